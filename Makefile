@@ -1,0 +1,97 @@
+# Strata: build, run and test.  `make` lists the targets.
+#
+# This file only says what depends on what.  The work is in coordinator/ and worker/ (PGXS),
+# scripts/ (the machine), tests/ (pytest, the demo) and benchmarks/.
+# Settings: WORKERS, SCALE (demo); PYTEST, FUZZ, BENCH (more arguments); PG_MAJOR, PG_CONFIG.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# the major version of the Debian release that we are on
+PG_MAJOR ?= $(shell scripts/postgresql_major.sh)
+PG_CONFIG ?= /usr/lib/postgresql/$(PG_MAJOR)/bin/pg_config
+export PG_MAJOR PG_CONFIG
+
+WORKERS ?= 2
+SCALE ?= 0.1
+PYTEST ?=
+FUZZ ?= --seconds inf
+BENCH ?=
+
+PYTHON := .venv/bin/python
+EXTENSIONS := worker coordinator
+DEMO := $(PYTHON) -m tests.demo
+JOBS := $(shell nproc)
+
+.PHONY: help build install demo down clean check check-fast check-slow fuzz bench lint format psql
+.PHONY: packages python
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# ---- the machine ---------------------------------------------------------------------------------
+
+packages:
+	@scripts/install_packages.sh
+
+python: .venv/installed
+
+.venv/installed: requirements.txt | packages
+	@echo "Installing Python tools into .venv ..."
+	@test -x $(PYTHON) || python3 -m venv --clear .venv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+# ---- the extensions ------------------------------------------------------------------------------
+
+build: packages ## Compile the extensions
+	@for extension in $(EXTENSIONS); do \
+		$(MAKE) -j$(JOBS) -C $$extension PG_CONFIG=$(PG_CONFIG); \
+	done
+
+install: build ## Install them into PostgreSQL's directories (what changed, with sudo if needed)
+	@scripts/install_extensions.sh $(EXTENSIONS)
+
+# ---- the demo ------------------------------------------------------------------------------------
+
+demo: install python ## Start a local cluster, load real data, show what it does (WORKERS=2 SCALE=0.1)
+	@$(DEMO) up --workers $(WORKERS) --scale $(SCALE)
+
+psql: ## A psql session on the demo's coordinator
+	@test -r .strata/env || { echo "There is no cluster yet: make demo"; exit 1; }
+	@set -a; . .strata/env; exec psql
+
+down: ## Stop the demo's servers; make demo starts them again
+	@if test -e .venv/installed; then $(DEMO) down; fi
+
+clean: ## Remove the demo's cluster with its data, and what was built
+	@if test -e .venv/installed; then $(DEMO) remove; fi
+	@if test -x $(PG_CONFIG); then for extension in $(EXTENSIONS); do \
+		$(MAKE) -s -C $$extension PG_CONFIG=$(PG_CONFIG) clean; \
+	done; fi
+	@rm -rf .cache/lint .cache/pytest .cache/ruff .cache/stage
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+check: lint install ## All tests but the slow ones (< 15 minutes)
+	@$(PYTHON) -m pytest -m "not slow" $(PYTEST)
+
+check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
+	@$(PYTHON) -m pytest -m "not slow and not long" $(PYTEST)
+
+check-slow: install python ## The slow tests
+	@$(PYTHON) -m pytest -m slow $(PYTEST)
+
+fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
+	@$(PYTHON) -m tests.fuzz $(FUZZ)
+
+bench: install python ## Measure the performance budgets
+	@$(PYTHON) -m benchmarks.run $(BENCH)
+
+lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint
+	@scripts/lint.sh
+
+format: python ## Format C and Python sources
+	@scripts/format.sh

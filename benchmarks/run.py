@@ -1,0 +1,288 @@
+"""`python -m benchmarks.run`: measure the performance budgets, print a table, or JSON.
+
+A cluster of two workers and one plain PostgreSQL are made for the run and removed after it; all
+have the settings of tests/local.conf and fsync off, so that ratios compare code, not disks.
+Latencies are medians of many runs over one connection with the simple protocol and no client
+library above libpq; CPU seconds are those of the one server process that serves the session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psycopg
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tests.cluster import Cluster
+
+SMALL_ROWS = 1_000
+COPY_ROWS = 500_000
+SCAN_ROWS = 5_000_000
+
+SCAN_TABLE = "(k bigint NOT NULL, a integer NOT NULL, b double precision NOT NULL, t text NOT NULL)"
+SCAN_SOURCE = "SELECT g::bigint, g % 1000, g / 8.0::float8, 'row ' || g % 100000"
+
+
+@dataclass
+class Result:
+    """A measurement; `better` says on which side of the budget it has to be."""
+
+    name: str
+    value: float
+    unit: str
+    budget: float | None = None
+    better: str = "less"
+    detail: str = ""
+
+    @property
+    def kept(self) -> bool:
+        if self.budget is None:
+            return True
+        return self.value <= self.budget if self.better == "less" else self.value >= self.budget
+
+
+# ---- latencies -----------------------------------------------------------------------------------
+
+
+def median_milliseconds(connection: psycopg.Connection, query: str, runs: int) -> float:
+    """The median time of a query in ms, as libpq sees it, once caches are warm."""
+    pgconn = connection.pgconn
+    text = query.encode()
+    seconds = []
+    for number in range(runs + runs // 10):
+        begin = time.perf_counter()
+        result = pgconn.exec_(text)
+        elapsed = time.perf_counter() - begin
+        if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+            raise RuntimeError(result.error_message.decode())
+        if number >= runs // 10:
+            seconds.append(elapsed)
+    return statistics.median(seconds) * 1000
+
+
+def make_small_tables(cluster: Cluster) -> None:
+    """Five tables of 1 000 rows: three hashed by k and colocated, two reference tables."""
+    node = cluster.coordinator
+    columns = "(k integer PRIMARY KEY, a integer NOT NULL, t text NOT NULL)"
+    for number in range(1, 6):
+        table = f"small{number}"
+        node.execute(f"CREATE TABLE {table} {columns}")
+        if number <= 3:
+            other = "none" if number == 1 else "small1"
+            shards = ", shard_count => 32" if number == 1 else ""
+            node.execute(
+                f"SELECT create_distributed_table('{table}', 'k', colocate_with => '{other}'{shards})"
+            )
+        else:
+            node.execute(f"SELECT create_reference_table('{table}')")
+        node.execute(
+            f"INSERT INTO {table} SELECT g, g % 10, 'row ' || g FROM generate_series(1, {SMALL_ROWS}) AS g"
+        )
+        node.execute(f"ANALYZE {table}")
+
+
+def measure_latencies(cluster: Cluster) -> list[Result]:
+    make_small_tables(cluster)
+    join = (
+        "SELECT small4.t, sum(small1.a) FROM small1 JOIN small2 USING (k) JOIN small3 USING (k)"
+        " JOIN small4 ON small4.k = small2.a JOIN small5 ON small5.k = small3.a GROUP BY small4.t"
+    )
+    with cluster.coordinator.connect() as connection:
+        count = median_milliseconds(connection, "SELECT count(*) FROM small1", 1000)
+        point = median_milliseconds(connection, "SELECT * FROM small1 WHERE k = 500", 2000)
+        planning = median_planning_milliseconds(connection, join, 200)
+    return [
+        Result("count(*) of 1 000 rows over 32 shards", count, "ms", 1.0),
+        Result("routed point query", point, "ms", 0.3),
+        Result("planning of a 5-table join", planning, "ms", 1.0),
+    ]
+
+
+def median_planning_milliseconds(connection: psycopg.Connection, query: str, runs: int) -> float:
+    times = []
+    for _ in range(runs):
+        ((plan,),) = connection.execute(f"EXPLAIN (SUMMARY, FORMAT JSON) {query}").fetchall()
+        times.append(plan[0]["Planning Time"])
+    return statistics.median(times)
+
+
+# ---- loading -------------------------------------------------------------------------------------
+
+
+def copy_rate(connection: psycopg.Connection, table: str, data: bytes, runs: int) -> float:
+    """Rows per second of COPY into an empty table."""
+    rates = []
+    for _ in range(runs):
+        connection.execute(f"TRUNCATE {table}")
+        begin = time.perf_counter()
+        with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT csv)") as copy:
+            for start in range(0, len(data), 1 << 18):
+                copy.write(data[start : start + (1 << 18)])
+        rates.append(COPY_ROWS / (time.perf_counter() - begin))
+    return statistics.median(rates)
+
+
+def measure_copy(cluster: Cluster) -> list[Result]:
+    columns = "(k bigint, n numeric(12, 2), d timestamptz, t text)"
+    data = "".join(
+        f"{k},{k % 9973}.{k % 90 + 10},2026-01-01 00:{k % 60:02}:00+00,text of row {k}\n"
+        for k in range(COPY_ROWS)
+    ).encode()
+    for node in (cluster.coordinator, cluster.plain):
+        node.execute(f"CREATE TABLE loaded {columns}")
+    cluster.coordinator.execute("SELECT create_distributed_table('loaded', 'k')")
+    with cluster.plain.connect() as plain, cluster.coordinator.connect() as coordinator:
+        theirs = copy_rate(plain, "loaded", data, 5)
+        ours = copy_rate(coordinator, "loaded", data, 5)
+    detail = f"{ours:,.0f} rows/s, plain {theirs:,.0f}"
+    return [Result("COPY against plain heap", ours / theirs, "x", 0.7, "more", detail)]
+
+
+# ---- CPU of a scan -------------------------------------------------------------------------------
+
+
+def cpu_seconds(connection: psycopg.Connection, action: Callable[[], None]) -> float:
+    """CPU time that the connection's server process spends while the action runs."""
+    pid = connection.info.backend_pid
+    begin = process_cpu(pid)
+    action()
+    connection.execute("SELECT")  # the server has ended everything before
+    return process_cpu(pid) - begin
+
+
+def process_cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def read_all_binary(connection: psycopg.Connection, query: str) -> None:
+    """Fetch every row in binary, and forget it."""
+    pgconn = connection.pgconn
+    pgconn.send_query_params(query.encode(), None, result_format=1)
+    pgconn.set_single_row_mode()
+    rows = 0
+    while result := pgconn.get_result():
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise RuntimeError(result.error_message.decode())
+        rows += result.ntuples
+    if rows != SCAN_ROWS:
+        raise RuntimeError(f"{rows} rows instead of {SCAN_ROWS}")
+
+
+def measure_scan(cluster: Cluster) -> list[Result]:
+    series = f"generate_series(1, {SCAN_ROWS}) AS g"
+    cluster.coordinator.execute(f"CREATE TABLE scanned {SCAN_TABLE}")
+    cluster.coordinator.execute("SELECT create_distributed_table('scanned', 'k')")
+    cluster.coordinator.execute(f"INSERT INTO scanned {SCAN_SOURCE} FROM {series}")
+    cluster.coordinator.execute("ANALYZE scanned")
+    with (
+        cluster.plain.connect() as plain,
+        tempfile.NamedTemporaryFile(prefix="strata-bench-") as temporary,
+    ):
+        file = Path(temporary.name)
+        plain.execute(f"CREATE UNLOGGED TABLE scanned {SCAN_TABLE}")
+        copy_out(plain, f"COPY ({SCAN_SOURCE} FROM {series}) TO STDOUT (FORMAT binary)", file)
+        copied = []
+        for _ in range(3):
+            plain.execute("TRUNCATE scanned")
+            copied.append(
+                cpu_seconds(
+                    plain, lambda: copy_in(plain, "COPY scanned FROM STDIN (FORMAT binary)", file)
+                )
+            )
+    with cluster.coordinator.connect() as coordinator:
+        explain = "EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM scanned"
+        received = [
+            cpu_seconds(coordinator, lambda: coordinator.execute(explain)) for _ in range(3)
+        ]
+        returned = [
+            cpu_seconds(coordinator, lambda: read_all_binary(coordinator, "SELECT * FROM scanned"))
+            for _ in range(3)
+        ]
+    base = statistics.median(copied)
+    results = []
+    for name, seconds, budget in (
+        ("CPU of a scan of 5 M rows, against COPY", statistics.median(received), 1.3),
+        ("... that also sends them to the client", statistics.median(returned), None),
+    ):
+        detail = f"{seconds:.2f} s, COPY {base:.2f} s"
+        results.append(Result(name, seconds / base, "x", budget, "less", detail))
+    return results
+
+
+def copy_out(connection: psycopg.Connection, command: str, path: Path) -> None:
+    with path.open("wb") as file, connection.cursor().copy(command) as copy:
+        for block in copy:
+            file.write(block)
+
+
+def copy_in(connection: psycopg.Connection, command: str, path: Path) -> None:
+    with path.open("rb") as file, connection.cursor().copy(command) as copy:
+        while block := file.read(1 << 18):
+            copy.write(block)
+
+
+# ---- all of it -----------------------------------------------------------------------------------
+
+
+def print_table(console: Console, results: list[Result]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("measured", justify="right")
+    table.add_column("budget", justify="right")
+    table.add_column("")
+    table.add_column("")
+    for result in results:
+        sign = "<=" if result.better == "less" else ">="
+        budget = f"{sign} {result.budget:g} {result.unit}" if result.budget is not None else ""
+        verdict = "" if result.budget is None else "kept" if result.kept else "EXCEEDED"
+        table.add_row(
+            result.name,
+            f"{result.value:.2f} {result.unit}",
+            budget,
+            verdict,
+            result.detail,
+            style=None if result.kept else "red",
+        )
+    console.print(table)
+
+
+def main() -> int:
+    measurements = {"latency": measure_latencies, "copy": measure_copy, "scan": measure_scan}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
+    parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
+    parser.add_argument("--json", metavar="FILE", help="write the results there, too (- is stdout)")
+    parser.add_argument("--strict", action="store_true", help="fail when a budget is exceeded")
+    arguments = parser.parse_args()
+    console = Console(stderr=arguments.json == "-")
+    results: list[Result] = []
+    root = Path(tempfile.mkdtemp(prefix="strata-bench-"))
+    with Cluster(root, workers=2, plain=True) as cluster:
+        for name, measure in measurements.items():
+            if arguments.only and name not in arguments.only:
+                continue
+            with console.status(f"measuring {name} ..."):
+                results += measure(cluster)
+    print_table(console, results)
+    if arguments.json:
+        text = json.dumps([asdict(result) | {"kept": result.kept} for result in results], indent=2)
+        if arguments.json == "-":
+            print(text)
+        else:
+            Path(arguments.json).write_text(text + "\n")
+    return 1 if arguments.strict and not all(result.kept for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

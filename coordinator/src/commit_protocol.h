@@ -1,0 +1,24 @@
+/*
+ * commit_protocol.h
+ *		How a local transaction's end becomes the workers' (TRANSACTIONS.md section 1).
+ *
+ * Called by remote_transaction.c's transaction callbacks only.
+ */
+#ifndef STRATA_COMMIT_PROTOCOL_H
+#define STRATA_COMMIT_PROTOCOL_H
+
+#include "postgres.h"
+
+/* At PRE_COMMIT: one-phase COMMIT, or PREPARE everywhere and the decision row.  May ERROR. */
+extern void commit_protocol_prepare(void);
+
+/* After the local commit: COMMIT PREPARED.  Must not and does not throw. */
+extern void commit_protocol_finish(void);
+
+/* At abort: everything ends, bounded in time.  Does not throw. */
+extern void commit_protocol_abort(void);
+
+/* Shared memory for transactions' identities. */
+extern void commit_protocol_initialize(void);
+
+#endif

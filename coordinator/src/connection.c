@@ -1,0 +1,878 @@
+/*
+ * connection.c
+ *		One libpq connection per worker, session and role: open, wait, report.
+ *
+ * Core's backend must never sit in a blocking libpq call: a cancel, a
+ * statement_timeout or the postmaster's death would not be noticed.  Everything here
+ * uses libpq's asynchronous calls and waits in WaitEventSetWait(), which also
+ * watches our latch.
+ *
+ * Opening is done for all workers a statement needs at once: each attempt is a
+ * small state machine (libpq's handshake, then ours), driven by one loop under one
+ * deadline.  Our handshake pins settings that must not depend on the worker's
+ * configuration and asks the worker whether it belongs to this cluster.  Settings
+ * that users see are not pinned but propagated, see session_settings.c.
+ *
+ * Structs are keyed by (worker, role), live as long as the session and are
+ * reused after a reconnect, so that scans may keep pointers over errors.  A connection is
+ * replaced only between transactions: when the worker's conninfo changed, or
+ * when the socket shows that the worker went away.
+ *
+ * libpq allocates with malloc(); nothing here may throw between getting a PGresult
+ * and handing it on.  Each PGconn is accounted as an external file descriptor.
+ */
+#include "postgres.h"
+
+#include <poll.h>
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "connection.h"
+#include "metadata.h"
+#include "session_settings.h"
+#include "settings.h"
+#include "wire_cleanup.h"
+
+/* Columns of strata.cluster. */
+#define CLUSTER_ID 1
+#define CLUSTER_EPOCH 2
+
+/*
+ * Timeouts are the coordinator's business, which cancels; a warning of the lexer
+ * would tell the user about SQL that he has not written.
+ */
+#define PINNED_SETTINGS \
+	"SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; " \
+	"SET idle_session_timeout = 0; SET escape_string_warning = off; " \
+	"SET default_transaction_deferrable = off; " COMPAT_PINNED_SETTINGS
+
+/* A connection being made. */
+typedef struct Attempt
+{
+	WorkerConnection *conn;
+	const Worker *worker;
+	PGconn	   *pg;
+	PostgresPollingStatusType poll;
+	bool		handshaking;	/* libpq is done, our own handshake runs */
+	bool		done;
+} Attempt;
+
+/* The event set last used to wait for several wires. */
+typedef struct SharedWait
+{
+	WaitEventSet *set;
+	WorkerConnection **conns;
+	pgsocket   *sockets;
+	WaitEvent  *events;
+	int			count;			/* 0 when the set is not valid */
+	int			capacity;
+} SharedWait;
+
+static List *connections = NIL; /* of WorkerConnection, in TopMemoryContext */
+static SharedWait shared_wait;
+static WaitEventSet *connect_set = NULL;
+static char cluster_id[UUID_LEN * 2 + 5];
+static int64 cluster_epoch;
+
+/* ----------------------------------------------------------------
+ * Errors and notices
+ * ----------------------------------------------------------------
+ */
+
+static int
+make_sqlstate(const char *text)
+{
+	if (text == NULL || strlen(text) != 5)
+		return ERRCODE_CONNECTION_FAILURE;
+	return MAKE_SQLSTATE(text[0], text[1], text[2], text[3], text[4]);
+}
+
+/* Pass a name on that drivers read from errors (table, constraint, ...). */
+static void
+set_error_name(PGresult *result, int field)
+{
+	const char *name = PQresultErrorField(result, field);
+
+	if (name != NULL)
+		err_generic_string(field, name);
+}
+
+static void
+report_remote_error(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	const char *context = PQresultErrorField(result, PG_DIAG_CONTEXT);
+
+	ereport(elevel,
+			(errcode(make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE))),
+			 errmsg_internal("%s", message),
+			 detail ? errdetail_internal("%s", detail) : 0,
+			 hint ? errhint("%s", hint) : 0,
+			 context ? errcontext("%s", context) : 0,
+			 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql),
+			 set_error_name(result, PG_DIAG_SCHEMA_NAME),
+			 set_error_name(result, PG_DIAG_TABLE_NAME),
+			 set_error_name(result, PG_DIAG_COLUMN_NAME),
+			 set_error_name(result, PG_DIAG_DATATYPE_NAME),
+			 set_error_name(result, PG_DIAG_CONSTRAINT_NAME)));
+}
+
+static void
+report_lost_connection(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+{
+	const char *message = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+
+	if (message == NULL && result != NULL)
+		message = PQresultErrorMessage(result);
+	if (message == NULL || message[0] == '\0')
+		message = conn->pg ? PQerrorMessage(conn->pg) : "";
+
+	ereport(elevel,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("connection to worker \"%s\" was lost", conn->worker_name),
+			 message[0] ? errdetail_internal("%s", pchomp(message)) : 0,
+			 sql[0] ? errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql) : 0));
+}
+
+/* Copy at most size - 1 bytes of an SQL text, on a character boundary, with "..." for the rest. */
+static void
+copy_excerpt(char *target, const char *sql, int size)
+{
+	int			length = strlen(sql);
+
+	if (length < size)
+		memcpy(target, sql, length + 1);
+	else
+	{
+		length = pg_mbcliplen(sql, length, size - 4);
+		memcpy(target, sql, length);
+		strcpy(target + length, "...");
+	}
+}
+
+static void
+report_result(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+{
+	char		excerpt[CONNECTION_SQL_EXCERPT];
+	bool		lost = conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD;
+
+	copy_excerpt(excerpt, sql != NULL ? sql : conn->sql, sizeof(excerpt));
+	if (lost || result == NULL || PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) == NULL)
+		report_lost_connection(elevel, conn, result, excerpt);
+	else
+		report_remote_error(elevel, conn, result, excerpt);
+}
+
+void
+connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+{
+	PG_TRY();
+	{
+		report_result(elevel, conn, result, sql);
+	}
+	PG_FINALLY();
+	{
+		PQclear(result);
+	}
+	PG_END_TRY();
+}
+
+/* libpq's callback: a worker's notice becomes ours. */
+static void
+receive_notice(void *arg, const PGresult *result)
+{
+	WorkerConnection *conn = arg;
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	int			elevel;
+
+	/* commit_protocol.c must know; the function's name does not depend on lc_messages */
+	if (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0)
+		conn->replica_wait_cancelled = true;
+	if (conn->quiet || severity == NULL || message == NULL)
+		return;
+
+	if (strcmp(severity, "WARNING") == 0)
+		elevel = WARNING;
+	else if (strcmp(severity, "NOTICE") == 0)
+		elevel = NOTICE;
+	else if (strcmp(severity, "INFO") == 0)
+		elevel = INFO;
+	else
+		return;
+
+	ereport(elevel,
+			(errcode(make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE))),
+			 errmsg_internal("%s", message),
+			 detail ? errdetail_internal("%s", detail) : 0,
+			 hint ? errhint("%s", hint) : 0,
+			 errcontext("worker \"%s\"", conn->worker_name)));
+}
+
+/* ----------------------------------------------------------------
+ * Waiting
+ * ----------------------------------------------------------------
+ */
+
+bool
+connection_consume(WorkerConnection *conn)
+{
+	return PQconsumeInput(conn->pg) != 0;
+}
+
+/* 0 nothing, else WL_SOCKET_WRITEABLE: is there output that the socket did not take? */
+static uint32
+flush_output(WorkerConnection *conn)
+{
+	int			pending = PQflush(conn->pg);
+
+	if (pending < 0)
+		connection_report(ERROR, conn, NULL, NULL);
+	return pending > 0 ? WL_SOCKET_WRITEABLE : 0;
+}
+
+/* An event set with our latch and the postmaster's death at its first two positions. */
+static WaitEventSet *
+make_wait_set(int sockets)
+{
+	WaitEventSet *set = compat_create_session_wait_event_set(sockets + 2);
+
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	return set;
+}
+
+static void
+handle_latch(void)
+{
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static void
+wait_one(WorkerConnection *conn)
+{
+	WaitEvent	events[2];
+	uint32		wanted = WL_SOCKET_READABLE | flush_output(conn);
+	int			count;
+
+	if (conn->wait_set == NULL)
+	{
+		conn->wait_set = make_wait_set(1);
+		AddWaitEventToSet(conn->wait_set, wanted, PQsocket(conn->pg), NULL, NULL);
+	}
+	ModifyWaitEvent(conn->wait_set, 2, wanted, NULL);
+
+	count = WaitEventSetWait(conn->wait_set, -1, events, lengthof(events), PG_WAIT_EXTENSION);
+	for (int i = 0; i < count; i++)
+	{
+		if (events[i].events & WL_LATCH_SET)
+			handle_latch();
+		else
+			(void) connection_consume(conn);
+	}
+}
+
+/* Make shared_wait watch exactly these wires, in this order. */
+static void
+prepare_shared_wait(WorkerConnection **conns, int count)
+{
+	bool		same = shared_wait.count == count;
+
+	for (int i = 0; i < count && same; i++)
+		same = shared_wait.conns[i] == conns[i] && shared_wait.sockets[i] == PQsocket(conns[i]->pg);
+	if (same)
+		return;
+
+	shared_wait.count = 0;
+	if (shared_wait.set != NULL)
+	{
+		FreeWaitEventSet(shared_wait.set);
+		shared_wait.set = NULL;
+	}
+	if (shared_wait.capacity < count)
+	{
+		MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+
+		shared_wait.conns = palloc(count * sizeof(WorkerConnection *));
+		shared_wait.sockets = palloc(count * sizeof(pgsocket));
+		shared_wait.events = palloc((count + 1) * sizeof(WaitEvent));
+		shared_wait.capacity = count;
+		MemoryContextSwitchTo(previous);
+	}
+	shared_wait.set = make_wait_set(count);
+	for (int i = 0; i < count; i++)
+	{
+		shared_wait.conns[i] = conns[i];
+		shared_wait.sockets[i] = PQsocket(conns[i]->pg);
+		AddWaitEventToSet(shared_wait.set, WL_SOCKET_READABLE, shared_wait.sockets[i], NULL, conns[i]);
+	}
+	shared_wait.count = count;
+}
+
+void
+connection_wait_any(WorkerConnection **conns, int count)
+{
+	int			occurred;
+
+	/* a broken wire has no socket to wait for; its reader will find the error */
+	for (int i = 0; i < count; i++)
+	{
+		if (PQstatus(conns[i]->pg) == CONNECTION_BAD || PQsocket(conns[i]->pg) == PGINVALID_SOCKET)
+			return;
+	}
+	if (count == 1)
+	{
+		wait_one(conns[0]);
+		return;
+	}
+
+	prepare_shared_wait(conns, count);
+	for (int i = 0; i < count; i++)
+		ModifyWaitEvent(shared_wait.set, i + 2, WL_SOCKET_READABLE | flush_output(conns[i]), NULL);
+
+	occurred = WaitEventSetWait(shared_wait.set, -1, shared_wait.events, count + 1, PG_WAIT_EXTENSION);
+	for (int i = 0; i < occurred; i++)
+	{
+		if (shared_wait.events[i].events & WL_LATCH_SET)
+			handle_latch();
+		else
+			(void) connection_consume(shared_wait.events[i].user_data);
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Results
+ * ----------------------------------------------------------------
+ */
+
+bool
+connection_poll_result(WorkerConnection *conn, PGresult **result)
+{
+	for (;;)
+	{
+		ExecStatusType status;
+		bool		intact = true;
+
+		if (PQisBusy(conn->pg))
+			intact = connection_consume(conn);
+		if (intact && PQisBusy(conn->pg))
+			return false;
+
+		/* of a broken connection, PQgetResult() makes a result with the reason */
+		*result = PQgetResult(conn->pg);
+		if (*result == NULL || conn->skip_results == 0)
+			return true;
+
+		status = PQresultStatus(*result);
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			connection_report(ERROR, conn, *result, NULL);
+		PQclear(*result);
+		conn->skip_results--;
+	}
+}
+
+PGresult *
+connection_get_result(WorkerConnection *conn)
+{
+	PGresult   *result;
+
+	while (!connection_poll_result(conn, &result))
+		connection_wait_any(&conn, 1);
+	return result;
+}
+
+void
+connection_send(WorkerConnection *conn, const char *message, int skip_results, const char *sql)
+{
+	copy_excerpt(conn->sql, sql, sizeof(conn->sql));
+	conn->skip_results = skip_results;
+	if (!PQsendQuery(conn->pg, message))
+		connection_report(ERROR, conn, NULL, NULL);
+}
+
+void
+connection_settle(WorkerConnection *conn)
+{
+	PGresult   *result;
+
+	if (!conn->end_pending)
+		return;
+	while ((result = connection_get_result(conn)) != NULL)
+		PQclear(result);
+	conn->end_pending = false;
+}
+
+void
+connection_vacate(WorkerConnection *conn)
+{
+	WireOccupant *occupant = conn->occupant;
+
+	if (occupant != NULL)
+	{
+		occupant->yield(occupant);
+		Assert(conn->occupant != occupant);
+	}
+}
+
+void
+connection_drop(WorkerConnection *conn)
+{
+	conn->occupant = NULL;
+	conn->skip_results = 0;
+	conn->xact_depth = 0;
+	conn->release_depth = 0;
+	conn->written = false;
+	conn->failed = false;
+	conn->end_pending = false;
+	conn->prepared_counter = 0;
+	conn->prepare_state = PREPARE_NONE;
+	session_settings_forget(conn);
+	shared_wait.count = 0;		/* the kernel forgets a closed socket, the set does not */
+	if (conn->row != NULL)
+	{
+		PQfreemem(conn->row);
+		conn->row = NULL;
+	}
+	if (conn->wait_set != NULL)
+	{
+		FreeWaitEventSet(conn->wait_set);
+		conn->wait_set = NULL;
+	}
+	if (conn->pg != NULL)
+	{
+		PQfinish(conn->pg);
+		conn->pg = NULL;
+		ReleaseExternalFD();
+	}
+}
+
+List *
+connection_list(void)
+{
+	return connections;
+}
+
+/* ----------------------------------------------------------------
+ * Opening
+ * ----------------------------------------------------------------
+ */
+
+const char *
+connection_cluster_id(int64 *epoch)
+{
+	Relation	catalog;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the cluster has no identity"),
+				 errdetail("Table strata.cluster is empty.")));
+	else
+	{
+		bool		isnull;
+		Datum		id = heap_getattr(tuple, CLUSTER_ID, RelationGetDescr(catalog), &isnull);
+
+		strlcpy(cluster_id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(cluster_id));
+		cluster_epoch = DatumGetInt64(heap_getattr(tuple, CLUSTER_EPOCH, RelationGetDescr(catalog), &isnull));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	if (epoch != NULL)
+		*epoch = cluster_epoch;
+	return cluster_id;
+}
+
+static void
+start_attempt(Attempt *attempt)
+{
+	const char *role = GetUserNameFromId(attempt->conn->role, false);
+	const char *const keywords[] = {
+		"application_name", "tcp_user_timeout", "dbname", "user", "client_encoding", NULL
+	};
+	/* the worker's conninfo is expanded at "dbname": what stands behind it cannot be overridden */
+	const char *const values[] = {
+		"strata", "30000", attempt->worker->conninfo, role, GetDatabaseEncodingName(), NULL
+	};
+
+	if (!AcquireExternalFD())
+		ereport(ERROR,
+				(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+				 errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+				 errdetail("There are too many open files."),
+				 errhint("Raise max_files_per_process.")));
+	attempt->pg = PQconnectStartParams(keywords, values, 1);
+	if (attempt->pg == NULL)
+	{
+		ReleaseExternalFD();
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	}
+	PQsetNoticeReceiver(attempt->pg, receive_notice, attempt->conn);
+	attempt->poll = PGRES_POLLING_WRITING;
+}
+
+static void
+report_failed_attempt(Attempt *attempt, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+			 errdetail_internal("%s", detail)));
+}
+
+/* libpq has logged in: check what text rows rely on, and ask whether the worker is ours. */
+static void
+begin_handshake(Attempt *attempt)
+{
+	const char *encoding = PQparameterStatus(attempt->pg, "server_encoding");
+	char		message[1024];
+
+	if (encoding == NULL || strcmp(encoding, GetDatabaseEncodingName()) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" has another encoding", attempt->worker->name),
+				 errdetail("Its database uses %s, the coordinator's %s.",
+						   encoding ? encoding : "an unknown one", GetDatabaseEncodingName()),
+				 errhint("Create the worker's database with the coordinator's encoding.")));
+
+	snprintf(message, sizeof(message), "%sSELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ")",
+			 PINNED_SETTINGS, cluster_id, cluster_epoch);
+	PQsetnonblocking(attempt->pg, 1);
+	if (!PQsendQuery(attempt->pg, message))
+		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+	attempt->handshaking = true;
+	attempt->poll = PGRES_POLLING_READING;
+}
+
+/* An answer to our handshake that is an error. */
+static void
+report_refusal(Attempt *attempt, PGresult *result)
+{
+	int			sqlstate = make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+
+	attempt->conn->pg = attempt->pg;	/* for the report; open_connections() cleans up */
+	if (sqlstate == ERRCODE_UNDEFINED_SCHEMA || sqlstate == ERRCODE_UNDEFINED_FUNCTION)
+	{
+		PQclear(result);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" is not prepared", attempt->worker->name),
+				 errdetail("Its database does not have the extension strata_worker, or an old version of it."),
+				 errhint("Run CREATE EXTENSION strata_worker in the worker's database.")));
+	}
+	connection_report(ERROR, attempt->conn, result, "SELECT strata_worker.check_coordinator(...)");
+}
+
+static void
+advance_handshake(Attempt *attempt)
+{
+	bool		intact = PQconsumeInput(attempt->pg) != 0;
+
+	if (intact && PQflush(attempt->pg) < 0)
+		intact = false;
+	while (!intact || !PQisBusy(attempt->pg))
+	{
+		PGresult   *result = PQgetResult(attempt->pg);
+		ExecStatusType status;
+
+		if (result == NULL)
+		{
+			if (!intact)
+				report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+			attempt->done = true;
+			return;
+		}
+		status = PQresultStatus(result);
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			report_refusal(attempt, result);
+		PQclear(result);
+	}
+}
+
+static void
+advance_attempt(Attempt *attempt)
+{
+	if (attempt->handshaking)
+	{
+		advance_handshake(attempt);
+		return;
+	}
+	attempt->poll = PQconnectPoll(attempt->pg);
+	if (attempt->poll == PGRES_POLLING_FAILED)
+		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+	if (attempt->poll == PGRES_POLLING_OK)
+		begin_handshake(attempt);
+}
+
+/*
+ * Wait until one of the attempts can go on.  The set is made anew each time: libpq changes
+ * its socket between polls.  Returns the number of events.
+ */
+static int
+wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, long timeout)
+{
+	if (connect_set != NULL)
+		FreeWaitEventSet(connect_set);
+	connect_set = NULL;
+	connect_set = make_wait_set(count);
+	for (int i = 0; i < count; i++)
+	{
+		uint32		wanted = WL_SOCKET_READABLE;
+
+		if (attempts[i].done)
+			continue;
+		if (!attempts[i].handshaking && attempts[i].poll == PGRES_POLLING_WRITING)
+			wanted = WL_SOCKET_WRITEABLE;
+		if (PQsocket(attempts[i].pg) == PGINVALID_SOCKET)
+			report_failed_attempt(&attempts[i], pchomp(PQerrorMessage(attempts[i].pg)));
+		AddWaitEventToSet(connect_set, wanted, PQsocket(attempts[i].pg), NULL, &attempts[i]);
+	}
+	return WaitEventSetWait(connect_set, timeout, events, count + 1, PG_WAIT_EXTENSION);
+}
+
+static void
+report_silence(Attempt *attempts, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (!attempts[i].done)
+			report_failed_attempt(&attempts[i],
+								  psprintf("It did not answer within %d s (strata.connect_timeout).",
+										   strata_connect_timeout));
+	}
+}
+
+static void
+drive_attempts(Attempt *attempts, int count)
+{
+	WaitEvent  *events = palloc((count + 1) * sizeof(WaitEvent));
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													   (int64) strata_connect_timeout * 1000);
+	int			open = count;
+
+	for (int i = 0; i < count; i++)
+	{
+		start_attempt(&attempts[i]);
+		if (PQstatus(attempts[i].pg) == CONNECTION_BAD)
+			report_failed_attempt(&attempts[i], pchomp(PQerrorMessage(attempts[i].pg)));
+	}
+	while (open > 0)
+	{
+		long		timeout = -1;
+		int			occurred;
+
+		if (strata_connect_timeout > 0)
+		{
+			timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+			if (timeout <= 0)
+				report_silence(attempts, count);
+		}
+		occurred = wait_for_attempts(attempts, count, events, timeout);
+		for (int i = 0; i < occurred; i++)
+		{
+			if (events[i].events & WL_LATCH_SET)
+				handle_latch();
+			else
+			{
+				Attempt    *attempt = events[i].user_data;
+
+				advance_attempt(attempt);
+				if (attempt->done)
+					open--;
+			}
+		}
+	}
+	pfree(events);
+}
+
+/* Connect all of them concurrently; on error none is opened. */
+static void
+open_connections(WorkerConnection **conns, int count)
+{
+	Attempt    *attempts = palloc0(count * sizeof(Attempt));
+
+	(void) connection_cluster_id(NULL);
+	for (int i = 0; i < count; i++)
+	{
+		attempts[i].conn = conns[i];
+		attempts[i].worker = metadata_worker(conns[i]->worker_id);
+	}
+
+	PG_TRY();
+	{
+		drive_attempts(attempts, count);
+		for (int i = 0; i < count; i++)
+		{
+			conns[i]->conninfo = MemoryContextStrdup(TopMemoryContext, attempts[i].worker->conninfo);
+			conns[i]->worker_name = MemoryContextStrdup(TopMemoryContext, attempts[i].worker->name);
+			conns[i]->pg = attempts[i].pg;
+			attempts[i].pg = NULL;
+		}
+	}
+	PG_CATCH();
+	{
+		for (int i = 0; i < count; i++)
+		{
+			if (attempts[i].pg == NULL)
+				continue;
+			conns[i]->pg = NULL;
+			PQfinish(attempts[i].pg);
+			ReleaseExternalFD();
+		}
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	pfree(attempts);
+}
+
+/* ----------------------------------------------------------------
+ * The list of connections
+ * ----------------------------------------------------------------
+ */
+
+/* Say good-bye, lest the workers log a lost client. */
+static void
+close_at_exit(int code, Datum arg)
+{
+	ListCell   *lc;
+
+	foreach(lc, connections)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL)
+			PQfinish(conn->pg);
+		conn->pg = NULL;
+	}
+}
+
+/* The struct for a worker and the current user, made if needed. */
+static WorkerConnection *
+find_connection(int worker_id)
+{
+	Oid			role = GetUserId();
+	WorkerConnection *conn;
+	MemoryContext previous;
+	ListCell   *lc;
+
+	foreach(lc, connections)
+	{
+		conn = lfirst(lc);
+		if (conn->worker_id == worker_id && conn->role == role)
+			return conn;
+	}
+
+	if (connections == NIL)
+		on_proc_exit(close_at_exit, (Datum) 0);
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	conn = palloc0(sizeof(WorkerConnection));
+	conn->worker_id = worker_id;
+	conn->role = role;
+	conn->worker_name = pstrdup(metadata_worker(worker_id)->name);
+	conn->cleanup_socket = -1;
+	wire_cleanup_reserve(list_length(connections) + 1);
+	connections = lappend(connections, conn);
+	MemoryContextSwitchTo(previous);
+	return conn;
+}
+
+/* Did the worker close this idle connection?  Reads what has come in (a notice, the last words of a server). */
+static bool
+is_wire_closed(WorkerConnection *conn)
+{
+	for (int i = 0; i < 8; i++)
+	{
+		struct pollfd probe = {.fd = PQsocket(conn->pg), .events = POLLIN};
+
+		if (PQstatus(conn->pg) != CONNECTION_OK || probe.fd < 0)
+			return true;
+		if (poll(&probe, 1, 0) <= 0)
+			return false;
+		if (!connection_consume(conn))
+			return true;
+		(void) PQisBusy(conn->pg);	/* lets libpq parse what was read */
+	}
+	return false;
+}
+
+/*
+ * Can the connection be used as it is?  If not it is closed; ERROR when that would tear
+ * a running transaction apart.
+ */
+static bool
+check_connection(WorkerConnection *conn)
+{
+	const Worker *worker;
+
+	if (conn->pg == NULL)
+		return false;
+	if (conn->xact_depth > 0)
+	{
+		if (PQstatus(conn->pg) != CONNECTION_OK)
+			connection_report(ERROR, conn, NULL, NULL);
+		return true;
+	}
+
+	connection_settle(conn);
+	worker = metadata_worker(conn->worker_id);
+	if (strcmp(conn->conninfo, worker->conninfo) == 0 && !is_wire_closed(conn) &&
+		PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+		return true;
+
+	connection_drop(conn);
+	pfree(conn->conninfo);
+	conn->conninfo = NULL;
+	return false;
+}
+
+WorkerConnection *
+connection_open(int worker_id)
+{
+	WorkerConnection *conn = find_connection(worker_id);
+
+	if (!check_connection(conn))
+		open_connections(&conn, 1);
+	return conn;
+}
+
+void
+connection_open_all(const Bitmapset *workers)
+{
+	WorkerConnection **conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
+	int			count = 0;
+	int			worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerConnection *conn = find_connection(worker_id);
+
+		if (!check_connection(conn))
+			conns[count++] = conn;
+	}
+	if (count > 0)
+		open_connections(conns, count);
+	pfree(conns);
+}

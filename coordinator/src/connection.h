@@ -1,0 +1,142 @@
+/*
+ * connection.h
+ *		One libpq connection per worker, session and role.
+ *
+ * A connection is made at its first use and kept until the session ends or it
+ * breaks.  It logs in as the current user (the role whose privileges apply).
+ * All waiting is interruptible: cancel, statement_timeout and termination reach
+ * us through CHECK_FOR_INTERRUPTS() in connection_wait*().
+ *
+ * A wire carries one statement at a time.  Whoever has a statement on it is
+ * its "occupant"; when somebody else needs the wire the occupant is asked to
+ * yield: a reader moves the rows still to come into a tuplestore, a writer
+ * finishes its COPY.
+ */
+#ifndef STRATA_CONNECTION_H
+#define STRATA_CONNECTION_H
+
+#include "postgres.h"
+
+#include "libpq-fe.h"
+#include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
+#include "storage/latch.h"
+
+/* Bytes of a statement that are kept to be shown in the context of an error. */
+#define CONNECTION_SQL_EXCERPT 1024
+#define CONNECTION_GID_SIZE 200 /* as in core */
+
+typedef struct WireOccupant
+{
+	/* Make the wire idle but lose nothing; may ERROR.  Called by connection_vacate(). */
+	void		(*yield) (void *occupant);
+} WireOccupant;
+
+/* What is known of the prepared transaction of a connection. */
+typedef enum PrepareState
+{
+	PREPARE_NONE,
+	PREPARE_SENT,				/* the answer to PREPARE TRANSACTION is not known */
+	PREPARE_DONE
+} PrepareState;
+
+/* How the last statement ended that wire_cleanup.c ran or drained. */
+typedef enum WireOutcome
+{
+	WIRE_PENDING,
+	WIRE_OK,
+	WIRE_ERROR,					/* the worker reported an error */
+	WIRE_LOST					/* no answer in time, or the connection broke */
+} WireOutcome;
+
+/*
+ * Never freed: a pointer stays valid for the whole session, also when the
+ * connection is dropped (pg is NULL then) and made anew.
+ */
+typedef struct WorkerConnection
+{
+	int			worker_id;
+	Oid			role;
+	char	   *worker_name;
+	PGconn	   *pg;
+	WireOccupant *occupant;		/* first member of the occupant's struct; NULL when idle */
+	int			skip_results;	/* results of the preamble (BEGIN, SET) still to be skipped */
+
+	/* connection.c owns these */
+	char	   *conninfo;		/* of the worker, when the connection was made */
+	WaitEventSet *wait_set;		/* to wait for this wire alone */
+	char	   *row;			/* the row last handed out by libpq, freed with the next one */
+	char		sql[CONNECTION_SQL_EXCERPT];	/* begin of the running statement */
+	bool		quiet;			/* notices are dropped */
+	bool		replica_wait_cancelled; /* a commit there did not wait for its replica */
+
+	/* remote_transaction.c and commit_protocol.c own these */
+	int			xact_depth;		/* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int			release_depth;	/* savepoints of this level and above are to be released, 0 none */
+	bool		written;		/* this transaction wrote or locked there: never cancel, never retry */
+	bool		failed;			/* the remote transaction is lost */
+	bool		end_pending;	/* COMMIT or ROLLBACK of a reader was sent, its result not collected */
+	struct SentSettings *settings;	/* what session_settings.c sent, NULL when unknown */
+	uint64		prepared_counter;	/* counter of the prepared gid, 0 when not prepared */
+	PrepareState prepare_state;
+	char		commit_prepared[CONNECTION_GID_SIZE + 32];
+	char		rollback_prepared[CONNECTION_GID_SIZE + 32];
+
+	/* wire_cleanup.c owns these */
+	WireOutcome outcome;
+	char		tag[32];		/* command tag of the last result */
+	int			cleanup_socket; /* a probe of the worker's postmaster, -1 none */
+	bool		probe_asked;	/* the probe has sent its question */
+	bool		wire_idle;		/* nothing runs any more */
+	bool		copy_ended;		/* CopyFail was sent */
+} WorkerConnection;
+
+/*
+ * The session's connection to a worker as the current user; opens it if needed.
+ * ERROR (SQLSTATE 08001, naming the worker) when it does not answer within connect_timeout.
+ * Several may be opened at once: connection_open_all() connects concurrently.
+ */
+extern WorkerConnection *connection_open(int worker_id);
+extern void connection_open_all(const Bitmapset *workers);
+
+/* Make the wire idle: ask the occupant, if there is one, to yield. */
+extern void connection_vacate(WorkerConnection *conn);
+
+/* Close and forget (a broken connection, or one in an unknown state).  Never throws. */
+extern void connection_drop(WorkerConnection *conn);
+
+/* Send one message; the results of its first skip_results commands are not handed out. */
+extern void connection_send(WorkerConnection *conn, const char *message, int skip_results, const char *sql);
+
+/* Next result of the running statement, waiting; NULL at its end.  Preamble results are skipped, and raise ERROR when they failed. */
+extern PGresult *connection_get_result(WorkerConnection *conn);
+
+/* The same without waiting: false when there is nothing yet. */
+extern bool connection_poll_result(WorkerConnection *conn, PGresult **result);
+
+/* Wait for the end of a reader's COMMIT or ROLLBACK that was sent without waiting. */
+extern void connection_settle(WorkerConnection *conn);
+
+/* Read what has arrived, without waiting; false when the connection is broken. */
+extern bool connection_consume(WorkerConnection *conn);
+
+/* Wait until any of these wires can be read (or, for those whose PQflush is pending, written). */
+extern void connection_wait_any(WorkerConnection **conns, int count);
+
+/* The sessions' open connections, for end-of-transaction work. */
+extern List *connection_list(void);
+
+/*
+ * Raise a worker's error as ours: same SQLSTATE, message, detail and hint, with
+ * CONTEXT naming the worker and the SQL (NULL: the statement sent last).  Frees result.
+ * conn-level failures (no result) become 08006 with the worker's name.
+ */
+extern void connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql);
+
+/*
+ * Identity of this cluster, from strata.cluster: uuid as text, and epoch.
+ * Read with each new connection; the pointer lives as long as the session.
+ */
+extern const char *connection_cluster_id(int64 *epoch);
+
+#endif

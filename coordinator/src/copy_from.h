@@ -1,0 +1,17 @@
+/*
+ * copy_from.h
+ *		COPY FROM into a shell.
+ */
+#ifndef STRATA_COPY_FROM_H
+#define STRATA_COPY_FROM_H
+
+#include "nodes/parsenodes.h"
+#include "parser/parse_node.h"
+
+/*
+ * Run COPY ... FROM into a shell, with the checks of core's DoCopy(); returns the number
+ * of rows.  The rows were confirmed by the workers when it returns.
+ */
+extern uint64 copy_from_run(ParseState *pstate, const CopyStmt *statement);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * ddl.h
+ *		How each class of utility command reaches the workers.
+ *
+ * A handler does all of one command: it checks, runs the command on the
+ * coordinator with ddl_run_locally(), and then sends to the workers what they must
+ * do.  The coordinator goes first: its locks order concurrent commands, and its
+ * errors (privileges, names, syntax) come before anything is sent.  Everything
+ * happens in one transaction.
+ */
+#ifndef STRATA_DDL_H
+#define STRATA_DDL_H
+
+#include "postgres.h"
+
+#include "catalog/objectaddress.h"
+#include "nodes/bitmapset.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "tcop/utility.h"
+
+#include "metadata.h"
+
+/* One call of ProcessUtility. */
+typedef struct UtilityCall
+{
+	PlannedStmt *statement;
+	const char *source;			/* the whole query string, of which the statement is a slice */
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo parameters;
+	QueryEnvironment *environment;
+	DestReceiver *destination;
+	QueryCompletion *completion;
+	int			first_created;	/* where this call's objects begin in the list of created ones */
+} UtilityCall;
+
+typedef void (*UtilityHandler) (UtilityCall *call);
+
+/* In utility.c: the command as PostgreSQL runs it. */
+extern void ddl_run_locally(UtilityCall *call);
+
+/* The same with scans of shells suspended (table_am.h): the workers have the rows, and check them. */
+extern void ddl_run_without_scans(UtilityCall *call);
+
+/* Before changing the parse tree: makes it ours. */
+extern Node *ddl_modifiable_statement(UtilityCall *call);
+
+/* The statement's own text, palloc'd. */
+extern char *ddl_statement_text(const UtilityCall *call);
+
+/* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
+extern List *ddl_created_objects(const UtilityCall *call);
+
+/* Run on all workers, in the local transaction; nothing happens without workers. */
+extern void ddl_send_everywhere(const char *sql);
+
+/* Run on the workers that hold the table. */
+extern void ddl_send_to_table(const DistributedTable *table, const char *sql);
+
+/* The table's name for other nodes: quoted and schema-qualified. */
+extern char *ddl_relation_name(Oid relation);
+
+/* Name of a role as SQL. */
+extern char *ddl_role_name(const RoleSpec *role);
+
+/* In ddl_check.c: what the constraints and indexes that a call created must obey. */
+extern void ddl_check_created(const UtilityCall *call);
+
+/* In ddl_object.c */
+extern void ddl_create_object(UtilityCall *call);
+extern void ddl_alter_object(UtilityCall *call);
+extern void ddl_drop_objects(UtilityCall *call);
+extern void ddl_create_schema(UtilityCall *call);
+extern void ddl_create_extension(UtilityCall *call);
+extern void ddl_alter_extension(UtilityCall *call);
+extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
+
+/* In ddl_table.c */
+extern void ddl_alter_table(UtilityCall *call);
+extern void ddl_create_table(UtilityCall *call);
+extern void ddl_create_index(UtilityCall *call);
+extern void ddl_create_trigger(UtilityCall *call);
+extern void ddl_drop_indexes(UtilityCall *call);
+extern void ddl_rename(UtilityCall *call);
+extern void ddl_set_schema(UtilityCall *call);
+
+/* In ddl_access.c */
+extern void ddl_grant(UtilityCall *call);
+extern void ddl_create_role(UtilityCall *call);
+extern void ddl_alter_role(UtilityCall *call);
+extern void ddl_drop_role(UtilityCall *call);
+extern void ddl_send_role_command(UtilityCall *call);
+
+/* In maintenance.c */
+extern void maintenance_vacuum(UtilityCall *call);
+extern void maintenance_reindex(UtilityCall *call);
+extern void maintenance_cluster(UtilityCall *call);
+
+#endif

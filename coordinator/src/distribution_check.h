@@ -1,0 +1,41 @@
+/*
+ * distribution_check.h
+ *		May this table be distributed?  Errors with reasons and hints.
+ *
+ * The functions only look at the coordinator's catalogs and raise an error or
+ * return.  The caller holds a lock on the relation that keeps the answer true.
+ */
+#ifndef STRATA_DISTRIBUTION_CHECK_H
+#define STRATA_DISTRIBUTION_CHECK_H
+
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "utils/relcache.h"
+
+/* The relation is an ordinary permanent table, without what we cannot honour. */
+extern void distribution_check_table(Relation relation, bool is_reference);
+
+/*
+ * The key column by name; a NULL name chooses the first column of the primary key,
+ * else the first column that can be a key.  Returns its number, and the type and
+ * collation under which its values are hashed.
+ */
+extern AttrNumber distribution_check_key(Relation relation, const char *name, Oid *hash_type,
+										 Oid *collation);
+
+/* Unique constraints and indexes contain the key. */
+extern void distribution_check_unique(Relation relation, AttrNumber key_attribute);
+
+/*
+ * Foreign keys from and to the table can be enforced by the workers: `key_attribute` and
+ * `colocation_id` say how the table is (to be) distributed, InvalidAttrNumber and 0 for a
+ * reference table.
+ */
+extern void distribution_check_foreign_keys(Relation relation, AttrNumber key_attribute,
+											int colocation_id);
+
+/* The table may become local: no foreign key then joins a local and a distributed table. */
+extern void distribution_check_undistribute(Relation relation);
+
+#endif

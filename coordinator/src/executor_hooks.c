@@ -1,0 +1,216 @@
+/*
+ * executor_hooks.c
+ *		What the executor must do differently for statements that write shells.
+ *
+ * A shell has indexes and constraint triggers like any table, so that the planner
+ * and clients know about keys, but no rows: the executor must not put entries
+ * into these indexes, and must not check foreign keys row by row here, since the
+ * workers' tables have the same constraints.  The rows of a statement leave for the
+ * workers at its end at the latest, so that their errors are the statement's.
+ *
+ * For reference tables the foreign keys between them and to shells differ: a delete is
+ * replicated to the workers, whose own constraints check or cascade to their shards;
+ * the coordinator's trigger on the referenced side would ask the shell for each row.
+ *
+ * Parallel workers pass through: nothing here is for them.
+ */
+#include "postgres.h"
+
+#include "executor_hooks.h"
+
+#include "access/parallel.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "utils/rel.h"
+
+#include "metadata.h"
+#include "reference_write.h"
+#include "remote_insert.h"
+
+int			executor_depth = 0;
+
+static ExecutorStart_hook_type previous_executor_start = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
+static ExecutorFinish_hook_type previous_executor_finish = NULL;
+
+/* Is this an internal trigger whose work the workers' own constraints do? */
+static bool
+is_done_by_workers(const Trigger *trigger, bool shell)
+{
+	const DistributedTable *referencing;
+
+	if (!trigger->tgisinternal)
+		return false;
+	if (shell)
+		return true;
+	if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK)
+		return false;
+	referencing = metadata_table(trigger->tgconstrrelid);
+	return referencing != NULL && referencing->kind == TABLE_DISTRIBUTED;
+}
+
+/* Drop the triggers that the workers stand for from a result relation's own copy. */
+static void
+remove_constraint_triggers(ResultRelInfo *result, bool shell)
+{
+	TriggerDesc *desc = result->ri_TrigDesc;
+	int			kept = 0;
+
+	if (desc == NULL)
+		return;
+	for (int i = 0; i < desc->numtriggers; i++)
+	{
+		if (!is_done_by_workers(&desc->triggers[i], shell))
+			desc->triggers[kept++] = desc->triggers[i];
+	}
+	if (kept == desc->numtriggers)
+		return;
+	desc->numtriggers = kept;
+
+	/* Constraint triggers are AFTER ROW triggers, so only these flags can change. */
+	desc->trig_insert_after_row = false;
+	desc->trig_update_after_row = false;
+	desc->trig_delete_after_row = false;
+	for (int i = 0; i < kept; i++)
+	{
+		int16		type = desc->triggers[i].tgtype;
+
+		desc->trig_insert_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
+															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_INSERT);
+		desc->trig_update_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
+															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_UPDATE);
+		desc->trig_delete_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
+															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE);
+	}
+}
+
+void
+executor_check_triggers(Relation relation, CmdType operation)
+{
+	const TriggerDesc *desc = relation->trigdesc;
+
+	if (desc == NULL)
+		return;
+	for (int i = 0; i < desc->numtriggers; i++)
+	{
+		const Trigger *trigger = &desc->triggers[i];
+		bool		fires;
+
+		if (trigger->tgisinternal || trigger->tgenabled == TRIGGER_DISABLED)
+			continue;
+		if (operation == CMD_INSERT)
+			fires = TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER,
+										 TRIGGER_TYPE_INSERT);
+		else if (operation == CMD_MERGE)
+			fires = TRIGGER_FOR_INSERT(trigger->tgtype) || TRIGGER_FOR_UPDATE(trigger->tgtype) ||
+				TRIGGER_FOR_DELETE(trigger->tgtype);
+		else
+			fires = operation == CMD_UPDATE ? TRIGGER_FOR_UPDATE(trigger->tgtype) :
+				TRIGGER_FOR_DELETE(trigger->tgtype);
+		if (fires)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("trigger \"%s\" of distributed table \"%s\" cannot be fired",
+							trigger->tgname, RelationGetRelationName(relation)),
+					 operation == CMD_INSERT ?
+					 errdetail("Rows are not kept on the coordinator for AFTER ROW triggers.") :
+					 errdetail("The statement runs on the workers, where the trigger does not exist."),
+					 errhint("Drop or disable the trigger; BEFORE ROW and statement triggers for INSERT are supported.")));
+	}
+}
+
+void
+executor_prepare_result_relation(ResultRelInfo *result)
+{
+	/* ExecInsert() opens the indexes of a relation whose array is still NULL. */
+	static RelationPtr no_indexes[1] = {NULL};
+	Relation	relation = result->ri_RelationDesc;
+
+	if (metadata_is_shell(relation))
+	{
+		executor_check_triggers(relation, CMD_INSERT);
+		remove_constraint_triggers(result, true);
+		result->ri_NumIndices = 0;
+		result->ri_IndexRelationDescs = (RelationPtr) no_indexes;
+	}
+	else if (metadata_table(RelationGetRelid(relation)) != NULL)
+		remove_constraint_triggers(result, false);
+}
+
+static void
+start_query(QueryDesc *query, int eflags)
+{
+	ListCell   *cell;
+
+	if (!IsParallelWorker())
+		reference_write_flush();
+
+	if (previous_executor_start)
+		previous_executor_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+
+	if (IsParallelWorker() || query->estate->es_opened_result_relations == NIL ||
+		!metadata_available())
+		return;
+	foreach(cell, query->estate->es_opened_result_relations)
+		executor_prepare_result_relation(lfirst(cell));
+}
+
+static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	if (!IsParallelWorker())
+		reference_write_flush();
+
+	executor_depth++;
+	PG_TRY();
+	{
+		if (previous_executor_run)
+			previous_executor_run(query, direction, count, execute_once);
+		else
+			standard_ExecutorRun(query, direction, count, execute_once);
+	}
+	PG_FINALLY();
+	{
+		executor_depth--;
+	}
+	PG_END_TRY();
+}
+
+static void
+finish_query(QueryDesc *query)
+{
+	executor_depth++;
+	PG_TRY();
+	{
+		if (previous_executor_finish)
+			previous_executor_finish(query);
+		else
+			standard_ExecutorFinish(query);
+	}
+	PG_FINALLY();
+	{
+		executor_depth--;
+	}
+	PG_END_TRY();
+
+	if (IsParallelWorker())
+		return;
+	reference_write_flush();
+	if (executor_depth == 0)
+		remote_insert_flush_all();
+}
+
+void
+executor_hooks_initialize(void)
+{
+	previous_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = start_query;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = run_query;
+	previous_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = finish_query;
+	reference_write_initialize();
+}

@@ -1,0 +1,214 @@
+/*
+ * maintenance.c
+ *		VACUUM, REINDEX and CLUSTER on the workers.
+ *
+ * These commands refuse to run inside a transaction block, and so they are sent outside the
+ * distributed transaction, on connections that are idle because the client's own
+ * transaction has only just begun.  They write no rows: one that fails on one worker
+ * need not be undone on the others.
+ */
+#include "postgres.h"
+
+#include "ddl.h"
+
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "commands/defrem.h"
+#include "connection.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+/* Stop what still runs on these connections, and close them: their state is unknown. */
+static void
+abandon(WorkerConnection **connections, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		PGcancel   *cancel;
+		char		error[256];
+
+		if (connections[i] == NULL)
+			continue;
+		cancel = PQgetCancel(connections[i]->pg);
+		if (cancel != NULL)
+		{
+			PQcancel(cancel, error, sizeof(error));
+			PQfreeCancel(cancel);
+		}
+		connection_drop(connections[i]);
+	}
+}
+
+/* Read all results of one connection; the first failed one is returned, else NULL. */
+static PGresult *
+read_results(WorkerConnection *connection)
+{
+	PGresult   *failure = NULL;
+	PGresult   *result;
+
+	while ((result = connection_get_result(connection)) != NULL)
+	{
+		if (PQresultStatus(result) == PGRES_COMMAND_OK || failure != NULL)
+			PQclear(result);
+		else
+			failure = result;
+	}
+	return failure;
+}
+
+/*
+ * Run a command on the workers, all at once, outside of any transaction.  The first
+ * failure is raised when all have ended.
+ */
+static void
+run_outside_transaction(const Bitmapset *workers, const char *sql)
+{
+	int			count = bms_num_members(workers);
+	WorkerConnection **connections = palloc0(sizeof(WorkerConnection *) * Max(count, 1));
+	WorkerConnection *failed = NULL;
+	PGresult   *volatile failure = NULL;
+	int			worker = -1;
+
+	connection_open_all(workers);
+	PG_TRY();
+	{
+		for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
+		{
+			WorkerConnection *connection = connection_open(worker);
+
+			if (connection->xact_depth > 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						 errmsg("command cannot run on worker \"%s\" inside a transaction block",
+								connection->worker_name)));
+			connection_vacate(connection);
+			if (!PQsendQuery(connection->pg, sql))
+				connection_report(ERROR, connection, NULL, sql);
+			connections[i] = connection;
+			(void) PQflush(connection->pg);
+		}
+		for (int i = 0; i < count; i++)
+		{
+			PGresult   *result = read_results(connections[i]);
+
+			if (result != NULL && failure == NULL)
+			{
+				failed = connections[i];
+				failure = result;
+			}
+			else
+				PQclear(result);
+			connections[i] = NULL;
+		}
+	}
+	PG_CATCH();
+	{
+		PQclear(failure);
+		abandon(connections, count);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (failure != NULL)
+		connection_report(ERROR, failed, failure, sql);
+	pfree(connections);
+}
+
+/* The options of a command in parentheses, without the one called `left_out`; "" when none is left. */
+static char *
+format_options(List *options, const char *left_out)
+{
+	StringInfoData text;
+	ListCell   *cell;
+
+	initStringInfo(&text);
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (left_out != NULL && strcmp(option->defname, left_out) == 0)
+			continue;
+		appendStringInfo(&text, "%s%s", text.len == 0 ? " (" : ", ",
+						 quote_identifier(option->defname));
+		if (option->arg != NULL && IsA(option->arg, Integer))
+			appendStringInfo(&text, " %d", intVal(option->arg));
+		else if (option->arg != NULL)
+			appendStringInfo(&text, " %s", quote_literal_cstr(defGetString(option)));
+	}
+	if (text.len > 0)
+		appendStringInfoChar(&text, ')');
+	return text.data;
+}
+
+/*
+ * VACUUM: the workers' tables first, so that the coordinator's ANALYZE, if asked for,
+ * sees them as they are then.  That one also analyses the workers' tables.
+ */
+void
+maintenance_vacuum(UtilityCall *call)
+{
+	VacuumStmt *vacuum = castNode(VacuumStmt, call->statement->utilityStmt);
+	char	   *options;
+	ListCell   *cell;
+
+	if (vacuum->is_vacuumcmd && metadata_all_workers() != NULL)
+	{
+		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
+		options = format_options(vacuum->options, "analyze");
+		if (vacuum->rels == NIL)
+			run_outside_transaction(metadata_all_workers(), psprintf("VACUUM%s", options));
+		foreach(cell, vacuum->rels)
+		{
+			VacuumRelation *target = lfirst_node(VacuumRelation, cell);
+			Oid			relid = target->relation == NULL ? target->oid :
+				RangeVarGetRelid(target->relation, NoLock, true);
+			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
+
+			if (table != NULL)
+				run_outside_transaction(metadata_table_workers(table),
+										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
+		}
+	}
+	ddl_run_locally(call);
+}
+
+/* REINDEX of one table or index; the shell's own indexes are empty. */
+void
+maintenance_reindex(UtilityCall *call)
+{
+	ReindexStmt *reindex = castNode(ReindexStmt, call->statement->utilityStmt);
+	Oid			relid = reindex->relation == NULL ? InvalidOid :
+		RangeVarGetRelid(reindex->relation, NoLock, true);
+	bool		is_index = reindex->kind == REINDEX_OBJECT_INDEX;
+	Oid			table_id = OidIsValid(relid) && is_index ? IndexGetRelation(relid, true) : relid;
+	const DistributedTable *table = OidIsValid(table_id) ? metadata_table(table_id) : NULL;
+
+	if (table == NULL)
+	{
+		ddl_run_locally(call);
+		return;
+	}
+	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
+	run_outside_transaction(metadata_table_workers(table),
+							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
+	ddl_run_locally(call);
+}
+
+void
+maintenance_cluster(UtilityCall *call)
+{
+	ClusterStmt *cluster = castNode(ClusterStmt, call->statement->utilityStmt);
+	Oid			relid = cluster->relation == NULL ? InvalidOid :
+		RangeVarGetRelid(cluster->relation, NoLock, true);
+
+	if (OidIsValid(relid) && metadata_table(relid) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot cluster table \"%s\", which is on several nodes",
+						get_rel_name(relid)),
+				 errhint("Insert the rows in the wanted order, or use VACUUM FULL to shrink the table.")));
+	ddl_run_locally(call);
+}

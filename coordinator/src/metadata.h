@@ -1,0 +1,88 @@
+/*
+ * metadata.h
+ *		What the coordinator knows: workers, colocation groups, shards, tables.
+ *
+ * The truth is in the heap tables of schema strata (DESIGN.md "Metadata"); this
+ * module caches it per backend.  Look-ups use systable scans, never SPI: SPI
+ * would run as the session's user, who may not read the catalog.
+ *
+ * Invalidation: a change of placement or of a worker invalidates the relcache
+ * entry of strata.worker, strata.colocation or strata.shard (triggers on those
+ * tables do it) and drops the whole cache; a change of one table invalidates
+ * the relcache entry of that table.  Pointers handed out stay valid until the
+ * end of the transaction even when the entry was invalidated meanwhile.
+ */
+#ifndef STRATA_METADATA_H
+#define STRATA_METADATA_H
+
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "fmgr.h"
+#include "nodes/bitmapset.h"
+#include "utils/relcache.h"
+
+typedef enum TableKind
+{
+	TABLE_LOCAL,				/* not ours */
+	TABLE_DISTRIBUTED,			/* hashed over the shards of a colocation group */
+	TABLE_REFERENCE				/* a full copy on every node, this one included */
+} TableKind;
+
+typedef struct Worker
+{
+	int			id;
+	char	   *name;
+	char	   *conninfo;
+} Worker;
+
+typedef struct Colocation
+{
+	int			id;
+	int			shard_count;
+	Oid			key_type;
+	Oid			key_collation;
+	Oid			key_opfamily;	/* hash operator family of the key */
+	int		   *shard_workers;	/* [shard_count]: worker id by remainder */
+	Bitmapset  *workers;		/* ids of the workers that hold a shard */
+	FmgrInfo	hash;			/* the key's extended hash function */
+} Colocation;
+
+typedef struct DistributedTable
+{
+	Oid			relation;
+	TableKind	kind;			/* TABLE_DISTRIBUTED or TABLE_REFERENCE */
+	AttrNumber	key_attribute;	/* InvalidAttrNumber for reference tables */
+	const Colocation *colocation;	/* NULL for reference tables */
+} DistributedTable;
+
+/* The cached entry, or NULL for a relation that is not ours.  Cheap: one hash look-up. */
+extern const DistributedTable *metadata_table(Oid relation);
+
+/* ERROR when there is no such worker. */
+extern const Worker *metadata_worker(int worker_id);
+
+/* The colocation group, ERROR when there is none. */
+extern const Colocation *metadata_colocation(int colocation_id);
+
+/* Ids of all workers, never to be modified by the caller; NULL when there is none. */
+extern const Bitmapset *metadata_all_workers(void);
+
+/* Workers that hold rows of the table: its colocation's, or all for a reference table. */
+extern const Bitmapset *metadata_table_workers(const DistributedTable *table);
+
+/* Is the extension created in this database (and are we not inside its CREATE)? */
+extern bool metadata_available(void);
+
+/* OID of a table of schema strata, cached; ERROR when it does not exist. */
+extern Oid	metadata_catalog_oid(const char *name);
+
+/* OID of the table access method "distributed", InvalidOid while the extension does not exist. */
+extern Oid	metadata_distributed_am(void);
+
+/* Is the relation's access method ours?  (True also before it has metadata.) */
+extern bool metadata_is_shell(Relation relation);
+
+extern void metadata_initialize(void);	/* from _PG_init: registers callbacks */
+
+#endif

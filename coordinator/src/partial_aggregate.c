@@ -1,0 +1,85 @@
+/*
+ * partial_aggregate.c
+ *		The aggregates of schema strata_partial, which return transition states.
+ *
+ * strata_partial.f(args) has the transition function of the aggregate f and,
+ * as its final function, f's serialization function: it returns on the worker
+ * exactly what core's partial aggregation would send to its Finalize node, which
+ * then runs unchanged on the coordinator.  The twin is found by the original's
+ * name and declared argument types, not by the types of a call: count("any") and
+ * count(text) are one aggregate.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "partial_aggregate.h"
+
+Oid
+partial_aggregate_lookup(Oid aggregate)
+{
+	HeapTuple	tuple;
+	Form_pg_proc proc;
+	Oid			schema = get_namespace_oid("strata_partial", true);
+	Oid			twin;
+	char	   *name;
+
+	if (!OidIsValid(schema))
+		return InvalidOid;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+
+	if (proc->pronamespace == PG_CATALOG_NAMESPACE)
+		name = pstrdup(NameStr(proc->proname));
+	else
+		name = psprintf("%s.%s", get_namespace_name(proc->pronamespace), NameStr(proc->proname));
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(name),
+						   PointerGetDatum(&proc->proargtypes),
+						   ObjectIdGetDatum(schema));
+	ReleaseSysCache(tuple);
+	return twin;
+}
+
+static bool
+walk_not_partial(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Aggref))
+	{
+		Aggref	   *aggref = (Aggref *) node;
+
+		return aggref->aggdistinct != NIL || aggref->aggorder != NIL ||
+			aggref->aggkind != AGGKIND_NORMAL ||
+			!OidIsValid(partial_aggregate_lookup(aggref->aggfnoid));
+	}
+	return expression_tree_walker(node, walk_not_partial, context);
+}
+
+bool
+partial_aggregate_possible(Node *expr)
+{
+	return !walk_not_partial(expr, NULL);
+}
+
+Aggref *
+partial_aggregate_rename(Aggref *aggref)
+{
+	if (aggref->aggsplit != AGGSPLIT_INITIAL_SERIAL)
+		return aggref;
+	aggref->aggfnoid = partial_aggregate_lookup(aggref->aggfnoid);
+	aggref->aggsplit = AGGSPLIT_SIMPLE;
+	if (!OidIsValid(aggref->aggfnoid))
+		elog(ERROR, "aggregate has no partial form");
+	return aggref;
+}

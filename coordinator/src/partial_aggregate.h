@@ -1,0 +1,22 @@
+/*
+ * partial_aggregate.h
+ *		The aggregates of schema strata_partial, which return transition states.
+ */
+#ifndef STRATA_PARTIAL_AGGREGATE_H
+#define STRATA_PARTIAL_AGGREGATE_H
+
+#include "nodes/primnodes.h"
+
+/* The partial twin of an aggregate, InvalidOid when it has none. */
+extern Oid	partial_aggregate_lookup(Oid aggregate);
+
+/* Does every Aggref in the expression (or List) have a partial twin and no DISTINCT, ORDER BY or WITHIN GROUP? */
+extern bool partial_aggregate_possible(Node *expr);
+
+/*
+ * An Aggref that core marked AGGSPLIT_INITIAL_SERIAL as a call of its twin;
+ * others are returned as they are.  Modifies its argument.
+ */
+extern Aggref *partial_aggregate_rename(Aggref *aggref);
+
+#endif

@@ -1,0 +1,198 @@
+/*
+ * plan_join.c
+ *		Joins whose sides meet on the workers.
+ *
+ * The hook is called for every pair of sides and both orders; a joined DistPath
+ * does not depend on the order in which it was put together (the workers plan
+ * their own), so the first one per kind of locus stands for all.
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/restrictinfo.h"
+
+#include "compat.h"
+#include "gather.h"
+#include "planner.h"
+#include "settings.h"
+#include "shippable.h"
+
+/* Is there an alternative already that can do all that this one could? */
+static bool
+is_known(RelOptInfo *joinrel, const Locus *locus)
+{
+	ListCell   *lc;
+
+	foreach(lc, dist_paths(joinrel))
+	{
+		const Locus *known = &((DistPath *) lfirst(lc))->locus;
+
+		if (known->kind == locus->kind && known->colocation_id == locus->colocation_id &&
+			(known->keys != NIL || locus->keys == NIL) &&
+			(locus_is_single(known) || !locus_is_single(locus)))
+			return true;
+	}
+	return false;
+}
+
+/* FROM items as one item, for the side of an outer join. */
+static Node *
+make_single_item(List *from)
+{
+	Node	   *item = linitial(from);
+
+	for (int i = 1; i < list_length(from); i++)
+	{
+		JoinExpr   *join = makeNode(JoinExpr);
+
+		join->jointype = JOIN_INNER;
+		join->larg = item;
+		join->rarg = list_nth(from, i);
+		item = (Node *) join;
+	}
+	return item;
+}
+
+/* Split the join's clauses into its own (ON) and those applied above it (WHERE). */
+static void
+split_clauses(List *restrictlist, RelOptInfo *joinrel, JoinType jointype, List **on, List **where)
+{
+	ListCell   *lc;
+
+	*on = *where = NIL;
+	foreach(lc, restrictlist)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (jointype != JOIN_INNER && RINFO_IS_PUSHED_DOWN(rinfo, joinrel->relids))
+			*where = lappend(*where, rinfo->clause);
+		else
+			*on = lappend(*on, rinfo->clause);
+	}
+}
+
+/* Put the two sides together as SQL; false where this level of SQL cannot say it. */
+static bool
+combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointype, List *on, List *where)
+{
+	JoinExpr   *join;
+	DistSemiJoin *semijoin;
+
+	path->subs = list_concat_copy(outer->subs, inner->subs);
+	path->locks = list_concat_copy(outer->locks, inner->locks);
+	path->semijoins = outer->semijoins;
+	path->quals = list_concat_copy(outer->quals, where);
+	path->nulled = outer->nulled;
+	path->relids = bms_union(outer->relids, inner->relids);
+
+	switch (jointype)
+	{
+		case JOIN_INNER:
+			path->from = list_concat_copy(outer->from, inner->from);
+			path->quals = list_concat(list_concat(path->quals, inner->quals), on);
+			path->semijoins = list_concat_copy(outer->semijoins, inner->semijoins);
+			path->nulled = bms_union(outer->nulled, inner->nulled);
+			return true;
+
+		case JOIN_LEFT:
+		case JOIN_FULL:
+			/* the nullable side's WHERE moves into ON; EXISTS and nulled columns have no place there */
+			if (inner->semijoins != NIL || inner->nulled != NULL)
+				return false;
+			if (jointype == JOIN_FULL &&
+				(outer->quals != NIL || inner->quals != NIL || outer->semijoins != NIL || outer->nulled != NULL))
+				return false;
+			join = makeNode(JoinExpr);
+			join->jointype = jointype;
+			join->larg = make_single_item(outer->from);
+			join->rarg = make_single_item(inner->from);
+			join->quals = (Node *) list_concat_copy(on, inner->quals);
+			path->from = list_make1(join);
+			return true;
+
+		case JOIN_SEMI:
+		case JOIN_ANTI:
+			if (inner->locks != NIL)
+				return false;
+			semijoin = palloc(sizeof(DistSemiJoin));
+			semijoin->inner = inner;
+			semijoin->clauses = on;
+			semijoin->anti = jointype == JOIN_ANTI;
+			path->from = outer->from;
+			path->subs = outer->subs;
+			path->relids = bms_copy(outer->relids);
+			path->semijoins = list_concat_copy(outer->semijoins, list_make1(semijoin));
+			if (jointype == JOIN_ANTI)
+				path->nulled = bms_union(bms_union(outer->nulled, inner->relids), inner->nulled);
+			return true;
+
+		default:
+			return false;
+	}
+}
+
+static void
+join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner, JoinType jointype,
+		   List *restrictlist)
+{
+	DistPath   *path = palloc0(sizeof(DistPath));
+	List	   *on;
+	List	   *where;
+	int			workers;
+
+	split_clauses(restrictlist, joinrel, jointype, &on, &where);
+	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus) ||
+		is_known(joinrel, &path->locus))
+		return;
+
+	path->root = root;
+	path->outer_params = bms_union(outer->outer_params, inner->outer_params);
+	if (!shippable_expr(root, &path->locus, (Node *) on, &path->outer_params) ||
+		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params) ||
+		!combine_sides(path, outer, inner, jointype, on, where))
+		return;
+
+	workers = locus_worker_count(&path->locus);
+	path->rows = joinrel->rows;
+	path->cost = outer->cost + inner->cost +
+		(outer->rows + inner->rows) / workers * cpu_operator_cost * Max(list_length(on), 1) +
+		joinrel->rows / workers * cpu_tuple_cost;
+	dist_path_add(joinrel, path);
+
+	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+		gather_can_fetch(joinrel->reltarget->exprs))
+		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
+											 joinrel->reltarget->exprs, NIL, NIL));
+}
+
+void
+plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+		  JoinType jointype, JoinPathExtraData *extra)
+{
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	if (!strata_enable_join_pushdown || joinrel->fdwroutine != NULL ||
+		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel))
+		return;
+	if (jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_FULL &&
+		jointype != JOIN_SEMI && jointype != JOIN_ANTI)
+		return;
+
+	/* values that an outer join nulls although they are not columns */
+	foreach(lc, joinrel->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var))
+			return;
+	}
+
+	foreach(lc, dist_paths(outerrel))
+	{
+		foreach(lc2, dist_paths(innerrel))
+			join_paths(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+	}
+}

@@ -1,0 +1,318 @@
+/*
+ * plan_modify.c
+ *		UPDATE, DELETE, MERGE and INSERT ... ON CONFLICT as shipped statements.
+ *
+ * Core has planned the statement's joins; if all of it has a DistPath, then each
+ * worker can run the statement itself over its own rows, and together they do what
+ * one PostgreSQL would.  That proof is all the path is used for: the text is the
+ * user's (statement.c).
+ *
+ * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
+ * method, which routes them.  INSERT ... SELECT is shipped when source and target
+ * rows are on the same worker.  ON CONFLICT rows that are not, are computed here,
+ * routed, and sent as one INSERT statement per worker (insert_rows.c).
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "gather.h"
+#include "planner.h"
+#include "shippable.h"
+#include "statement.h"
+
+typedef struct ModifyPlan
+{
+	Query	   *original;
+	Locus		locus;
+	const DistributedTable *table;
+} ModifyPlan;
+
+static const char *
+command_name(CmdType command)
+{
+	switch (command)
+	{
+		case CMD_INSERT:
+			return "INSERT";
+		case CMD_UPDATE:
+			return "UPDATE";
+		case CMD_DELETE:
+			return "DELETE";
+		default:
+			return "MERGE";
+	}
+}
+
+static void
+report_not_colocated(Query *parse, const DistributedTable *table)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot run this %s on distributed table \"%s\"",
+					command_name(parse->commandType), get_rel_name(table->relation)),
+			 errdetail("No worker has all the rows that the statement brings together, or an expression cannot be evaluated by workers."),
+			 errhint("Join on the distribution key \"%s\", use reference tables, or compute the new rows in a SELECT first.",
+					 get_attname(table->relation, table->key_attribute, false))));
+}
+
+/* Has the table triggers of the user's, which only rows that come by here can fire? */
+static bool
+has_user_triggers(const DistributedTable *table)
+{
+	Relation	relation = table_open(table->relation, NoLock);
+	TriggerDesc *triggers = relation->trigdesc;
+	bool		found = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		found = found || !triggers->triggers[i].tgisinternal;
+	table_close(relation, NoLock);
+	return found;
+}
+
+static void
+check_triggers(Query *parse, const DistributedTable *table)
+{
+	if (has_user_triggers(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
+						command_name(parse->commandType), get_rel_name(table->relation)),
+				 errdetail("The statement runs on the workers, where the triggers do not exist."),
+				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
+}
+
+static void
+check_updated_columns(List *update_colnos, const DistributedTable *table)
+{
+	if (list_member_int(update_colnos, table->key_attribute))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
+						get_attname(table->relation, table->key_attribute, false),
+						get_rel_name(table->relation)),
+				 errdetail("The row would have to move to another shard."),
+				 errhint("Delete the row and insert it with the new key.")));
+}
+
+/* The expressions that the statement evaluates per row. */
+static bool
+expressions_are_shippable(PlannerInfo *root, const Locus *locus)
+{
+	Query	   *parse = root->parse;
+	ListCell   *lc;
+
+	foreach(lc, root->processed_tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!tle->resjunk && !shippable_expr(root, locus, (Node *) tle->expr, NULL))
+			return false;
+	}
+	foreach(lc, parse->mergeActionList)
+	{
+		MergeAction *action = lfirst(lc);
+
+		if (!shippable_expr(root, locus, action->qual, NULL) ||
+			!shippable_expr(root, locus, (Node *) action->targetList, NULL))
+			return false;
+	}
+	foreach(lc, parse->returningList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!shippable_expr(root, locus, (Node *) tle->expr, NULL) ||
+			!shippable_type(exprType((Node *) tle->expr)))
+			return false;
+	}
+	return true;
+}
+
+/* The value that an INSERT's target list gives the distribution key. */
+static Node *
+key_value(List *tlist, const DistributedTable *table)
+{
+	ListCell   *lc;
+
+	foreach(lc, tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (tle->resno == table->key_attribute && !tle->resjunk)
+			return (Node *) tle->expr;
+	}
+	return NULL;
+}
+
+/* Do the rows that MERGE inserts belong to the worker where it found no match? */
+static bool
+merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->parse->mergeActionList)
+	{
+		MergeAction *action = lfirst(lc);
+		Node	   *key;
+
+		if (action->commandType == CMD_UPDATE)
+			check_updated_columns(action->updateColnos, table);
+		if (action->commandType != CMD_INSERT)
+			continue;
+		key = key_value(action->targetList, table);
+		if (key == NULL || !locus_has_key(root, locus, key))
+			return false;
+	}
+	return true;
+}
+
+/* The path by which all of the statement's rows meet on the workers; NULL when there is none. */
+static DistPath *
+find_colocated_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
+{
+	ListCell   *lc;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath   *path = lfirst(lc);
+
+		if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
+			path->locus.colocation_id != table->colocation->id)
+			continue;
+		if (expressions_are_shippable(root, &path->locus) && merge_inserts_stay(root, &path->locus, table))
+			return path;
+	}
+	return NULL;
+}
+
+/* Does a colocated SELECT give each row's key as it is: may INSERT ... SELECT run on the workers? */
+static DistPath *
+find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
+{
+	DistPath   *path = find_colocated_path(root, input_rel, table);
+	Node	   *key = key_value(root->processed_tlist, table);
+
+	if (path == NULL || key == NULL || root->parse->hasTargetSRFs || limit_needed(root->parse) ||
+		path->locks != NIL || root->parse->override != OVERRIDING_NOT_SET)
+		return NULL;
+	return locus_has_key(root, &path->locus, key) ? path : NULL;
+}
+
+/* PlanCustomPath of a statement that is shipped as it was written. */
+static CustomScan *
+plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
+{
+	ModifyPlan *modify = arg;
+	GatherPlan	plan = {.kind = GATHER_MODIFY, .writes = true};
+	List	   *returning = root->parse->returningList;
+	List	   *params = NIL;
+
+	plan.can_set_tag = modify->original->canSetTag;
+	plan.returning = returning != NIL;
+	plan.sql = statement_deparse(root, modify->original, &params);
+	root->processed_tlist = copyObject(returning);
+	return gather_make_scan(&plan, copyObject(returning), copyObject(returning), NIL, params, &modify->locus);
+}
+
+/* PlanCustomPath of INSERT ... ON CONFLICT whose rows are routed here. */
+static CustomScan *
+plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
+{
+	ModifyPlan *modify = arg;
+	GatherPlan	plan = {.kind = GATHER_INSERT_ROWS, .writes = true};
+	List	   *returning = root->parse->returningList;
+	List	   *params = NIL;
+	List	   *attributes = NIL;
+	Locus		locus = {.kind = LOCUS_HASHED, .colocation_id = modify->table->colocation->id};
+	Relation	relation = table_open(modify->table->relation, NoLock);
+	TupleDesc	desc = RelationGetDescr(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (!attribute->attisdropped && attribute->attgenerated == '\0')
+			attributes = lappend_int(attributes, attribute->attnum);
+	}
+	table_close(relation, NoLock);
+
+	plan.can_set_tag = modify->original->canSetTag;
+	plan.returning = returning != NIL;
+	plan.row_columns = attributes;
+	plan.key_attribute = modify->table->key_attribute;
+	plan.sql = statement_deparse_row_insert(root, modify->original, attributes, &params);
+	root->processed_tlist = copyObject(returning);
+	return gather_make_scan(&plan, copyObject(returning), copyObject(returning), NIL, params, &locus);
+}
+
+static void
+replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify, GatherModifyPlanner planner,
+			  List *subpaths)
+{
+	final_rel->pathlist = NIL;
+	final_rel->partial_pathlist = NIL;
+	add_path(final_rel, gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
+}
+
+static void
+plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
+{
+	DistPath   *source = find_colocated_source(root, input_rel, modify->table);
+	ModifyTablePath *core = linitial(final_rel->pathlist);
+
+	if (source != NULL && modify->original != NULL && root->parse->withCheckOptions == NIL &&
+		!has_user_triggers(modify->table))
+	{
+		modify->locus = source->locus;
+		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
+		return;
+	}
+	if (root->parse->onConflict == NULL)
+		return;
+	check_triggers(root->parse, modify->table);
+	if (!IsA(core, ModifyTablePath) || modify->original == NULL)
+		report_not_colocated(root->parse, modify->table);
+	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
+}
+
+void
+plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
+{
+	Query	   *parse = root->parse;
+	RangeTblEntry *rte = planner_rt_fetch(parse->resultRelation, root);
+	ModifyPlan *modify;
+	DistPath   *path;
+
+	if (rte->rtekind != RTE_RELATION)
+		return;
+	modify = palloc0(sizeof(ModifyPlan));
+	modify->table = metadata_table(rte->relid);
+	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED || IS_DUMMY_REL(input_rel))
+		return;
+	modify->original = statement_original(root);
+
+	if (parse->commandType == CMD_INSERT)
+	{
+		plan_insert(root, input_rel, final_rel, modify);
+		return;
+	}
+
+	check_triggers(parse, modify->table);
+	if (parse->commandType == CMD_UPDATE)
+		check_updated_columns(root->update_colnos, modify->table);
+	path = find_colocated_path(root, input_rel, modify->table);
+	if (path == NULL || modify->original == NULL || parse->withCheckOptions != NIL)
+		report_not_colocated(parse, modify->table);
+	modify->locus = path->locus;
+	replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
+}

@@ -1,0 +1,160 @@
+/*
+ * planner.c
+ *		Installs the planner hooks and keeps them out of queries that are not ours.
+ *
+ * planner_hook keeps two things per planned statement.  The Query as it was before
+ * planning, of which shipped DML is made (statement.c).  And the planner roots of
+ * derived tables that went to the workers whole: no node of the plan refers to
+ * them, so core leaves their relations out of the plan's range table, by which
+ * permissions are checked, locks taken and cached plans invalidated.
+ */
+#include "postgres.h"
+
+#include "optimizer/plancat.h"
+
+#include "compat.h"
+#include "gather.h"
+#include "metadata.h"
+#include "planner.h"
+
+typedef struct PlannerCall
+{
+	struct PlannerCall *outer;
+	Query	   *original;
+	List	   *hidden_roots;
+} PlannerCall;
+
+static PlannerCall *current_call = NULL;
+
+static planner_hook_type previous_planner_hook;
+static get_relation_info_hook_type previous_relation_info_hook;
+static set_rel_pathlist_hook_type previous_pathlist_hook;
+static set_join_pathlist_hook_type previous_join_hook;
+static create_upper_paths_hook_type previous_upper_hook;
+
+static void
+on_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
+{
+	if (previous_relation_info_hook)
+		previous_relation_info_hook(root, relation, inhparent, rel);
+	if (metadata_available())
+		plan_scan_relation_info(root, relation, inhparent, rel);
+}
+
+static void
+on_scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_pathlist_hook)
+		previous_pathlist_hook(root, rel, rti, rte);
+	if (metadata_available())
+		plan_scan(root, rel, rti, rte);
+}
+
+static void
+on_join_paths(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+			  JoinType jointype, JoinPathExtraData *extra)
+{
+	if (previous_join_hook)
+		previous_join_hook(root, joinrel, outerrel, innerrel, jointype, extra);
+	plan_join(root, joinrel, outerrel, innerrel, jointype, extra);
+}
+
+static void
+on_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+			   RelOptInfo *output_rel, void *extra)
+{
+	if (previous_upper_hook)
+		previous_upper_hook(root, stage, input_rel, output_rel, extra);
+
+	/* set operations have no input relation */
+	if (input_rel == NULL)
+		return;
+	if (stage == UPPERREL_FINAL && root->parse->commandType != CMD_SELECT)
+	{
+		if (metadata_available())
+			plan_modify(root, input_rel, output_rel);
+	}
+	else
+		plan_upper(root, stage, input_rel, output_rel, extra);
+}
+
+Query *
+planner_original_query(void)
+{
+	return current_call ? current_call->original : NULL;
+}
+
+void
+planner_add_hidden_root(PlannerInfo *root)
+{
+	if (current_call && !list_member_ptr(current_call->hidden_roots, root))
+		current_call->hidden_roots = lappend(current_call->hidden_roots, root);
+}
+
+/* Append the relations of hidden roots to the plan. */
+static void
+add_hidden_relations(PlannedStmt *plan, List *roots)
+{
+	ListCell   *lc;
+
+	foreach(lc, roots)
+	{
+		PlannerInfo *root = lfirst(lc);
+		ListCell   *lc2;
+
+		foreach(lc2, root->parse->rtable)
+		{
+			RangeTblEntry *rte = lfirst(lc2);
+
+			if (rte->rtekind != RTE_RELATION)
+				continue;
+			plan->rtable = lappend(plan->rtable, compat_copy_rte(plan, root->parse, rte));
+			plan->relationOids = list_append_unique_oid(plan->relationOids, rte->relid);
+		}
+	}
+}
+
+static PlannedStmt *
+plan_statement(Query *parse, const char *query_string, int cursor_options, ParamListInfo bound_params)
+{
+	PlannerCall call = {.outer = current_call};
+	PlannedStmt *plan;
+
+	if (metadata_available() && parse->commandType != CMD_SELECT && parse->commandType != CMD_UTILITY)
+		call.original = copyObject(parse);
+
+	current_call = &call;
+	PG_TRY();
+	{
+		if (previous_planner_hook)
+			plan = previous_planner_hook(parse, query_string, cursor_options, bound_params);
+		else
+			plan = standard_planner(parse, query_string, cursor_options, bound_params);
+	}
+	PG_FINALLY();
+	{
+		current_call = call.outer;
+	}
+	PG_END_TRY();
+
+	add_hidden_relations(plan, call.hidden_roots);
+	return plan;
+}
+
+void
+planner_initialize(void)
+{
+	gather_initialize();
+
+	previous_planner_hook = planner_hook;
+	planner_hook = plan_statement;
+
+	previous_relation_info_hook = get_relation_info_hook;
+	get_relation_info_hook = on_relation_info;
+	previous_pathlist_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = on_scan_paths;
+	previous_join_hook = set_join_pathlist_hook;
+	set_join_pathlist_hook = on_join_paths;
+	previous_upper_hook = create_upper_paths_hook;
+	create_upper_paths_hook = on_upper_paths;
+}

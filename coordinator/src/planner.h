@@ -1,0 +1,40 @@
+/*
+ * planner.h
+ *		The planner hooks, in the order in which a query passes them.
+ *
+ *		plan_scan.c		a base relation gets a DistPath and a Gather over it
+ *		plan_join.c		two DistPaths that meet on the workers become one
+ *		plan_upper.c	grouping, windows, DISTINCT, ORDER BY, LIMIT
+ *		plan_modify.c	INSERT, UPDATE, DELETE and MERGE become shipped statements
+ *		planner.c		installs the hooks
+ */
+#ifndef STRATA_PLANNER_H
+#define STRATA_PLANNER_H
+
+#include "nodes/pathnodes.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
+
+extern void planner_initialize(void);	/* from _PG_init */
+
+extern void plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel);
+extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
+extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+					  JoinType jointype, JoinPathExtraData *extra);
+extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+					   RelOptInfo *output_rel, void *extra);
+
+/*
+ * The final stage of INSERT, UPDATE, DELETE and MERGE: replaces the paths of a
+ * statement that writes a distributed table, or raises the error that says why
+ * it cannot run.
+ */
+extern void plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel);
+
+/* The statement being planned, as it was before planning; NULL for a SELECT that modifies nothing. */
+extern Query *planner_original_query(void);
+
+/* A relation that the plan reads although core does not know: its permissions and invalidations must count. */
+extern void planner_add_hidden_root(PlannerInfo *root);
+
+#endif

@@ -1,0 +1,569 @@
+/*
+ * rebuild.c
+ *		SQL of a DistPath: path -> Query -> text.
+ *
+ * The planner has taken the user's query apart; what it found - the relations,
+ * the clauses with constants folded, the join order's freedom - is put together
+ * again as a Query that core's pg_get_querydef() prints.  Nothing of ruleutils
+ * is copied.
+ *
+ * Levels.  A Query is built per SQL level: the path itself, each derived table
+ * (DistSub), each [NOT] EXISTS made of a semi or anti join, each sub-select made
+ * of a SubPlan.  Every level has a complete range table of its planner root, with
+ * RTE_RESULT in the place of relations it does not use, so that no Var is
+ * renumbered; only varlevelsup is set, by looking for the level that owns the
+ * Var's relation.
+ *
+ * search_path is pg_catalog while deparsing, and only then: all other names come
+ * out qualified.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "parser/parse_relation.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+
+#include "compat.h"
+#include "partial_aggregate.h"
+#include "rebuild.h"
+#include "row_format.h"
+#include "shippable.h"
+
+typedef struct RebuildLevel
+{
+	struct RebuildLevel *parent;
+	DistPath   *path;
+	SubPlan    *subplan;		/* how the level above embeds this one; NULL: in its FROM or EXISTS */
+	List	  **params;
+} RebuildLevel;
+
+static Query *build_query(RebuildLevel *level, List *tlist);
+static Node *mutate_expr(Node *node, RebuildLevel *level);
+
+/* Ship the value of an expression: $n. */
+static Node *
+make_shipped_param(Node *expr, RebuildLevel *level)
+{
+	Param	   *param = makeNode(Param);
+	int			id = 1;
+	ListCell   *lc;
+
+	foreach(lc, *level->params)
+	{
+		if (equal(lfirst(lc), expr))
+			break;
+		id++;
+	}
+	if (id > list_length(*level->params))
+		*level->params = lappend(*level->params, copyObject(expr));
+
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = id;
+	param->paramtype = exprType(expr);
+	param->paramtypmod = -1;
+	param->paramcollid = exprCollation(expr);
+	param->location = -1;
+	return (Node *) param;
+}
+
+static Node *
+mutate_var(Var *var, RebuildLevel *level)
+{
+	Index		levelsup = 0;
+	RangeTblEntry *rte;
+
+	for (RebuildLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
+	{
+		if (owner->path->root != level->path->root)
+			break;
+		if (bms_is_member(var->varno, owner->path->nulled))
+			return (Node *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
+		if (!bms_is_member(var->varno, owner->path->relids))
+			continue;
+
+		rte = planner_rt_fetch(var->varno, owner->path->root);
+		if (var->varattno == TableOidAttributeNumber)
+			return (Node *) makeConst(OIDOID, -1, InvalidOid, sizeof(Oid),
+									  ObjectIdGetDatum(rte->relid), false, true);
+		var = copyObject(var);
+		var->varlevelsup = levelsup;
+		var->varnosyn = 0;
+		var->varattnosyn = 0;
+		return (Node *) var;
+	}
+	elog(ERROR, "column %d of relation %d belongs to no level of the remote query", var->varattno, var->varno);
+}
+
+/* A parameter that an outer query sets: the expression it stands for, seen from here. */
+static Node *
+mutate_outer_param(Param *param, RebuildLevel *level)
+{
+	int			levelsup = 1;
+
+	for (RebuildLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
+	{
+		ListCell   *lc;
+		ListCell   *lc2;
+
+		if (inner->subplan == NULL)
+			continue;
+		forboth(lc, inner->subplan->parParam, lc2, inner->subplan->args)
+		{
+			Node	   *value;
+
+			if (lfirst_int(lc) != param->paramid)
+				continue;
+			value = mutate_expr(lfirst(lc2), inner->parent);
+			IncrementVarSublevelsUp(value, levelsup, 0);
+			return value;
+		}
+	}
+	elog(ERROR, "parameter %d belongs to no level of the remote query", param->paramid);
+}
+
+/* The test expression of `x IN (SELECT ...)`: columns of the sub-select as PARAM_SUBLINK. */
+typedef struct TestContext
+{
+	RebuildLevel *level;
+	SubPlan    *subplan;
+} TestContext;
+
+static Node *
+mutate_test(Node *node, TestContext *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param))
+	{
+		Param	   *param = (Param *) node;
+		int			column = 1;
+		ListCell   *lc;
+
+		foreach(lc, context->subplan->paramIds)
+		{
+			if (param->paramkind == PARAM_EXEC && param->paramid == lfirst_int(lc))
+			{
+				param = copyObject(param);
+				param->paramkind = PARAM_SUBLINK;
+				param->paramid = column;
+				return (Node *) param;
+			}
+			column++;
+		}
+	}
+	return expression_tree_mutator(node, mutate_test, context);
+}
+
+static Node *
+make_sublink(SubPlan *subplan, RebuildLevel *level)
+{
+	SubLink    *link = makeNode(SubLink);
+	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
+	TestContext context = {level, subplan};
+
+	inner.path = shippable_subplan(level->path->root, &level->path->locus, subplan);
+	if (inner.path == NULL)
+		elog(ERROR, "sub-plan %d is not on the workers", subplan->plan_id);
+
+	link->subLinkType = subplan->subLinkType;
+	link->testexpr = mutate_test(subplan->testexpr, &context);
+	/* the parameters of the sub-select's columns are not ours: mutate_expr leaves PARAM_SUBLINK alone */
+	link->testexpr = mutate_expr(link->testexpr, level);
+	link->subselect = (Node *) build_query(&inner, NIL);
+	link->location = -1;
+	return (Node *) link;
+}
+
+static Node *
+make_exists(DistSemiJoin *semijoin, RebuildLevel *level)
+{
+	SubLink    *link = makeNode(SubLink);
+	RebuildLevel inner = {.parent = level, .params = level->params};
+	DistPath   *path = dist_path_copy(semijoin->inner);
+
+	path->quals = list_concat_copy(path->quals, semijoin->clauses);
+	inner.path = path;
+	link->subLinkType = EXISTS_SUBLINK;
+	link->subselect = (Node *) build_query(&inner, NIL);
+	link->location = -1;
+	if (semijoin->anti)
+		return (Node *) makeBoolExpr(NOT_EXPR, list_make1(link), -1);
+	return (Node *) link;
+}
+
+/* An expression of level->path's planner root as SQL of this level. */
+static Node *
+mutate_expr(Node *node, RebuildLevel *level)
+{
+	PlannerInfo *root = level->path->root;
+
+	if (node == NULL)
+		return NULL;
+
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			return mutate_var((Var *) node, level);
+		case T_Param:
+			{
+				Param	   *param = (Param *) node;
+
+				if (param->paramkind == PARAM_SUBLINK)
+					return copyObject(node);
+				if (shippable_param_is_outer(root, param))
+					return mutate_outer_param(param, level);
+				return make_shipped_param(node, level);
+			}
+		case T_RestrictInfo:
+			return mutate_expr((Node *) ((RestrictInfo *) node)->clause, level);
+		case T_AlternativeSubPlan:
+			return mutate_expr(linitial(((AlternativeSubPlan *) node)->subplans), level);
+		case T_SubPlan:
+			return make_sublink((SubPlan *) node, level);
+		case T_Aggref:
+			node = expression_tree_mutator(node, mutate_expr, level);
+			return (Node *) partial_aggregate_rename((Aggref *) node);
+		case T_List:
+		case T_TargetEntry:
+		case T_Const:
+			break;
+		default:
+			if (contain_mutable_functions(node) && shippable_is_runtime_constant(root, node))
+				return make_shipped_param(node, level);
+			break;
+	}
+	return expression_tree_mutator(node, mutate_expr, level);
+}
+
+/* Number of columns of a range-table entry that a join sees, and which. */
+static List *
+visible_columns(RangeTblEntry *rte)
+{
+	List	   *columns = NIL;
+	AttrNumber	attno = 0;
+	ListCell   *lc;
+
+	foreach(lc, rte->eref->colnames)
+	{
+		attno++;
+		if (strVal(lfirst(lc))[0] != '\0')	/* not a dropped column */
+			columns = lappend_int(columns, attno);
+	}
+	return columns;
+}
+
+/* The RTE_JOIN that ruleutils wants for a JoinExpr: unnamed, all columns of both children. */
+static void
+add_join_rte(Query *query, JoinExpr *join)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	int			children[2];
+
+	children[0] = IsA(join->larg, JoinExpr) ? ((JoinExpr *) join->larg)->rtindex : ((RangeTblRef *) join->larg)->rtindex;
+	children[1] = IsA(join->rarg, JoinExpr) ? ((JoinExpr *) join->rarg)->rtindex : ((RangeTblRef *) join->rarg)->rtindex;
+
+	rte->rtekind = RTE_JOIN;
+	rte->jointype = join->jointype;
+	rte->eref = makeAlias("unnamed_join", NIL);
+	rte->inFromCl = true;
+	for (int side = 0; side < 2; side++)
+	{
+		RangeTblEntry *child = rt_fetch(children[side], query->rtable);
+		List	   *columns = visible_columns(child);
+		ListCell   *lc;
+
+		foreach(lc, columns)
+		{
+			rte->eref->colnames = lappend(rte->eref->colnames,
+										  list_nth(child->eref->colnames, lfirst_int(lc) - 1));
+			/* only its number counts, never its type */
+			rte->joinaliasvars = lappend(rte->joinaliasvars,
+										 makeVar(children[side], lfirst_int(lc), INT4OID, -1, InvalidOid, 0));
+		}
+		if (side == 0)
+			rte->joinleftcols = columns;
+		else
+			rte->joinrightcols = columns;
+	}
+	query->rtable = lappend(query->rtable, rte);
+	join->rtindex = list_length(query->rtable);
+}
+
+static RangeTblEntry *
+make_unused_rte(void)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+
+	rte->rtekind = RTE_RESULT;
+	rte->eref = makeAlias("unused", NIL);
+	return rte;
+}
+
+static List *
+make_column_names(int count)
+{
+	List	   *names = NIL;
+
+	for (int i = 1; i <= count; i++)
+		names = lappend(names, makeString(psprintf("c%d", i)));
+	return names;
+}
+
+/* The range-table entry of a relation that the level reads. */
+static RangeTblEntry *
+make_used_rte(RebuildLevel *level, Index rti)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	ListCell   *lc;
+
+	memcpy(rte, planner_rt_fetch(rti, level->path->root), sizeof(RangeTblEntry));
+	rte->securityQuals = NIL;
+	rte->lateral = false;
+
+	switch (rte->rtekind)
+	{
+		case RTE_RELATION:
+			/* the planner clears inh on childless shells, which would print ONLY */
+			rte->inh = true;
+			rte->tablesample = (TableSampleClause *) mutate_expr((Node *) rte->tablesample, level);
+			break;
+		case RTE_SUBQUERY:
+			foreach(lc, level->path->subs)
+			{
+				DistSub    *sub = lfirst(lc);
+				RebuildLevel inner = {.parent = level, .path = sub->path, .params = level->params};
+				List	   *names;
+
+				if (sub->rti != rti)
+					continue;
+				rte->subquery = build_query(&inner, NIL);
+				names = make_column_names(list_length(rte->subquery->targetList));
+				rte->eref = makeAlias(rte->eref->aliasname, names);
+				rte->alias = makeAlias(rte->eref->aliasname, NIL);
+			}
+			break;
+		case RTE_FUNCTION:
+			rte->functions = (List *) mutate_expr((Node *) rte->functions, level);
+			break;
+		case RTE_VALUES:
+			rte->values_lists = (List *) mutate_expr((Node *) rte->values_lists, level);
+			break;
+		default:
+			elog(ERROR, "relation kind %d cannot be read by workers", (int) rte->rtekind);
+	}
+	return rte;
+}
+
+/* FROM items with their range-table entries; children before parents. */
+static Node *
+build_from_item(Node *item, Query *query, RebuildLevel *level)
+{
+	JoinExpr   *join;
+
+	if (IsA(item, RangeTblRef))
+	{
+		Index		rti = ((RangeTblRef *) item)->rtindex;
+
+		lfirst(list_nth_cell(query->rtable, rti - 1)) = make_used_rte(level, rti);
+		return copyObject(item);
+	}
+	join = makeNode(JoinExpr);
+	join->jointype = ((JoinExpr *) item)->jointype;
+	join->larg = build_from_item(((JoinExpr *) item)->larg, query, level);
+	join->rarg = build_from_item(((JoinExpr *) item)->rarg, query, level);
+	join->quals = (Node *) make_ands_explicit((List *) mutate_expr(((JoinExpr *) item)->quals, level));
+	if (((JoinExpr *) item)->quals == NULL)
+		join->quals = NULL;
+	add_join_rte(query, join);
+	return (Node *) join;
+}
+
+static Node *
+build_conjunction(List *quals, RebuildLevel *level)
+{
+	if (quals == NIL)
+		return NULL;
+	return (Node *) make_ands_explicit((List *) mutate_expr((Node *) quals, level));
+}
+
+static List *
+build_target(List *target, RebuildLevel *level)
+{
+	List	   *result = NIL;
+	int			visible = 0;
+	ListCell   *lc;
+
+	foreach(lc, target)
+	{
+		TargetEntry *tle = flatCopyTargetEntry(lfirst(lc));
+
+		tle->expr = (Expr *) mutate_expr((Node *) tle->expr, level);
+		tle->resno = list_length(result) + 1;
+		tle->resname = tle->resjunk ? NULL : psprintf("c%d", ++visible);
+		result = lappend(result, tle);
+	}
+	return result;
+}
+
+static Query *
+build_query(RebuildLevel *level, List *tlist)
+{
+	DistPath   *path = level->path;
+	Query	   *query = makeNode(Query);
+	List	   *from = NIL;
+	List	   *quals;
+	ListCell   *lc;
+
+	query->commandType = CMD_SELECT;
+	query->querySource = QSRC_ORIGINAL;
+	query->canSetTag = true;
+
+	for (int i = 0; i < list_length(path->root->parse->rtable); i++)
+		query->rtable = lappend(query->rtable, make_unused_rte());
+	if (list_length(query->rtable) == 1)
+		query->rtable = lappend(query->rtable, make_unused_rte());	/* so that columns are qualified */
+
+	foreach(lc, path->from)
+		from = lappend(from, build_from_item(lfirst(lc), query, level));
+	quals = (List *) mutate_expr((Node *) path->quals, level);
+	foreach(lc, path->semijoins)
+		quals = lappend(quals, make_exists(lfirst(lc), level));
+	query->jointree = makeFromExpr(from, quals == NIL ? NULL : (Node *) make_ands_explicit(quals));
+
+	query->targetList = build_target(path->target ? path->target : tlist, level);
+	query->groupClause = copyObject(path->group_clause);
+	query->havingQual = build_conjunction(path->having, level);
+	query->windowClause = (List *) mutate_expr((Node *) path->window_clause, level);
+	query->distinctClause = copyObject(path->distinct_clause);
+	query->sortClause = copyObject(path->sort_clause);
+	query->limitCount = mutate_expr(path->limit_count, level);
+	query->limitOffset = mutate_expr(path->limit_offset, level);
+	query->limitOption = path->limit_option;
+	query->hasAggs = path->has_aggs;
+	query->hasWindowFuncs = path->has_windows;
+	query->hasSubLinks = checkExprHasSubLink((Node *) query);
+
+	foreach(lc, path->locks)
+	{
+		DistLock   *lock = lfirst(lc);
+		RowMarkClause *mark = makeNode(RowMarkClause);
+
+		mark->rti = lock->rti;
+		mark->strength = lock->strength;
+		mark->waitPolicy = lock->wait_policy;
+		query->rowMarks = lappend(query->rowMarks, mark);
+		query->hasForUpdate = true;
+	}
+	return query;
+}
+
+Query *
+rebuild_query(DistPath *path, List *tlist, List **params)
+{
+	RebuildLevel level = {.path = path, .params = params};
+
+	return build_query(&level, tlist);
+}
+
+Node *
+rebuild_expr(DistPath *path, Node *expr, List **params)
+{
+	RebuildLevel level = {.path = path, .params = params};
+
+	return mutate_expr(expr, &level);
+}
+
+char *
+rebuild_deparse(Query *query)
+{
+	int			nest_level = NewGUCNestLevel();
+	char	   *sql;
+
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	/* values print so that any session reads them as the same value */
+	(void) set_config_option("datestyle", "ISO", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	sql = pg_get_querydef(query, false);
+	AtEOXact_GUC(true, nest_level);
+	return sql;
+}
+
+List *
+rebuild_transport_tlist(List *tlist)
+{
+	ListCell   *lc;
+
+	foreach(lc, tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+		CoerceViaIO *cast;
+
+		if (tle->resjunk || row_format_is_binary(exprType((Node *) tle->expr)))
+			continue;
+		cast = makeNode(CoerceViaIO);
+		cast->arg = tle->expr;
+		cast->resulttype = TEXTOID;
+		cast->resultcollid = DEFAULT_COLLATION_OID;
+		cast->coerceformat = COERCE_EXPLICIT_CAST;
+		cast->location = -1;
+		tle->expr = (Expr *) cast;
+	}
+	return tlist;
+}
+
+char *
+rebuild_deparse_transport(Query *query)
+{
+	StringInfoData buf;
+	bool		needs_cast = false;
+	int			column = 0;
+	ListCell   *lc;
+
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		needs_cast = needs_cast || (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
+	}
+
+	/* Sorting, grouping and DISTINCT refer to the columns as they are: cast outside of them. */
+	if (!needs_cast ||
+		(query->groupClause == NIL && query->distinctClause == NIL && query->sortClause == NIL))
+	{
+		query->targetList = rebuild_transport_tlist(query->targetList);
+		return rebuild_deparse(query);
+	}
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT ");
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (tle->resjunk)
+			continue;
+		appendStringInfo(&buf, "%sc%d%s", column == 0 ? "" : ", ", column + 1,
+						 row_format_is_binary(exprType((Node *) tle->expr)) ? "" : "::pg_catalog.text");
+		column++;
+	}
+	appendStringInfo(&buf, " FROM (%s) q", rebuild_deparse(query));
+	return buf.data;
+}

@@ -1,0 +1,32 @@
+/*
+ * rebuild.h
+ *		SQL of a DistPath: path -> Query -> text.
+ */
+#ifndef STRATA_REBUILD_H
+#define STRATA_REBUILD_H
+
+#include "dist_path.h"
+
+/*
+ * The SELECT of a path.  tlist (TargetEntry) is used when the path has no target
+ * of its own.  Values that are known only at execution become parameters $1 .. $n;
+ * their expressions are appended to *params, to be evaluated on the coordinator.
+ */
+extern Query *rebuild_query(DistPath *path, List *tlist, List **params);
+
+/* An expression (or List) of the path's level as it reads inside rebuild_query()'s result. */
+extern Node *rebuild_expr(DistPath *path, Node *expr, List **params);
+
+/* Text of a query, all names qualified. */
+extern char *rebuild_deparse(Query *query);
+
+/*
+ * Text of a query whose result crosses the network: columns that cannot cross in
+ * binary form (row_format.h) are cast to text.
+ */
+extern char *rebuild_deparse_transport(Query *query);
+
+/* Cast to text the visible columns of tlist that cannot cross in binary form. */
+extern List *rebuild_transport_tlist(List *tlist);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * remote_insert.h
+ *		Rows on their way to the workers: routing and write streams.
+ *
+ * Rows are routed by their key (reference tables: to every worker) and buffered
+ * per worker.  Few rows leave as one INSERT ... VALUES, many as a COPY stream.
+ * Buffers are flushed by remote_insert_flush_all(): before any remote read, at the end of
+ * a statement, at subtransaction borders and at PRE_COMMIT.
+ */
+#ifndef STRATA_REMOTE_INSERT_H
+#define STRATA_REMOTE_INSERT_H
+
+#include "executor/tuptable.h"
+#include "metadata.h"
+
+/* Buffer one row of `relation` (all attributes, generated ones ignored). */
+extern void remote_insert_row(Relation relation, TupleTableSlot *slot);
+
+/* Send everything buffered and wait until the workers have confirmed it; raises their errors. */
+extern void remote_insert_flush_all(void);
+
+/* Forget what is buffered (abort). */
+extern void remote_insert_reset(void);
+
+#endif

@@ -1,0 +1,381 @@
+/*
+ * remote_transaction.c
+ *		Workers join, follow and leave the local transaction.
+ *
+ * Nothing is sent for a worker's sake alone: BEGIN, SAVEPOINT, RELEASE and changed
+ * settings wait for the next statement and travel in front of it as one simple
+ * query, so they cost no round trip:
+ *
+ *		RELEASE SAVEPOINT s3; SAVEPOINT s2; SET datestyle = 'ISO'; SELECT ...
+ *
+ * connection.c skips the preamble's results.
+ *
+ * Depth.  conn->xact_depth is what exists on the worker: 0 no transaction, n: BEGIN
+ * and the savepoints s2 .. sn, where level 1 is our top transaction, as in
+ * GetCurrentTransactionNestLevel().  After a local subcommit its savepoints remain
+ * there until the next statement (conn->release_depth is the lowest of them).
+ *
+ * Savepoints and streams.  What is sent belongs to the savepoint that was set
+ * before it, so a stream of rows to write must have ended when the next savepoint is set:
+ * the callback at the start of a subtransaction flushes all pending inserts, at the level
+ * of the enclosing one.  A stream of rows to read that began outside goes on beside an
+ * inner subtransaction until somebody needs its wire.
+ *
+ * Abort.  When a subtransaction aborts, wires that were used inside it are
+ * cancelled, drained and rolled back to the savepoint.  The occupants of such wires must not be
+ * touched: core has already freed the memory of their queries.  A stream whose
+ * occupancy was taken away notices that itself.
+ *
+ * A worker whose transaction failed outside of the aborting subtransaction is rolled
+ * back altogether and joins anew, if it was only read in READ COMMITTED; else it is
+ * marked as failed, and any further use, COMMIT included, is an error.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+
+#include "commit_protocol.h"
+#include "remote_insert.h"
+#include "remote_transaction.h"
+#include "session_settings.h"
+#include "wire_cleanup.h"
+
+/* How long a rollback to a savepoint may take before the wire is given up. */
+#define ROLLBACK_TIMEOUT_MS 10000
+
+/* Has a worker joined the current transaction? */
+static bool participating = false;
+
+/* Nesting level for which statements are sent, if it is not the current one; else 0. */
+static int	level_override = 0;
+
+static inline int
+current_level(void)
+{
+	return level_override > 0 ? level_override : GetCurrentTransactionNestLevel();
+}
+
+/* Savepoints that count: those to be released do not. */
+static inline int
+logical_depth(const WorkerConnection *conn)
+{
+	return conn->release_depth > 0 ? conn->release_depth - 1 : conn->xact_depth;
+}
+
+static const char *
+choose_begin(void)
+{
+	if (IsolationIsSerializable())
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; " :
+			"BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
+	if (IsolationUsesXactSnapshot())
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " :
+			"BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
+	return XactReadOnly ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; " :
+		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
+}
+
+/*
+ * Append the commands that bring the worker to the current subtransaction, and note
+ * that they are there.  (If the message fails half-way the transaction aborts, and
+ * abort looks at what libpq says about the wire's state.)  Returns their number.
+ */
+static int
+append_transaction_commands(StringInfo message, WorkerConnection *conn)
+{
+	int			level = current_level();
+	int			count = 0;
+
+	if (conn->release_depth > 0)
+	{
+		appendStringInfo(message, "RELEASE SAVEPOINT s%d; ", conn->release_depth);
+		conn->xact_depth = conn->release_depth - 1;
+		conn->release_depth = 0;
+		count++;
+	}
+	if (conn->xact_depth == 0)
+	{
+		appendStringInfoString(message, choose_begin());
+		conn->xact_depth = 1;
+		count++;
+	}
+	while (conn->xact_depth < level)
+	{
+		appendStringInfo(message, "SAVEPOINT s%d; ", ++conn->xact_depth);
+		count++;
+	}
+	return count;
+}
+
+/* Complain about wires on which no statement may be sent. */
+static void
+check_wire(WorkerConnection *conn)
+{
+	if (conn->failed)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_EXCEPTION),
+				 errmsg("transaction on worker \"%s\" was lost", conn->worker_name),
+				 errdetail("Its rollback to a savepoint failed."),
+				 errhint("Roll back the whole transaction.")));
+	if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK)
+		connection_report(ERROR, conn, NULL, "");
+	if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
+		elog(ERROR, "a statement still runs on worker \"%s\": %s", conn->worker_name, conn->sql);
+}
+
+void
+remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+{
+	StringInfoData message;
+	bool		lexical;
+	int			commands;
+
+	if (access == REMOTE_READ)
+		remote_insert_flush_all();
+	connection_vacate(conn);
+	connection_settle(conn);
+	check_wire(conn);
+
+	initStringInfo(&message);
+	participating = true;
+	if (access == REMOTE_WRITE)
+		conn->written = true;
+	commands = append_transaction_commands(&message, conn);
+	commands += session_settings_append(&message, conn, &lexical);
+	if (lexical)
+	{
+		/* the lexer reads a message as a whole before it executes the first command */
+		connection_send(conn, message.data, commands, message.data);
+		if (connection_get_result(conn) != NULL)
+			elog(ERROR, "unexpected result of a preamble from worker \"%s\"", conn->worker_name);
+		resetStringInfo(&message);
+		commands = 0;
+	}
+	if (commands > 0)
+	{
+		appendStringInfoString(&message, sql);
+		connection_send(conn, message.data, commands, sql);
+	}
+	else
+		connection_send(conn, sql, 0, sql);
+	pfree(message.data);
+}
+
+bool
+remote_transaction_can_restart(const WorkerConnection *conn)
+{
+	return !conn->written && conn->xact_depth == 1 && !IsolationUsesXactSnapshot();
+}
+
+void
+remote_transaction_restart(WorkerConnection *conn)
+{
+	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
+	conn->end_pending = true;
+	conn->xact_depth = 0;
+	conn->release_depth = 0;
+	session_settings_rolled_back(conn);
+}
+
+/* ----------------------------------------------------------------
+ * Subtransactions
+ * ----------------------------------------------------------------
+ */
+
+/* Rows buffered so far belong to the enclosing level. */
+static void
+flush_for_enclosing_level(void)
+{
+	level_override = GetCurrentTransactionNestLevel() - 1;
+	PG_TRY();
+	{
+		remote_insert_flush_all();
+	}
+	PG_FINALLY();
+	{
+		level_override = 0;
+	}
+	PG_END_TRY();
+}
+
+static void
+release_savepoints(int level)
+{
+	ListCell   *lc;
+
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (logical_depth(conn) >= level)
+			conn->release_depth = level;
+	}
+}
+
+/* The worker's transaction cannot go on at the level that remains. */
+static void
+give_up_transaction(WorkerConnection *conn)
+{
+	bool		restart = conn->outcome != WIRE_LOST && !conn->written && !IsolationUsesXactSnapshot();
+	const char *command = "ROLLBACK";
+
+	conn->occupant = NULL;
+	session_settings_rolled_back(conn);
+	if (restart)
+	{
+		wire_run(&conn, &command, 1, wire_now() + ROLLBACK_TIMEOUT_MS);
+		restart = conn->outcome == WIRE_OK && PQtransactionStatus(conn->pg) == PQTRANS_IDLE;
+	}
+	if (restart)
+	{
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+	}
+	else
+		conn->failed = true;
+}
+
+/* Make the wire idle, whatever runs; its outcome is WIRE_LOST if that was not possible. */
+static void
+stop_statement(WorkerConnection *conn, int64 deadline)
+{
+	conn->outcome = WIRE_PENDING;
+	conn->occupant = NULL;
+	if (PQstatus(conn->pg) != CONNECTION_OK)
+		conn->outcome = WIRE_LOST;
+	else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE && !wire_drain_arrived(conn))
+	{
+		wire_cancel(&conn, 1, deadline);
+		wire_drain(&conn, 1, deadline);
+	}
+	conn->end_pending = false;
+}
+
+/* Never throws: core is aborting. */
+static void
+rollback_to_savepoint(WorkerConnection *conn, int level)
+{
+	int64		deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
+	char		text[80];
+	const char *command = text;
+
+	conn->quiet = true;
+	stop_statement(conn, deadline);
+	session_settings_rolled_back(conn);
+	if (conn->outcome != WIRE_LOST && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+	{
+		/* not even BEGIN was executed */
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+	}
+	else if (conn->outcome != WIRE_LOST)
+	{
+		snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", level, level);
+		wire_run(&conn, &command, 1, deadline);
+		conn->xact_depth = level - 1;
+		conn->release_depth = 0;
+		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
+			give_up_transaction(conn);
+	}
+	else
+		give_up_transaction(conn);
+	conn->quiet = false;
+}
+
+static void
+abort_subtransaction(int level)
+{
+	ListCell   *lc;
+
+	remote_insert_reset();
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg == NULL || conn->failed || conn->xact_depth == 0)
+			continue;
+		if (logical_depth(conn) >= level)
+			rollback_to_savepoint(conn, level);
+		else if (PQstatus(conn->pg) != CONNECTION_OK || PQtransactionStatus(conn->pg) == PQTRANS_INERROR)
+		{
+			/* it failed while serving something that began outside */
+			conn->outcome = PQstatus(conn->pg) == CONNECTION_OK ? WIRE_PENDING : WIRE_LOST;
+			give_up_transaction(conn);
+		}
+	}
+}
+
+static void
+handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			flush_for_enclosing_level();
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			remote_insert_flush_all();
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			if (participating)
+				release_savepoints(GetCurrentTransactionNestLevel());
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			level_override = 0;
+			if (participating)
+				abort_subtransaction(GetCurrentTransactionNestLevel());
+			else
+				remote_insert_reset();
+			break;
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Transactions
+ * ----------------------------------------------------------------
+ */
+
+static void
+handle_transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			remote_insert_flush_all();
+			if (participating)
+				commit_protocol_prepare();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			remote_insert_flush_all();
+			if (participating)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that has used distributed or reference tables"),
+						 errhint("Use COMMIT: it is atomic over all workers.")));
+			break;
+		case XACT_EVENT_COMMIT:
+			if (participating)
+				commit_protocol_finish();
+			remote_insert_reset();
+			participating = false;
+			break;
+		case XACT_EVENT_ABORT:
+			level_override = 0;
+			if (participating)
+				commit_protocol_abort();
+			remote_insert_reset();
+			participating = false;
+			break;
+		default:				/* parallel workers have no connections */
+			break;
+	}
+}
+
+void
+remote_transaction_initialize(void)
+{
+	commit_protocol_initialize();
+	RegisterXactCallback(handle_transaction_event, NULL);
+	RegisterSubXactCallback(handle_subtransaction_event, NULL);
+}

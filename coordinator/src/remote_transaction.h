@@ -1,0 +1,39 @@
+/*
+ * remote_transaction.h
+ *		Transactions over several nodes (TRANSACTIONS.md section 1).
+ *
+ * A worker joins the local transaction at the first statement sent to it: the
+ * statement is preceded, in the same message, by the session settings that
+ * changed (search_path, TimeZone, DateStyle, ...), BEGIN with the isolation
+ * level and read-only flag, and a SAVEPOINT for each open subtransaction.
+ * Transaction callbacks registered here end it.
+ */
+#ifndef STRATA_REMOTE_TRANSACTION_H
+#define STRATA_REMOTE_TRANSACTION_H
+
+#include "connection.h"
+
+typedef enum RemoteAccess
+{
+	REMOTE_READ,
+	REMOTE_WRITE				/* writes or locks: decides one- or two-phase commit */
+} RemoteAccess;
+
+/*
+ * Send one SQL command (no parameters) in the local transaction; does not wait.
+ * Vacates the wire first.  For REMOTE_READ all pending inserts are flushed
+ * beforehand, so that a transaction sees its own writes.
+ * The caller fetches results with connection_get_result() until NULL, or sets
+ * conn->occupant while it leaves a statement running.
+ */
+extern void remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql);
+
+/* May what runs there be cancelled without losing anything but its own rows? */
+extern bool remote_transaction_can_restart(const WorkerConnection *conn);
+
+/* The worker's transaction, of which remote_transaction_can_restart() said yes, ends; the wire must be idle. */
+extern void remote_transaction_restart(WorkerConnection *conn);
+
+extern void remote_transaction_initialize(void);	/* from _PG_init: shared memory, callbacks */
+
+#endif

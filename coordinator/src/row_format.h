@@ -1,0 +1,64 @@
+/*
+ * row_format.h
+ *		How rows travel: COPY BINARY fields, with text for types that embed OIDs.
+ *
+ * Binary send/receive is used where the bytes mean the same on every node.
+ * Types whose binary form holds OIDs (reg*, arrays of user-defined types,
+ * composites, ...) or that lack send or receive functions travel as text: a
+ * remote SELECT must cast such columns to text (row_format_is_binary() tells),
+ * and a write stream of a table with such a column uses COPY's text format.
+ */
+#ifndef STRATA_ROW_FORMAT_H
+#define STRATA_ROW_FORMAT_H
+
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "lib/stringinfo.h"
+
+extern bool row_format_is_binary(Oid type);
+
+/* Decoder of COPY BINARY tuples into Datums of `desc`; columns that are not binary arrive as text. */
+typedef struct RowDecoder RowDecoder;
+extern RowDecoder *row_decoder_create(TupleDesc desc, MemoryContext context);
+
+/* Length of the file header with which a stream begins.  ERROR 08P01 when there is none. */
+extern int	row_decoder_skip_header(const char *data, int length);
+
+/*
+ * Decode one COPY BINARY tuple (without file header; field count first).
+ * Values are allocated in CurrentMemoryContext.  ERROR 08P01 on malformed bytes or a wrong field count.
+ * Returns false for the trailer (-1).  data[length] must exist, and bytes behind a
+ * field are overwritten for a moment (libpq's row buffers allow both).
+ */
+extern bool row_decoder_decode(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls);
+
+/* Encoder of rows for COPY FROM STDIN; dropped and generated columns are left out. */
+typedef struct RowEncoder RowEncoder;
+extern RowEncoder *row_encoder_create(TupleDesc desc, MemoryContext context);
+extern bool row_encoder_is_binary(const RowEncoder *encoder);
+
+/* Number of columns that travel. */
+extern int	row_encoder_column_count(const RowEncoder *encoder);
+
+/* What stands before the first and after the last row of a stream; nothing in the text format. */
+extern void row_encoder_begin(const RowEncoder *encoder, StringInfo buffer);
+extern void row_encoder_end(const RowEncoder *encoder, StringInfo buffer);
+
+/* Append one row; CurrentMemoryContext takes garbage. */
+extern void row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls);
+
+/* Append value as an SQL literal with its type, schema-qualified: '...'::pg_catalog.int4, NULL::... */
+extern void row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull);
+
+/*
+ * While SQL is made from values or expressions, the session's settings must not
+ * colour it: a statement may be kept and sent when they have changed.  Between
+ * these two calls output functions write what every session reads alike (ISO dates, all
+ * digits of floats) and all names outside of pg_catalog come out qualified.  The return
+ * value of the first is to be given to the second; an error undoes it, too.
+ */
+extern int	row_format_enter_sql_mode(void);
+extern void row_format_leave_sql_mode(int nest_level);
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * settings.h
+ *		The settings strata.*; defined and documented in one table in strata.c.
+ */
+#ifndef STRATA_SETTINGS_H
+#define STRATA_SETTINGS_H
+
+#include "postgres.h"
+
+extern int	strata_connect_timeout; /* seconds to wait for a worker to answer */
+extern int	strata_shard_count;	/* default of create_distributed_table(shard_count) */
+extern double strata_count_distinct_error_rate; /* 0 = exact */
+extern bool strata_enable_join_pushdown;
+extern bool strata_enable_aggregate_pushdown;
+
+#endif

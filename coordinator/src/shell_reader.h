@@ -1,0 +1,25 @@
+/*
+ * shell_reader.h
+ *		The rows of a shell, as the access method hands them out.
+ */
+#ifndef STRATA_SHELL_READER_H
+#define STRATA_SHELL_READER_H
+
+#include "executor/tuptable.h"
+#include "utils/relcache.h"
+
+typedef struct ShellReader ShellReader;
+
+/*
+ * Start reading all live columns of a shell from its workers.  `clause` follows
+ * the table's name in the FROM list ("" for all rows).  A shell without metadata has no rows.
+ * Allocated in CurrentMemoryContext, which must live until shell_reader_end().
+ */
+extern ShellReader *shell_reader_begin(Relation relation, const char *clause);
+
+/* Next row into a slot of the shell's row type; false at the end. */
+extern bool shell_reader_next(ShellReader *reader, TupleTableSlot *slot);
+
+extern void shell_reader_end(ShellReader *reader);
+
+#endif

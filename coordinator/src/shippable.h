@@ -1,0 +1,35 @@
+/*
+ * shippable.h
+ *		Which expressions mean the same when a worker evaluates them.
+ */
+#ifndef STRATA_SHIPPABLE_H
+#define STRATA_SHIPPABLE_H
+
+#include "dist_path.h"
+
+/*
+ * May `expr` (a node or List) be evaluated by the workers where rows lie as
+ * `locus` says?  Ids of PARAM_EXEC parameters of outer queries found inside are
+ * added to *outer_params (NULL: such parameters are refused).
+ */
+extern bool shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Relids *outer_params);
+
+/* Has the expression one value for the whole execution: no columns, nothing volatile, no outer parameter? */
+extern bool shippable_is_runtime_constant(PlannerInfo *root, Node *expr);
+
+/* Does a PARAM_EXEC parameter come from an outer query (not from an InitPlan)? */
+extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
+
+/* Can values of the type cross between nodes as a column of a result? */
+extern bool shippable_type(Oid type);
+
+/* Is the object built in, or of an extension, which every node has? */
+extern bool shippable_object(Oid classid, Oid objectid);
+
+/*
+ * The DistPath of a SubPlan's query that may run inside an expression evaluated
+ * at `locus`; NULL when there is none.
+ */
+extern DistPath *shippable_subplan(PlannerInfo *root, const Locus *locus, SubPlan *subplan);
+
+#endif

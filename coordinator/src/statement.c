@@ -1,0 +1,189 @@
+/*
+ * statement.c
+ *		SQL of a whole statement, from the Query the user wrote.
+ *
+ * DML is shipped as the statement itself, not rebuilt from paths: plan_modify.c
+ * proves by the paths that every worker can run it over its own rows, then the
+ * original text of the Query does everything, in any shape that PostgreSQL knows.
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+
+#include "compat.h"
+#include "planner.h"
+#include "rebuild.h"
+#include "shippable.h"
+#include "statement.h"
+
+typedef struct StatementContext
+{
+	PlannerInfo *root;
+	List	  **params;
+	int			offset;			/* parameters that stand for a row's columns come first */
+} StatementContext;
+
+static Node *
+make_value_param(Node *expr, StatementContext *context)
+{
+	Param	   *param = makeNode(Param);
+
+	*context->params = lappend(*context->params, copyObject(expr));
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = context->offset + list_length(*context->params);
+	param->paramtype = exprType(expr);
+	param->paramtypmod = -1;
+	param->paramcollid = exprCollation(expr);
+	param->location = -1;
+	return (Node *) param;
+}
+
+/* Is the node one that has a value (not a clause that only holds such nodes)? */
+static bool
+is_scalar_expression(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_BoolExpr:
+		case T_RelabelType:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CaseExpr:
+		case T_ArrayExpr:
+		case T_CoalesceExpr:
+		case T_MinMaxExpr:
+		case T_SQLValueFunction:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CoerceToDomain:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static Node *
+mutate_statement(Node *node, StatementContext *context)
+{
+	if (node == NULL)
+		return NULL;
+
+	switch (nodeTag(node))
+	{
+		case T_Query:
+			{
+				Query	   *query = query_tree_mutator((Query *) node, mutate_statement, context, 0);
+				ListCell   *lc;
+
+				/* shells have no children here, but their tables on the workers do */
+				foreach(lc, query->rtable)
+				{
+					RangeTblEntry *rte = lfirst(lc);
+
+					rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
+				}
+				return (Node *) query;
+			}
+		case T_Param:
+			if (((Param *) node)->paramkind == PARAM_EXTERN)
+				return make_value_param(node, context);
+			break;
+		case T_List:
+		case T_TargetEntry:
+		case T_FromExpr:
+		case T_JoinExpr:
+		case T_SubLink:
+		case T_OnConflictExpr:
+		case T_MergeAction:
+		case T_Const:
+		case T_Var:
+			break;
+		default:
+			if (is_scalar_expression(node) && contain_mutable_functions(node) &&
+				shippable_is_runtime_constant(context->root, node))
+				return make_value_param(node, context);
+			break;
+	}
+	return expression_tree_mutator(node, mutate_statement, context);
+}
+
+char *
+statement_deparse(PlannerInfo *root, Query *query, List **params)
+{
+	StatementContext context = {.root = root, .params = params};
+
+	query = (Query *) mutate_statement((Node *) query, &context);
+	query->returningList = rebuild_transport_tlist(query->returningList);
+	return rebuild_deparse(query);
+}
+
+char *
+statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params)
+{
+	StatementContext context = {.root = root, .params = params, .offset = list_length(attributes)};
+	RangeTblEntry *target = rt_fetch(query->resultRelation, query->rtable);
+	List	   *columns = NIL;
+	int			position = 0;
+	ListCell   *lc;
+
+	/* the rows come as values: no SELECT, no VALUES */
+	query->targetList = NIL;
+	query->cteList = NIL;
+	query->jointree = makeFromExpr(NIL, NULL);
+	query->override = OVERRIDING_NOT_SET;
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY || rte->rtekind == RTE_VALUES)
+		{
+			rte->rtekind = RTE_RESULT;
+			rte->subquery = NULL;
+			rte->values_lists = NIL;
+		}
+	}
+	query = (Query *) mutate_statement((Node *) query, &context);
+
+	foreach(lc, attributes)
+	{
+		AttrNumber	attno = lfirst_int(lc);
+		Param	   *param = makeNode(Param);
+
+		param->paramkind = PARAM_EXTERN;
+		param->paramid = ++position;
+		get_atttypetypmodcoll(target->relid, attno, &param->paramtype, &param->paramtypmod, &param->paramcollid);
+		param->location = -1;
+		columns = lappend(columns, makeTargetEntry((Expr *) param, attno,
+												   get_attname(target->relid, attno, false), false));
+	}
+	query->targetList = columns;
+	query->returningList = rebuild_transport_tlist(query->returningList);
+	return rebuild_deparse(query);
+}
+
+Query *
+statement_original(PlannerInfo *root)
+{
+	PlannerInfo *parent = root->parent_root;
+
+	if (parent == NULL)
+		return copyObject(planner_original_query());
+
+	/* WITH queries are planned one after the other, from copies: the next one is this */
+	if (list_length(parent->cte_plan_ids) < list_length(parent->parse->cteList))
+	{
+		CommonTableExpr *cte = list_nth(parent->parse->cteList, list_length(parent->cte_plan_ids));
+
+		return copyObject((Query *) cte->ctequery);
+	}
+	return NULL;
+}

@@ -1,0 +1,28 @@
+/*
+ * statement.h
+ *		SQL of a whole statement, from the Query the user wrote.
+ */
+#ifndef STRATA_STATEMENT_H
+#define STRATA_STATEMENT_H
+
+#include "nodes/pathnodes.h"
+
+/*
+ * Text of an INSERT, UPDATE, DELETE or MERGE as analysed and rewritten, before
+ * planning.  Parameters and expressions with one value for the whole execution
+ * become $1 .. $n, appended to *params; RETURNING columns that cannot cross in
+ * binary form are cast to text.  The query is modified.
+ */
+extern char *statement_deparse(PlannerInfo *root, Query *query, List **params);
+
+/*
+ * Text of an INSERT of one row whose values are $1 .. $n, with the query's ON
+ * CONFLICT and RETURNING.  attributes (ints) receives the columns that $1 .. $n
+ * stand for; further parameters follow them.
+ */
+extern char *statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params);
+
+/* The query as it was before planning; NULL where it was not kept. */
+extern Query *statement_original(PlannerInfo *root);
+
+#endif

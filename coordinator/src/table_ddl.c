@@ -1,0 +1,526 @@
+/*
+ * table_ddl.c
+ *		SQL that creates a table's copy on a worker.
+ *
+ * The copy has what a worker needs to store, check and find rows: columns,
+ * NOT NULL, generated columns, constraints, indexes, storage options and
+ * privileges.  It has no defaults, identities, triggers, rules and policies:
+ * those act on the coordinator, once per row, before the row travels.
+ *
+ * Texts come from the catalogs, through the functions that pg_dump and psql use,
+ * with search_path = pg_catalog while they run: whatever is not built in gets
+ * its schema's name.  Nothing here locks; callers hold a lock on the table.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "access/toast_compression.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "table_ddl.h"
+
+static void append_columns(StringInfo sql, Relation relation);
+static void append_checks(StringInfo sql, Relation relation);
+static void append_column_settings(StringInfo sql, Relation relation);
+static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder);
+
+/* ---------------------------------------------------------------- names */
+
+/* Make names outside pg_catalog come out qualified, until restore_names(). */
+static int
+qualify_names(void)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
+static void
+restore_names(int level)
+{
+	AtEOXact_GUC(true, level);
+}
+
+char *
+table_ddl_qualified_name(Relation relation)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
+}
+
+char *
+table_ddl_partition_name(const char *table, int remainder)
+{
+	char		suffix[16];
+	char		hash[16];
+	int			length = strlen(table);
+
+	snprintf(suffix, sizeof(suffix), "s%d", remainder);
+	if (length + 1 + strlen(suffix) < NAMEDATALEN)
+		return makeObjectName(table, NULL, suffix);
+
+	/* Cut off: tables whose names begin alike must still get different partitions. */
+	snprintf(hash, sizeof(hash), "%08x",
+			 DatumGetUInt32(hash_any((const unsigned char *) table, length)));
+	return makeObjectName(table, hash, suffix);
+}
+
+static char *
+get_partition_qualified_name(Relation relation, int remainder)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  table_ddl_partition_name(RelationGetRelationName(relation),
+															   remainder));
+}
+
+/* The relation's storage parameters as "name=value, ...", NULL when there are none. */
+static char *
+get_storage_parameters(Relation relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
+	StringInfoData sql;
+	Datum		options;
+	bool		isnull;
+	ListCell   *cell;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
+	initStringInfo(&sql);
+	options = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_reloptions, &isnull);
+	foreach(cell, isnull ? NIL : untransformRelOptions(options))
+	{
+		DefElem    *option = lfirst(cell);
+
+		appendStringInfo(&sql, "%s%s = %s", sql.len > 0 ? ", " : "",
+						 quote_identifier(option->defname),
+						 quote_literal_cstr(defGetString(option)));
+	}
+	ReleaseSysCache(tuple);
+	return sql.len > 0 ? sql.data : NULL;
+}
+
+/* ---------------------------------------------------------------- tables */
+
+/*
+ * CREATE SCHEMA IF NOT EXISTS would ask for the right to create schemas even when
+ * there is nothing to create.
+ */
+static void
+append_schema(StringInfo sql, Relation relation)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(relation));
+	StringInfoData block;
+
+	initStringInfo(&block);
+	appendStringInfo(&block,
+					 "BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s) "
+					 "THEN CREATE SCHEMA %s; END IF; END",
+					 quote_literal_cstr(schema), quote_identifier(schema));
+	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
+}
+
+char *
+table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+	int			level = qualify_names();
+	bool		unlogged = relation->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
+	bool		partitioned = AttributeNumberIsValid(key_attribute);
+
+	initStringInfo(&sql);
+	append_schema(&sql, relation);
+
+	/* What is unlogged is the partitions; a partitioned table stores nothing. */
+	appendStringInfo(&sql, "CREATE %sTABLE %s (", unlogged && !partitioned ? "UNLOGGED " : "",
+					 table_ddl_qualified_name(relation));
+	append_columns(&sql, relation);
+	append_checks(&sql, relation);
+	appendStringInfoChar(&sql, ')');
+	if (partitioned)
+		appendStringInfo(&sql, " PARTITION BY HASH (%s)",
+						 quote_identifier(get_attname(RelationGetRelid(relation),
+													  key_attribute, false)));
+	else
+	{
+		char	   *options = get_storage_parameters(relation);
+
+		/* A worker's default_table_access_method must not decide. */
+		appendStringInfoString(&sql, " USING heap");
+		if (options != NULL)
+			appendStringInfo(&sql, " WITH (%s)", options);
+	}
+	appendStringInfoString(&sql, ";\n");
+
+	/* Partitions inherit these settings, if they come later. */
+	append_column_settings(&sql, relation);
+	foreach(cell, remainders)
+		append_partition(&sql, relation, modulus, lfirst_int(cell));
+
+	restore_names(level);
+	return sql.data;
+}
+
+char *
+table_ddl_create_partition(Relation relation, int modulus, int remainder)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	append_partition(&sql, relation, modulus, remainder);
+	return sql.data;
+}
+
+static void
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
+{
+	char	   *options = get_storage_parameters(relation);
+
+	appendStringInfo(sql,
+					 "CREATE %sTABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
+					 "USING heap",
+					 relation->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
+					 get_partition_qualified_name(relation, remainder),
+					 table_ddl_qualified_name(relation), modulus, remainder);
+	if (options != NULL)
+		appendStringInfo(sql, " WITH (%s)", options);
+	appendStringInfoString(sql, ";\n");
+}
+
+/* ---------------------------------------------------------------- columns */
+
+/* The expression of a generated column as text. */
+static char *
+get_generation_expression(Relation relation, AttrNumber attribute)
+{
+	Node	   *expression = build_column_default(relation, attribute);
+	List	   *context = deparse_context_for(RelationGetRelationName(relation),
+											  RelationGetRelid(relation));
+
+	return deparse_expression(expression, context, false, false);
+}
+
+static void
+append_columns(StringInfo sql, Relation relation)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+	const char *separator = "";
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped)
+			continue;
+
+		appendStringInfo(sql, "%s%s %s", separator, quote_identifier(NameStr(column->attname)),
+						 format_type_with_typemod(column->atttypid, column->atttypmod));
+		if (CompressionMethodIsValid(column->attcompression))
+			appendStringInfo(sql, " COMPRESSION %s",
+							 GetCompressionMethodName(column->attcompression));
+		if (OidIsValid(column->attcollation) &&
+			column->attcollation != get_typcollation(column->atttypid))
+			appendStringInfo(sql, " COLLATE %s", generate_collation_name(column->attcollation));
+		if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
+			appendStringInfo(sql, " GENERATED ALWAYS AS (%s) STORED",
+							 get_generation_expression(relation, column->attnum));
+		if (column->attnotnull)
+			appendStringInfoString(sql, " NOT NULL");
+		separator = ", ";
+	}
+}
+
+/* STORAGE and STATISTICS of columns, where they are not the default. */
+static void
+append_column_settings(StringInfo sql, Relation relation)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+	char	   *table = table_ddl_qualified_name(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+		const char *storage;
+		int			target;
+
+		if (column->attisdropped)
+			continue;
+
+		if (column->attstorage != get_typstorage(column->atttypid))
+		{
+			storage = column->attstorage == TYPSTORAGE_PLAIN ? "PLAIN" :
+				column->attstorage == TYPSTORAGE_EXTERNAL ? "EXTERNAL" :
+				column->attstorage == TYPSTORAGE_EXTENDED ? "EXTENDED" : "MAIN";
+			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STORAGE %s;\n", table,
+							 quote_identifier(NameStr(column->attname)), storage);
+		}
+
+		target = compat_statistics_target(RelationGetRelid(relation), column->attnum);
+		if (target >= 0)
+			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STATISTICS %d;\n", table,
+							 quote_identifier(NameStr(column->attname)), target);
+	}
+}
+
+/* ---------------------------------------------------------------- constraints and indexes */
+
+/* Definition of a constraint as in CREATE TABLE, without its name. */
+static char *
+get_constraint_definition(Form_pg_constraint constraint)
+{
+	char	   *definition =
+		TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
+												ObjectIdGetDatum(constraint->oid)));
+	const char *suffix = " NO INHERIT";
+	int			length = strlen(definition) - strlen(suffix);
+
+	/* Partitions cannot be left out of a CHECK; for a table without children it is the same. */
+	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
+		strcmp(definition + length, suffix) == 0)
+		definition[length] = '\0';
+	return definition;
+}
+
+/*
+ * The relation's constraints of these types as palloc'd texts "CONSTRAINT name
+ * definition", ordered by name.
+ */
+static List *
+list_constraints(Relation relation, const char *types)
+{
+	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List	   *constraints = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationGetRelid(relation)));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (strchr(types, constraint->contype) != NULL)
+			constraints = lappend(constraints,
+								  psprintf("CONSTRAINT %s %s",
+										   quote_identifier(NameStr(constraint->conname)),
+										   get_constraint_definition(constraint)));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return constraints;
+}
+
+static void
+append_checks(StringInfo sql, Relation relation)
+{
+	const char	types[] = {CONSTRAINT_CHECK, '\0'};
+	bool		first = RelationGetDescr(relation)->natts == 0;
+	ListCell   *cell;
+
+	foreach(cell, list_constraints(relation, types))
+	{
+		appendStringInfo(sql, "%s%s", first ? "" : ", ", (char *) lfirst(cell));
+		first = false;
+	}
+}
+
+static void
+append_added_constraints(StringInfo sql, Relation relation, const char *types)
+{
+	ListCell   *cell;
+
+	foreach(cell, list_constraints(relation, types))
+		appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
+						 (char *) lfirst(cell));
+}
+
+char *
+table_ddl_indexes(Relation relation)
+{
+	const char	types[] = {CONSTRAINT_PRIMARY, CONSTRAINT_UNIQUE, CONSTRAINT_EXCLUSION, '\0'};
+	StringInfoData sql;
+	int			level = qualify_names();
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	append_added_constraints(&sql, relation, types);
+	foreach(cell, RelationGetIndexList(relation))
+	{
+		Oid			index = lfirst_oid(cell);
+
+		/* Constraints bring their indexes; what CONCURRENTLY left unfinished stays here. */
+		if (OidIsValid(get_index_constraint(index)) || !get_index_isvalid(index))
+			continue;
+		appendStringInfo(&sql, "%s;\n",
+						 TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef,
+																 ObjectIdGetDatum(index))));
+	}
+	restore_names(level);
+	return sql.data;
+}
+
+char *
+table_ddl_foreign_keys(Relation relation)
+{
+	const char	types[] = {CONSTRAINT_FOREIGN, '\0'};
+	StringInfoData sql;
+	int			level = qualify_names();
+
+	initStringInfo(&sql);
+	append_added_constraints(&sql, relation, types);
+	restore_names(level);
+	return sql.data;
+}
+
+/* ---------------------------------------------------------------- owner and privileges */
+
+/* Append a command that only runs where the role exists. */
+static void
+append_if_role_exists(StringInfo sql, Oid role, const char *command)
+{
+	StringInfoData block;
+
+	initStringInfo(&block);
+	appendStringInfo(&block,
+					 "BEGIN IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = %s) "
+					 "THEN %s; END IF; END",
+					 quote_literal_cstr(GetUserNameFromId(role, false)), command);
+	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
+}
+
+/* Append the GRANTs of one access control list, of the table or of a column. */
+static void
+append_grants(StringInfo sql, Relation relation, Acl *acl, const char *column)
+{
+	static const struct
+	{
+		AclMode		mode;
+		const char *name;
+	}			privileges[] = {
+		{ACL_SELECT, "SELECT"}, {ACL_INSERT, "INSERT"}, {ACL_UPDATE, "UPDATE"},
+		{ACL_DELETE, "DELETE"}, {ACL_TRUNCATE, "TRUNCATE"}, {ACL_REFERENCES, "REFERENCES"},
+		{ACL_TRIGGER, "TRIGGER"},
+	};
+	AclItem    *items = ACL_DAT(acl);
+
+	for (int i = 0; i < ACL_NUM(acl); i++)
+	{
+		AclItem    *item = &items[i];
+		StringInfoData list;
+		char	   *grant;
+
+		/* What the owner has, he has there, too. */
+		if (item->ai_grantee == relation->rd_rel->relowner)
+			continue;
+
+		initStringInfo(&list);
+		for (int j = 0; j < lengthof(privileges); j++)
+		{
+			if ((ACLITEM_GET_PRIVS(*item) & privileges[j].mode) == 0)
+				continue;
+			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", privileges[j].name);
+			if (column != NULL)
+				appendStringInfo(&list, " (%s)", quote_identifier(column));
+		}
+		if (list.len == 0)
+			continue;
+
+		grant = psprintf("GRANT %s ON %s TO %s", list.data, table_ddl_qualified_name(relation),
+						 item->ai_grantee == ACL_ID_PUBLIC ? "PUBLIC" :
+						 quote_identifier(GetUserNameFromId(item->ai_grantee, false)));
+		if (item->ai_grantee == ACL_ID_PUBLIC)
+			appendStringInfo(sql, "%s;\n", grant);
+		else
+			append_if_role_exists(sql, item->ai_grantee, grant);
+	}
+}
+
+static void
+append_column_grants(StringInfo sql, Relation relation)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+		HeapTuple	tuple;
+		Datum		acl;
+		bool		isnull;
+
+		if (column->attisdropped)
+			continue;
+		tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(RelationGetRelid(relation)),
+								Int16GetDatum(column->attnum));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for attribute %d of relation %u", column->attnum,
+				 RelationGetRelid(relation));
+		acl = SysCacheGetAttr(ATTNUM, tuple, Anum_pg_attribute_attacl, &isnull);
+		if (!isnull)
+			append_grants(sql, relation, DatumGetAclP(acl), NameStr(column->attname));
+		ReleaseSysCache(tuple);
+	}
+}
+
+char *
+table_ddl_privileges(Relation relation, List *remainders)
+{
+	StringInfoData sql;
+	Oid			owner = relation->rd_rel->relowner;
+	HeapTuple	tuple;
+	Datum		acl;
+	bool		isnull;
+
+	initStringInfo(&sql);
+
+	/* Grant first: afterwards the table may belong to somebody else. */
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
+	acl = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
+	if (!isnull)
+		append_grants(&sql, relation, DatumGetAclP(acl), NULL);
+	ReleaseSysCache(tuple);
+	append_column_grants(&sql, relation);
+
+	/* The commands run as the current user, who owns what he creates. */
+	if (owner != GetUserId())
+	{
+		const char *name = quote_identifier(GetUserNameFromId(owner, false));
+		ListCell   *cell;
+
+		append_if_role_exists(&sql, owner,
+							  psprintf("ALTER TABLE %s OWNER TO %s",
+									   table_ddl_qualified_name(relation), name));
+		foreach(cell, remainders)
+			append_if_role_exists(&sql, owner,
+								  psprintf("ALTER TABLE %s OWNER TO %s",
+										   get_partition_qualified_name(relation,
+																		lfirst_int(cell)),
+										   name));
+	}
+	return sql.data;
+}

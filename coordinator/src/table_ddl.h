@@ -1,0 +1,47 @@
+/*
+ * table_ddl.h
+ *		SQL that creates a table's copy on a worker.
+ *
+ * Every function returns commands that each end with ";\n", palloc'd, "" when
+ * there is nothing to do; all names are schema-qualified, so that they mean the
+ * same under any search_path.
+ */
+#ifndef STRATA_TABLE_DDL_H
+#define STRATA_TABLE_DDL_H
+
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "nodes/pg_list.h"
+#include "utils/relcache.h"
+
+/*
+ * Name of a shard's partition: <table>_s<remainder>, shortened like PostgreSQL's own
+ * generated names, with a hash of the table's name where that loses something.
+ */
+extern char *table_ddl_partition_name(const char *table, int remainder);
+
+/* Schema-qualified, quoted name of a relation. */
+extern char *table_ddl_qualified_name(Relation relation);
+
+/*
+ * Schema (if missing), table with columns and CHECK constraints, and the partitions
+ * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes
+ * an ordinary table (a reference table's copy) without partitions.
+ */
+extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
+							  List *remainders);
+
+/* One more partition of an existing copy. */
+extern char *table_ddl_create_partition(Relation relation, int modulus, int remainder);
+
+/* Primary key, unique and exclusion constraints, and the other indexes. */
+extern char *table_ddl_indexes(Relation relation);
+
+/* Foreign keys of the table; those to other tables of the same command must come last. */
+extern char *table_ddl_foreign_keys(Relation relation);
+
+/* Owner and privileges, as far as the roles exist on the worker. */
+extern char *table_ddl_privileges(Relation relation, List *remainders);
+
+#endif

@@ -1,0 +1,487 @@
+/*
+ * utility.c
+ *		Utility commands: which handler does which, and the end of the statement.
+ *
+ * One table, below, names the commands that concern the workers; whatever is
+ * not in it runs on the coordinator only, and so does everything while the
+ * extension does not exist, while another extension is being created (the
+ * workers create it themselves), and inside commands that PostgreSQL splits into
+ * several.
+ *
+ * Dropping is not found by command: tables go by DROP TABLE, DROP SCHEMA, DROP OWNED and
+ * more, and so the object access hook tells.  It also notes what a command created,
+ * because parse trees do not tell the names that PostgreSQL chose.
+ */
+#include "postgres.h"
+
+#include "utility.h"
+
+#include "access/parallel.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/nodes.h"
+#include "parser/parse_node.h"
+#include "storage/lmgr.h"
+#include "tcop/cmdtag.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "copy_from.h"
+#include "ddl.h"
+#include "executor_hooks.h"
+#include "reference_write.h"
+#include "remote_command.h"
+#include "remote_insert.h"
+#include "settings.h"
+#include "table_am.h"
+#include "table_lifecycle.h"
+
+static void copy_table(UtilityCall *call);
+static void truncate_tables(UtilityCall *call);
+
+/*
+ * Commands that concern the workers.  Everything else is the coordinator's alone: views,
+ * rules, policies, sequences, statistics objects, comments, publications, databases ...
+ */
+static const struct
+{
+	NodeTag		tag;
+	UtilityHandler handler;
+}			utility_classes[] = {
+	/* rows */
+	{T_CopyStmt, copy_table},
+	{T_TruncateStmt, truncate_tables},
+
+	/* tables */
+	{T_CreateStmt, ddl_create_table},
+	{T_AlterTableStmt, ddl_alter_table},
+	{T_IndexStmt, ddl_create_index},
+	{T_CreateTrigStmt, ddl_create_trigger},
+	{T_RenameStmt, ddl_rename},
+	{T_AlterObjectSchemaStmt, ddl_set_schema},
+	{T_DropStmt, ddl_drop_objects},
+
+	/* types, functions and their like: the same on all nodes */
+	{T_CompositeTypeStmt, ddl_create_object},
+	{T_CreateEnumStmt, ddl_create_object},
+	{T_CreateRangeStmt, ddl_create_object},
+	{T_CreateDomainStmt, ddl_create_object},
+	{T_CreateFunctionStmt, ddl_create_object},
+	{T_CreateCastStmt, ddl_create_object},
+	{T_CreateOpClassStmt, ddl_create_object},
+	{T_CreateOpFamilyStmt, ddl_create_object},
+	{T_DefineStmt, ddl_create_object},
+	{T_AlterEnumStmt, ddl_alter_object},
+	{T_AlterDomainStmt, ddl_alter_object},
+	{T_AlterTypeStmt, ddl_alter_object},
+	{T_AlterFunctionStmt, ddl_alter_object},
+	{T_AlterOwnerStmt, ddl_alter_object},
+	{T_CreateSchemaStmt, ddl_create_schema},
+	{T_CreateExtensionStmt, ddl_create_extension},
+	{T_AlterExtensionStmt, ddl_alter_extension},
+
+	/* roles and privileges */
+	{T_GrantStmt, ddl_grant},
+	{T_CreateRoleStmt, ddl_create_role},
+	{T_AlterRoleStmt, ddl_alter_role},
+	{T_DropRoleStmt, ddl_drop_role},
+	{T_GrantRoleStmt, ddl_send_role_command},
+	{T_DropOwnedStmt, ddl_send_role_command},
+	{T_ReassignOwnedStmt, ddl_send_role_command},
+
+	/* maintenance */
+	{T_VacuumStmt, maintenance_vacuum},
+	{T_ReindexStmt, maintenance_reindex},
+	{T_ClusterStmt, maintenance_cluster},
+};
+
+int			utility_local_depth = 0;
+
+static ProcessUtility_hook_type previous_process_utility = NULL;
+static object_access_hook_type previous_object_access = NULL;
+
+/* What was created in this transaction by commands not finished yet: ObjectAddress *. */
+static List *created_objects = NIL;
+
+/* ---------------------------------------------------------------- for the handlers */
+
+void
+ddl_run_locally(UtilityCall *call)
+{
+	if (previous_process_utility)
+		previous_process_utility(call->statement, call->source, call->read_only_tree,
+								 call->context, call->parameters, call->environment,
+								 call->destination, call->completion);
+	else
+		standard_ProcessUtility(call->statement, call->source, call->read_only_tree,
+								call->context, call->parameters, call->environment,
+								call->destination, call->completion);
+}
+
+void
+ddl_run_without_scans(UtilityCall *call)
+{
+	table_am_suspended++;
+	PG_TRY();
+	{
+		ddl_run_locally(call);
+	}
+	PG_FINALLY();
+	{
+		table_am_suspended--;
+	}
+	PG_END_TRY();
+}
+
+Node *
+ddl_modifiable_statement(UtilityCall *call)
+{
+	if (call->read_only_tree)
+	{
+		call->statement = copyObject(call->statement);
+		call->read_only_tree = false;
+	}
+	return call->statement->utilityStmt;
+}
+
+char *
+ddl_statement_text(const UtilityCall *call)
+{
+	int			start = Max(call->statement->stmt_location, 0);
+	int			length = call->statement->stmt_len;
+
+	if (length <= 0)
+		length = strlen(call->source) - start;
+	return pnstrdup(call->source + start, length);
+}
+
+List *
+ddl_created_objects(const UtilityCall *call)
+{
+	return list_copy_tail(created_objects, call->first_created);
+}
+
+void
+ddl_send_everywhere(const char *sql)
+{
+	if (metadata_all_workers() != NULL)
+		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+}
+
+void
+ddl_send_to_table(const DistributedTable *table, const char *sql)
+{
+	const Bitmapset *workers = metadata_table_workers(table);
+
+	if (workers != NULL)
+		remote_command_run(workers, REMOTE_WRITE, sql);
+}
+
+char *
+ddl_relation_name(Oid relation)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
+									  get_rel_name(relation));
+}
+
+char *
+ddl_role_name(const RoleSpec *role)
+{
+	if (role->roletype == ROLESPEC_PUBLIC)
+		return "PUBLIC";
+	return pstrdup(quote_identifier(GetUserNameFromId(get_rolespec_oid(role, false), false)));
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* COPY: only COPY FROM into a shell is ours. */
+static void
+copy_table(UtilityCall *call)
+{
+	CopyStmt   *copy = castNode(CopyStmt, call->statement->utilityStmt);
+	ParseState *pstate;
+	Relation	relation;
+	bool		shell;
+	Oid			relid;
+	uint64		rows;
+
+	if (!copy->is_from || copy->relation == NULL)
+	{
+		ddl_run_locally(call);
+		return;
+	}
+	relid = RangeVarGetRelid(copy->relation, RowExclusiveLock, true);
+	relation = OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
+	shell = relation != NULL && metadata_is_shell(relation);
+	if (relation != NULL)
+		relation_close(relation, NoLock);
+	if (!shell)
+	{
+		ddl_run_locally(call);
+		return;
+	}
+
+	pstate = make_parsestate(NULL);
+	pstate->p_sourcetext = call->source;
+	pstate->p_queryEnv = call->environment;
+	rows = copy_from_run(pstate, (CopyStmt *) ddl_modifiable_statement(call));
+	free_parsestate(pstate);
+	if (call->completion != NULL)
+		SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
+}
+
+/* TRUNCATE of those of the tables that a worker holds; NULL when there is none. */
+static char *
+build_truncate(int worker, List *tables, DropBehavior behavior)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, tables)
+	{
+		const DistributedTable *table = metadata_table(lfirst_oid(cell));
+
+		if (table != NULL && bms_is_member(worker, metadata_table_workers(table)))
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
+							 ddl_relation_name(table->relation));
+	}
+	if (sql.len == 0)
+		return NULL;
+	if (behavior == DROP_CASCADE)
+		appendStringInfoString(&sql, " CASCADE");
+	return sql.data;
+}
+
+/*
+ * TRUNCATE: the coordinator's part checks privileges and foreign keys, fires the statement
+ * triggers, and truncates what CASCADE reaches here; each worker gets
+ * one command with those of the tables that it holds.
+ */
+static void
+truncate_tables(UtilityCall *call)
+{
+	TruncateStmt *truncate = castNode(TruncateStmt, call->statement->utilityStmt);
+	List	   *tables = NIL;
+	ListCell   *cell;
+	int			worker = -1;
+	int		   *workers;
+	char	  **commands;
+	int			count = 0;
+
+	foreach(cell, truncate->relations)
+	{
+		Oid			relid = RangeVarGetRelid(lfirst(cell), NoLock, true);
+
+		if (OidIsValid(relid) && metadata_table(relid) != NULL)
+			tables = list_append_unique_oid(tables, relid);
+	}
+
+	ddl_run_locally(call);
+
+	if (tables == NIL)
+		return;
+	workers = palloc(sizeof(int) * bms_num_members(metadata_all_workers()));
+	commands = palloc(sizeof(char *) * bms_num_members(metadata_all_workers()));
+	while ((worker = bms_next_member(metadata_all_workers(), worker)) >= 0)
+	{
+		char	   *sql = build_truncate(worker, tables, truncate->behavior);
+
+		if (sql == NULL)
+			continue;
+		workers[count] = worker;
+		commands[count++] = sql;
+	}
+	if (count > 0)
+		remote_command_run_each(workers, commands, count, REMOTE_WRITE);
+}
+
+/* ---------------------------------------------------------------- new tables */
+
+/* ERROR if this new relation of access method `distributed` cannot be a distributed table. */
+static void
+check_new_shell(Relation relation)
+{
+	const char *reason = NULL;
+
+	if (relation->rd_rel->relkind != RELKIND_RELATION)
+		reason = "Only tables can be distributed.";
+	else if (relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		reason = "Temporary and unlogged tables cannot be distributed.";
+	else if (relation->rd_rel->relispartition)
+		reason = "Partitions cannot be distributed.";
+	if (reason != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot create \"%s\" with access method \"distributed\"",
+						RelationGetRelationName(relation)),
+				 errdetail("%s", reason),
+				 errhint("Create it USING heap.")));
+}
+
+/*
+ * Distribute what the command created with our access method and did not distribute yet
+ * (CREATE TABLE AS does, with its first row).
+ */
+static void
+distribute_new_tables(const UtilityCall *call)
+{
+	ListCell   *cell;
+
+	foreach(cell, ddl_created_objects(call))
+	{
+		ObjectAddress *address = lfirst(cell);
+		Relation	relation;
+		bool		shell;
+
+		if (address->classId != RelationRelationId ||
+			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(address->objectId)))
+			continue;
+		relation = relation_open(address->objectId, NoLock);
+		shell = metadata_is_shell(relation);
+		if (shell)
+			check_new_shell(relation);
+		relation_close(relation, NoLock);
+		if (shell && metadata_table(address->objectId) == NULL)
+			table_lifecycle_distribute(address->objectId, NULL, strata_shard_count,
+									   "default", "heap");
+	}
+}
+
+/* ---------------------------------------------------------------- hooks */
+
+static UtilityHandler
+find_handler(NodeTag tag)
+{
+	for (int i = 0; i < lengthof(utility_classes); i++)
+	{
+		if (utility_classes[i].tag == tag)
+			return utility_classes[i].handler;
+	}
+	return ddl_run_locally;
+}
+
+/* Run one command, and bring what it created in order. */
+static void
+handle_call(UtilityCall *call)
+{
+	NodeTag		tag = nodeTag(call->statement->utilityStmt);
+
+	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
+	{
+		ddl_run_locally(call);
+		return;
+	}
+	call->first_created = list_length(created_objects);
+	find_handler(tag) (call);
+
+	if (list_length(created_objects) > call->first_created)
+	{
+		CommandCounterIncrement();
+		distribute_new_tables(call);
+		ddl_check_created(call);
+		created_objects = list_truncate(created_objects, call->first_created);
+	}
+}
+
+static void
+process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo parameters,
+				QueryEnvironment *environment, DestReceiver *destination,
+				QueryCompletion *completion)
+{
+	UtilityCall call = {
+		.statement = statement,
+		.source = source,
+		.read_only_tree = read_only_tree,
+		.context = context,
+		.parameters = parameters,
+		.environment = environment,
+		.destination = destination,
+		.completion = completion,
+	};
+
+	/* COMMIT and ROLLBACK must work in a failed transaction, where nothing can be looked up. */
+	if (IsA(statement->utilityStmt, TransactionStmt) || IsParallelWorker() ||
+		utility_local_depth > 0 || creating_extension || !metadata_available())
+	{
+		ddl_run_locally(&call);
+		return;
+	}
+
+	reference_write_flush();
+	executor_depth++;
+	PG_TRY();
+	{
+		handle_call(&call);
+	}
+	PG_FINALLY();
+	{
+		executor_depth--;
+	}
+	PG_END_TRY();
+
+	if (executor_depth == 0 && IsTransactionState())
+	{
+		reference_write_flush();
+		remote_insert_flush_all();
+	}
+}
+
+static void
+note_created_object(Oid class_id, Oid object_id)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	ObjectAddress *address = palloc(sizeof(ObjectAddress));
+
+	ObjectAddressSet(*address, class_id, object_id);
+	created_objects = lappend(created_objects, address);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (previous_object_access)
+		previous_object_access(access, class_id, object_id, sub_id, arg);
+
+	if (access == OAT_POST_CREATE && sub_id == 0 && executor_depth > 0 &&
+		utility_local_depth == 0 && !creating_extension)
+	{
+		ObjectAccessPostCreate *create = arg;
+
+		/* Tables that a rewrite makes for its own use are internal. */
+		if (create == NULL || !create->is_internal || class_id != RelationRelationId)
+			note_created_object(class_id, object_id);
+	}
+	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0 &&
+			 metadata_table(object_id) != NULL)
+		table_lifecycle_forget(object_id, true);
+}
+
+/* The list is in the transaction's memory. */
+static void
+end_transaction(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+		created_objects = NIL;
+}
+
+void
+utility_initialize(void)
+{
+	previous_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	previous_object_access = object_access_hook;
+	object_access_hook = access_object;
+	RegisterXactCallback(end_transaction, NULL);
+}

@@ -1,0 +1,335 @@
+/*
+ * wire_cleanup.c
+ *		Cancel, drain and end statements without ERROR and within a deadline.
+ *
+ * Transaction callbacks run here: after the local commit an ERROR is a PANIC,
+ * and in an abort it is a recursion.  Therefore these functions use poll() instead of the
+ * latch, look at no interrupt, and allocate nothing (libpq uses malloc() and reports its
+ * failure, which counts as a lost wire).  The price is that they cannot be
+ * interrupted, hence the deadlines.
+ *
+ * Cancelling.  PQcancel() connects to the worker's postmaster and waits for it without any
+ * limit; a postmaster that hangs would hang us for good.  So each worker is asked
+ * first whether it answers at all: an SSLRequest, on a socket of our own with a
+ * deadline, to which every postmaster replies with one byte.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libpq/pqcomm.h"
+#include "port/pg_bswap.h"
+#include "portability/instr_time.h"
+#include "utils/memutils.h"
+
+#include "wire_cleanup.h"
+
+/* A worker whose postmaster needs longer than this to say one byte is given up. */
+#define PROBE_TIMEOUT_MS 2000
+
+static struct pollfd *poll_slots = NULL;
+static WorkerConnection **poll_owners = NULL;
+static int	poll_capacity = 0;
+
+void
+wire_cleanup_reserve(int count)
+{
+	if (count <= poll_capacity)
+		return;
+	count = Max(count, 2 * poll_capacity);
+	poll_slots = MemoryContextAlloc(TopMemoryContext, count * sizeof(struct pollfd));
+	poll_owners = MemoryContextAlloc(TopMemoryContext, count * sizeof(WorkerConnection *));
+	poll_capacity = count;
+}
+
+int64
+wire_now(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
+}
+
+/* poll() on the first `count` slots; false when the deadline has passed. */
+static bool
+wait_for_slots(int count, int64 deadline)
+{
+	int64		left = deadline - wire_now();
+
+	if (left <= 0)
+		return false;
+	(void) poll(poll_slots, count, (int) Min(left, 1000));
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ * Draining
+ * ----------------------------------------------------------------
+ */
+
+static void
+note_result(WorkerConnection *conn, PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		conn->outcome = conn->outcome == WIRE_ERROR ? WIRE_ERROR : WIRE_OK;
+	else if (status != PGRES_COPY_OUT && status != PGRES_COPY_IN)
+		conn->outcome = WIRE_ERROR;
+	strlcpy(conn->tag, PQcmdStatus(result), sizeof(conn->tag));
+}
+
+/* Throw away one bufferful of COPY rows; true when the COPY has ended. */
+static bool
+discard_rows(WorkerConnection *conn)
+{
+	char	   *row;
+	int			length;
+
+	while ((length = PQgetCopyData(conn->pg, &row, 1)) > 0)
+		PQfreemem(row);
+	return length < 0;
+}
+
+bool
+wire_drain_arrived(WorkerConnection *conn)
+{
+	bool		intact = PQconsumeInput(conn->pg) != 0;
+
+	conn->skip_results = 0;
+	while (!intact || !PQisBusy(conn->pg))
+	{
+		PGresult   *result = PQgetResult(conn->pg);
+		ExecStatusType status;
+
+		if (result == NULL)
+		{
+			if (PQstatus(conn->pg) != CONNECTION_OK)
+				conn->outcome = WIRE_LOST;
+			return true;
+		}
+		status = PQresultStatus(result);
+		note_result(conn, result);
+		PQclear(result);
+
+		if (!intact || PQstatus(conn->pg) != CONNECTION_OK)
+		{
+			conn->outcome = WIRE_LOST;
+			return true;
+		}
+		if (status == PGRES_COPY_OUT && !discard_rows(conn))
+			return false;
+		if (status == PGRES_COPY_IN)
+		{
+			if (!conn->copy_ended)
+				conn->copy_ended = PQputCopyEnd(conn->pg, "transaction was aborted") == 1;
+			if (!conn->copy_ended || PQflush(conn->pg) < 0)
+			{
+				conn->outcome = WIRE_LOST;
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Wait until all wires are idle; those that are not in time are lost. */
+static void
+finish_wires(WorkerConnection **conns, int count, int64 deadline)
+{
+	bool		in_time = true;
+
+	for (;;)
+	{
+		int			waiting = 0;
+
+		for (int i = 0; i < count; i++)
+		{
+			if (!conns[i]->wire_idle)
+				conns[i]->wire_idle = wire_drain_arrived(conns[i]);
+			if (conns[i]->wire_idle)
+				continue;
+			if (!in_time)
+			{
+				conns[i]->outcome = WIRE_LOST;
+				continue;
+			}
+			poll_slots[waiting].fd = PQsocket(conns[i]->pg);
+			poll_slots[waiting].events = POLLIN | (PQflush(conns[i]->pg) > 0 ? POLLOUT : 0);
+			waiting++;
+		}
+		if (waiting == 0)
+			return;
+		in_time = wait_for_slots(waiting, deadline);
+	}
+}
+
+static void
+reset_wire(WorkerConnection *conn)
+{
+	conn->outcome = WIRE_PENDING;
+	conn->tag[0] = '\0';
+	conn->wire_idle = false;
+	conn->copy_ended = false;
+}
+
+void
+wire_drain(WorkerConnection **conns, int count, int64 deadline)
+{
+	for (int i = 0; i < count; i++)
+	{
+		/* one that wire_cancel() has given up stays lost */
+		bool		lost = conns[i]->outcome == WIRE_LOST;
+
+		reset_wire(conns[i]);
+		if (!lost)
+			continue;
+		conns[i]->outcome = WIRE_LOST;
+		conns[i]->wire_idle = true;
+	}
+	finish_wires(conns, count, deadline);
+}
+
+void
+wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline)
+{
+	for (int i = 0; i < count; i++)
+	{
+		bool		quiet = conns[i]->quiet;
+
+		reset_wire(conns[i]);
+		conns[i]->quiet = true;
+		if (!PQsendQuery(conns[i]->pg, sqls[i]))
+		{
+			conns[i]->outcome = WIRE_LOST;
+			conns[i]->wire_idle = true;
+		}
+		conns[i]->quiet = quiet;
+	}
+	finish_wires(conns, count, deadline);
+	for (int i = 0; i < count; i++)
+	{
+		if (conns[i]->outcome == WIRE_PENDING)
+			conns[i]->outcome = WIRE_LOST;
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Cancelling
+ * ----------------------------------------------------------------
+ */
+
+/* Begin to connect to where the wire goes; -1 when that fails at once. */
+static int
+start_probe(WorkerConnection *conn)
+{
+	struct sockaddr_storage address;
+	socklen_t	length = sizeof(address);
+	int			probe;
+
+	if (getpeername(PQsocket(conn->pg), (struct sockaddr *) &address, &length) != 0)
+		return -1;
+	probe = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return -1;
+	if (connect(probe, (struct sockaddr *) &address, length) != 0 && errno != EINPROGRESS)
+	{
+		close(probe);
+		return -1;
+	}
+	return probe;
+}
+
+static void
+end_probe(WorkerConnection *conn)
+{
+	close(conn->cleanup_socket);
+	conn->cleanup_socket = -1;
+}
+
+static void
+send_cancel(WorkerConnection *conn)
+{
+	PGcancel   *cancel = PQgetCancel(conn->pg);
+	char		message[256];
+
+	if (cancel == NULL || !PQcancel(cancel, message, sizeof(message)))
+		conn->outcome = WIRE_LOST;
+	PQfreeCancel(cancel);
+}
+
+/* A probe's socket is ready: send the question or take the answer.  True when the probe is over. */
+static bool
+advance_probe(WorkerConnection *conn, short events)
+{
+	uint32		question[2] = {pg_hton32(sizeof(question)), pg_hton32(NEGOTIATE_SSL_CODE)};
+	char		answer;
+	ssize_t		length;
+
+	if ((events & POLLOUT) && !conn->probe_asked)
+	{
+		conn->probe_asked = send(conn->cleanup_socket, question, sizeof(question), MSG_NOSIGNAL) == sizeof(question);
+		if (!conn->probe_asked)
+			conn->outcome = WIRE_LOST;
+		return !conn->probe_asked;
+	}
+	length = recv(conn->cleanup_socket, &answer, 1, 0);
+	if (length == 1)
+		send_cancel(conn);
+	else if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	else
+		conn->outcome = WIRE_LOST;
+	return true;
+}
+
+void
+wire_cancel(WorkerConnection **conns, int count, int64 deadline)
+{
+	deadline = Min(deadline, wire_now() + PROBE_TIMEOUT_MS);
+	for (int i = 0; i < count; i++)
+	{
+		conns[i]->outcome = WIRE_PENDING;
+		conns[i]->probe_asked = false;
+		conns[i]->cleanup_socket = start_probe(conns[i]);
+		if (conns[i]->cleanup_socket < 0)
+			conns[i]->outcome = WIRE_LOST;
+	}
+
+	for (;;)
+	{
+		int			waiting = 0;
+
+		for (int i = 0; i < count; i++)
+		{
+			if (conns[i]->cleanup_socket < 0)
+				continue;
+			poll_slots[waiting].fd = conns[i]->cleanup_socket;
+			poll_slots[waiting].events = conns[i]->probe_asked ? POLLIN : POLLOUT;
+			poll_slots[waiting].revents = 0;
+			poll_owners[waiting++] = conns[i];
+		}
+		if (waiting == 0)
+			return;
+		if (!wait_for_slots(waiting, deadline))
+			break;
+		for (int i = 0; i < waiting; i++)
+		{
+			if (poll_slots[i].revents != 0 &&
+				advance_probe(poll_owners[i], poll_slots[i].revents))
+				end_probe(poll_owners[i]);
+		}
+	}
+
+	for (int i = 0; i < count; i++)
+	{
+		if (conns[i]->cleanup_socket < 0)
+			continue;
+		conns[i]->outcome = WIRE_LOST;
+		end_probe(conns[i]);
+	}
+}

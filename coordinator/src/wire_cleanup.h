@@ -1,0 +1,32 @@
+/*
+ * wire_cleanup.h
+ *		Ending statements where nothing may be thrown and nothing may last.
+ *
+ * For the callbacks of commit and abort: no ERROR, no allocation, no interrupts,
+ * and a deadline for everything.  What a wire answered stands in its `outcome`
+ * and `tag` afterwards; WIRE_LOST wires are to be dropped by the caller.
+ */
+#ifndef STRATA_WIRE_CLEANUP_H
+#define STRATA_WIRE_CLEANUP_H
+
+#include "connection.h"
+
+/* Make room for so many connections, so that the functions below need no memory. */
+extern void wire_cleanup_reserve(int count);
+
+/* Milliseconds on a clock that never jumps; deadlines below are on it. */
+extern int64 wire_now(void);
+
+/* Throw away what the running statement has already answered; true when the wire is idle then. */
+extern bool wire_drain_arrived(WorkerConnection *conn);
+
+/* Ask the workers to cancel what runs on these wires.  Those that do not react become WIRE_LOST. */
+extern void wire_cancel(WorkerConnection **conns, int count, int64 deadline);
+
+/* Throw away the rest of what runs on these wires. */
+extern void wire_drain(WorkerConnection **conns, int count, int64 deadline);
+
+/* Run one command on each of these idle wires, all at once; sqls[i] belongs to conns[i]. */
+extern void wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * compat.h
+ *		Differences between PostgreSQL's major versions, in one place.
+ *
+ * Every PG_VERSION_NUM test of the project stands here; the rest of the code
+ * is written against the names below.  They are macros and inline functions, so
+ * that an extension pays only for those it uses.
+ */
+#ifndef STRATA_COMPAT_H
+#define STRATA_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "catalog/pg_attribute.h"
+#include "nodes/plannodes.h"
+#include "storage/block.h"
+#include "utils/syscache.h"
+
+#if PG_VERSION_NUM < 150000
+#error "PostgreSQL 15 or later is needed"
+#endif
+
+/* Physical files of a relation: RelFileNode became RelFileLocator in 16. */
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator CompatFileLocator;
+#define compat_am_set_new_filelocator relation_set_new_filelocator
+#else
+typedef RelFileNode CompatFileLocator;
+#define compat_am_set_new_filelocator relation_set_new_filenode
+#endif
+
+/* TableAmRoutine.tuple_update tells which indexes need the new version: an enum since 16. */
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes CompatUpdateIndexes;
+#else
+typedef bool CompatUpdateIndexes;
+#endif
+
+/*
+ * ANALYZE names the sampled blocks to the access method one by one up to 16,
+ * and through a read stream since 17.  compat_analyze_take_block() takes the
+ * next block without reading it; false when there is none.
+ */
+#if PG_VERSION_NUM >= 170000
+#include "storage/read_stream.h"
+
+#define COMPAT_ANALYZE_BLOCK_ARGUMENTS ReadStream *stream
+#define compat_analyze_take_block() analyze_take_stream_block(stream)
+
+static inline bool
+analyze_take_stream_block(ReadStream *stream)
+{
+	BufferAccessStrategy strategy;
+
+	return read_stream_next_block(stream, &strategy) != InvalidBlockNumber;
+}
+#else
+#define COMPAT_ANALYZE_BLOCK_ARGUMENTS BlockNumber blockno, BufferAccessStrategy bstrategy
+#define compat_analyze_take_block() true
+#endif
+
+/* A column's statistics target, -1 for the default; nullable in pg_attribute since 17. */
+static inline int
+compat_statistics_target(Oid relation, AttrNumber attribute)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation),
+										Int16GetDatum(attribute));
+	bool		null;
+	Datum		value;
+	int			target;
+
+	if (!HeapTupleIsValid(tuple))
+		return -1;
+	value = SysCacheGetAttr(ATTNUM, tuple, Anum_pg_attribute_attstattarget, &null);
+#if PG_VERSION_NUM >= 170000
+	target = null ? -1 : DatumGetInt16(value);
+#else
+	target = null ? -1 : DatumGetInt32(value);
+#endif
+	ReleaseSysCache(tuple);
+	return target;
+}
+
+/* Is this process an autovacuum worker? */
+#if PG_VERSION_NUM >= 170000
+#define compat_is_autovacuum_worker() AmAutoVacuumWorkerProcess()
+#else
+#define compat_is_autovacuum_worker() IsAutoVacuumWorkerProcess()
+#endif
+
+/* The permissions asked of a relation moved from its RangeTblEntry to RTEPermissionInfo in 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_nsitem_permissions(nsitem) ((nsitem)->p_perminfo)
+#define compat_check_permissions(pstate, permissions) \
+	((void) ExecCheckPermissions((pstate)->p_rtable, list_make1(permissions), true))
+#define compat_copy_init_range_table(estate, cstate) \
+	ExecInitRangeTable(estate, (cstate)->range_table, (cstate)->rteperminfos)
+typedef RTEPermissionInfo CompatPermissions;
+#else
+#define compat_nsitem_permissions(nsitem) ((nsitem)->p_rte)
+#define compat_check_permissions(pstate, permissions) \
+	((void) ExecCheckRTPerms((pstate)->p_rtable, true))
+#define compat_copy_init_range_table(estate, cstate) \
+	ExecInitRangeTable(estate, (cstate)->range_table)
+typedef RangeTblEntry CompatPermissions;
+#endif
+
+/* COPY ... (ON_ERROR ignore), since 17: was the line just read bad, and to be left out? */
+#if PG_VERSION_NUM >= 170000
+#define compat_copy_line_is_bad(cstate) \
+	((cstate)->opts.on_error == COPY_ON_ERROR_IGNORE && (cstate)->escontext->error_occurred)
+#define compat_copy_forget_bad_line(cstate) ((cstate)->escontext->error_occurred = false)
+#else
+#define compat_copy_line_is_bad(cstate) false
+#define compat_copy_forget_bad_line(cstate) ((void) 0)
+#endif
+
+/* Report how many lines COPY left out as bad: to the progress view, and at the end to the user. */
+#if PG_VERSION_NUM >= 170000
+#define compat_copy_report_bad_line(cstate) \
+	pgstat_progress_update_param(PROGRESS_COPY_TUPLES_SKIPPED, (cstate)->num_errors)
+#define compat_copy_bad_lines(cstate) ((cstate)->num_errors)
+#else
+#define compat_copy_report_bad_line(cstate) ((void) 0)
+#define compat_copy_bad_lines(cstate) ((uint64) 0)
+#endif
+
+/* GROUP BY and DISTINCT without redundant entries: Query keeps the original ones since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_group_clause(root) ((root)->processed_groupClause)
+#define compat_distinct_clause(root) ((root)->processed_distinctClause)
+#else
+#define compat_group_clause(root) ((root)->parse->groupClause)
+#define compat_distinct_clause(root) ((root)->parse->distinctClause)
+#endif
+
+/* A set that lives as long as the session: its owner was a memory context, and is a ResourceOwner since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_create_session_wait_event_set(events) CreateWaitEventSet(NULL, (events))
+#else
+#define compat_create_session_wait_event_set(events) CreateWaitEventSet(TopMemoryContext, (events))
+#endif
+
+/* SQL that a session on another node of the same version runs first: settings that not every version has. */
+#if PG_VERSION_NUM >= 170000
+#define COMPAT_PINNED_SETTINGS "SET transaction_timeout = 0; "
+#else
+#define COMPAT_PINNED_SETTINGS ""
+#endif
+
+/*
+ * A range-table entry of a query for a finished plan, which has one flat range
+ * table (and list of permissions since 16).
+ */
+static inline RangeTblEntry *
+compat_copy_rte(PlannedStmt *plan, Query *query, RangeTblEntry *rte)
+{
+	RangeTblEntry *copy = copyObject(rte);
+
+	copy->tablesample = NULL;
+	copy->securityQuals = NIL;
+#if PG_VERSION_NUM >= 160000
+	if (rte->perminfoindex > 0)
+	{
+		plan->permInfos = lappend(plan->permInfos,
+								  copyObject(list_nth(query->rteperminfos, rte->perminfoindex - 1)));
+		copy->perminfoindex = list_length(plan->permInfos);
+	}
+#endif
+	return copy;
+}
+
+#endif

@@ -1,0 +1,228 @@
+-- ---------------------------------------------------------------------------
+-- Schema strata_partial: one "partial" aggregate for each aggregate that can be
+-- combined.  It runs the same transition, but its result is the state itself:
+-- serialized (bytea) where the state is internal, else as it is.  Workers
+-- compute partials, the coordinator combines and finalizes them.
+--
+-- This file is part of both extensions, so that a partial has the same name and
+-- result type on every node: <aggregate> for those of pg_catalog,
+-- "<schema>.<aggregate>" for all others, with the same argument types.
+-- ---------------------------------------------------------------------------
+
+CREATE SCHEMA strata_partial;
+GRANT USAGE ON SCHEMA strata_partial TO PUBLIC;
+COMMENT ON SCHEMA strata_partial IS
+    'aggregates that return their transition state, generated from pg_aggregate';
+
+-- Every aggregate that can be split, with the name of its partial and, when that
+-- exists, the partial's OID.  Left out: ordered-set aggregates, those without a
+-- combine function or whose internal state cannot be serialized, min and max of
+-- enums (CREATE AGGREGATE takes no state of type anyenum), and those whose partial's
+-- name would not fit.
+CREATE VIEW strata_partial.candidates AS
+SELECT original.oid AS aggregate,
+       named.partial_name,
+       partial.oid AS partial
+  FROM pg_catalog.pg_aggregate AS a
+  JOIN pg_catalog.pg_proc AS original ON original.oid = a.aggfnoid
+  JOIN pg_catalog.pg_namespace AS n ON n.oid = original.pronamespace
+ CROSS JOIN LATERAL (SELECT CASE WHEN n.nspname = 'pg_catalog' THEN original.proname::text
+                                 ELSE n.nspname || '.' || original.proname END) AS named (partial_name)
+  LEFT JOIN pg_catalog.pg_proc AS partial
+         ON partial.proname::text = named.partial_name
+        AND partial.pronamespace = 'strata_partial'::regnamespace
+        AND partial.proargtypes = original.proargtypes
+ WHERE a.aggkind = 'n'
+   AND a.aggcombinefn <> 0
+   AND (a.aggtranstype <> 'internal'::regtype OR (a.aggserialfn <> 0 AND a.aggdeserialfn <> 0))
+   AND a.aggtranstype <> 'anyenum'::regtype
+   AND n.nspname <> 'strata_partial'
+   AND n.nspname !~ '^pg_(temp|toast)'
+   AND octet_length(named.partial_name) < 64;
+REVOKE ALL ON strata_partial.candidates FROM PUBLIC;
+COMMENT ON VIEW strata_partial.candidates IS
+    'aggregates that can be computed in parts, and their partial aggregates';
+
+CREATE FUNCTION strata_partial.definition(aggregate oid, partial_name text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('CREATE AGGREGATE strata_partial.%I(%s) (SFUNC = %s, STYPE = %s',
+                  partial_name,
+                  CASE WHEN p.pronargs = 0 THEN '*'
+                       ELSE pg_get_function_identity_arguments(p.oid) END,
+                  a.aggtransfn, format_type(a.aggtranstype, NULL))
+           || CASE WHEN a.aggtransspace <> 0 THEN format(', SSPACE = %s', a.aggtransspace)
+                   ELSE '' END
+           || CASE WHEN a.aggtranstype = 'internal'::regtype
+                   THEN format(', FINALFUNC = %s, SERIALFUNC = %s, DESERIALFUNC = %s',
+                               a.aggserialfn, a.aggserialfn, a.aggdeserialfn)
+                   ELSE '' END
+           || format(', COMBINEFUNC = %s', a.aggcombinefn)
+           || CASE WHEN a.agginitval IS NOT NULL THEN format(', INITCOND = %L', a.agginitval)
+                   ELSE '' END
+           || CASE WHEN a.aggsortop <> 0
+                   THEN (SELECT format(', SORTOP = OPERATOR(%I.%s)', n.nspname, o.oprname)
+                           FROM pg_operator AS o
+                           JOIN pg_namespace AS n ON n.oid = o.oprnamespace
+                          WHERE o.oid = a.aggsortop)
+                   ELSE '' END
+           || format(', PARALLEL = %s)', CASE p.proparallel WHEN 's' THEN 'SAFE'
+                                                            WHEN 'r' THEN 'RESTRICTED'
+                                                            ELSE 'UNSAFE' END)
+      FROM pg_aggregate AS a
+      JOIN pg_proc AS p ON p.oid = a.aggfnoid
+     WHERE a.aggfnoid = aggregate
+$$;
+REVOKE ALL ON FUNCTION strata_partial.definition(oid, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata_partial.definition(oid, text) IS
+    'the CREATE AGGREGATE command of an aggregate''s partial';
+
+-- Whose the partial is: the extensions' own partials are members of the
+-- extension that is being created.  The partial of anybody else's aggregate must
+-- go with that aggregate and never hold it (or, by CASCADE, this extension), so
+-- it is no member; it only goes when one of the two extensions goes.
+CREATE FUNCTION strata_partial.adopt(aggregate oid, partial regprocedure) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owned boolean;
+    extension_name name;
+    original pg_proc;
+    grantee record;
+BEGIN
+    SELECT * INTO STRICT original FROM pg_proc WHERE oid = aggregate;
+    owned := original.pronamespace = 'pg_catalog'::regnamespace
+             OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                         WHERE d.classid = 'pg_proc'::regclass AND d.objid = aggregate
+                           AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+                           AND e.extname IN ('hll', 'strata', 'strata_worker'));
+    IF NOT owned THEN
+        FOR extension_name IN
+            SELECT e.extname FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+             WHERE d.classid = 'pg_proc'::regclass AND d.objid = partial
+               AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+               AND e.extname IN ('strata', 'strata_worker')
+        LOOP
+            EXECUTE format('ALTER EXTENSION %I DROP AGGREGATE %s', extension_name, partial);
+        END LOOP;
+        FOR extension_name IN
+            SELECT e.extname FROM pg_extension AS e
+             WHERE (e.extname IN ('strata', 'strata_worker')
+                    OR e.oid IN (SELECT d.refobjid FROM pg_depend AS d
+                                  WHERE d.classid = 'pg_proc'::regclass AND d.objid = aggregate
+                                    AND d.refclassid = 'pg_extension'::regclass
+                                    AND d.deptype = 'e'))
+               AND NOT EXISTS (SELECT FROM pg_depend AS d
+                                WHERE d.classid = 'pg_proc'::regclass AND d.objid = partial
+                                  AND d.refclassid = 'pg_extension'::regclass
+                                  AND d.refobjid = e.oid)
+        LOOP
+            EXECUTE format('ALTER ROUTINE %s DEPENDS ON EXTENSION %I', partial, extension_name);
+        END LOOP;
+    END IF;
+
+    -- The partial may be called by whom the aggregate may be called.
+    IF original.proowner <> (SELECT oid FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE format('ALTER AGGREGATE %s OWNER TO %I', partial,
+                       pg_get_userbyid(original.proowner));
+    END IF;
+    IF original.proacl IS NOT NULL THEN
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', partial);
+        FOR grantee IN SELECT acl.grantee AS role FROM aclexplode(original.proacl) AS acl
+                        WHERE acl.privilege_type = 'EXECUTE'
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', partial,
+                           CASE WHEN grantee.role = 0 THEN 'PUBLIC'
+                                ELSE quote_ident(pg_get_userbyid(grantee.role)) END);
+        END LOOP;
+    END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_partial.adopt(oid, regprocedure) FROM PUBLIC;
+COMMENT ON FUNCTION strata_partial.adopt(oid, regprocedure) IS
+    'gives a partial aggregate the owner, privileges and dependencies of its original';
+
+CREATE FUNCTION strata_partial.create_partials() RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    candidate record;
+    created integer := 0;
+BEGIN
+    FOR candidate IN
+        SELECT c.aggregate, c.partial_name FROM strata_partial.candidates AS c
+         WHERE c.partial IS NULL ORDER BY c.aggregate
+    LOOP
+        -- One odd aggregate must not take the others (or a user's CREATE AGGREGATE) with it.
+        BEGIN
+            EXECUTE strata_partial.definition(candidate.aggregate, candidate.partial_name);
+            PERFORM strata_partial.adopt(c.aggregate, c.partial)
+               FROM strata_partial.candidates AS c WHERE c.aggregate = candidate.aggregate;
+            created := created + 1;
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING 'aggregate % cannot be computed in parts',
+                candidate.aggregate::regprocedure
+                USING DETAIL = SQLERRM, ERRCODE = SQLSTATE;
+        END;
+    END LOOP;
+    RETURN created;
+END
+$$;
+COMMENT ON FUNCTION strata_partial.create_partials() IS
+    'creates the partial aggregates that are missing; returns how many';
+
+-- Keeps schema strata_partial in step with the users' aggregates.  A dump restores
+-- its partials by itself (with an empty search_path), so it is left alone.
+CREATE FUNCTION strata_partial.follow_aggregates() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    stale record;
+BEGIN
+    IF TG_EVENT = 'sql_drop' THEN
+        FOR stale IN
+            SELECT p.oid::regprocedure AS partial
+              FROM pg_event_trigger_dropped_objects() AS dropped
+              JOIN pg_proc AS p
+                ON p.pronamespace = 'strata_partial'::regnamespace
+               AND p.proname = dropped.address_names[1] || '.' || dropped.address_names[2]
+               AND p.prokind = 'a'
+             WHERE dropped.object_type = 'aggregate'
+               AND NOT EXISTS (SELECT FROM strata_partial.candidates AS c WHERE c.partial = p.oid)
+        LOOP
+            EXECUTE format('DROP AGGREGATE %s', stale.partial);
+        END LOOP;
+        RETURN;
+    END IF;
+
+    -- CREATE OR REPLACE may have changed the functions of an aggregate we know.
+    FOR stale IN
+        SELECT c.partial::regprocedure AS partial
+          FROM pg_event_trigger_ddl_commands() AS command
+          JOIN strata_partial.candidates AS c ON c.aggregate = command.objid
+         WHERE command.classid = 'pg_proc'::regclass AND c.partial IS NOT NULL
+    LOOP
+        EXECUTE format('DROP AGGREGATE %s', stale.partial);
+    END LOOP;
+    PERFORM strata_partial.create_partials();
+END
+$$;
+REVOKE ALL ON FUNCTION strata_partial.follow_aggregates() FROM PUBLIC;
+COMMENT ON FUNCTION strata_partial.follow_aggregates() IS
+    'event trigger: partial aggregates come and go with their originals';
+
+SELECT strata_partial.create_partials();
+
+CREATE EVENT TRIGGER strata_aggregate_created ON ddl_command_end
+    WHEN TAG IN ('CREATE AGGREGATE', 'ALTER AGGREGATE')
+    EXECUTE FUNCTION strata_partial.follow_aggregates();
+COMMENT ON EVENT TRIGGER strata_aggregate_created IS 'creates the partial of a new aggregate';
+
+CREATE EVENT TRIGGER strata_aggregate_dropped ON sql_drop
+    WHEN TAG IN ('DROP AGGREGATE', 'DROP FUNCTION', 'DROP ROUTINE')
+    EXECUTE FUNCTION strata_partial.follow_aggregates();
+COMMENT ON EVENT TRIGGER strata_aggregate_dropped IS 'drops the partial of a dropped aggregate';

@@ -1,0 +1,23 @@
+-- ---------------------------------------------------------------------------
+-- Content of a table in two numbers, to compare the copies of reference tables.
+-- ---------------------------------------------------------------------------
+
+-- The sum of row hashes does not depend on the rows' order; the settings that
+-- shape text output are fixed, so equal copies give equal sums on every node.
+CREATE FUNCTION strata.table_checksum(relation regclass, OUT row_count bigint, OUT checksum numeric)
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+    SET datestyle = 'ISO, YMD'
+    SET intervalstyle = 'postgres'
+    SET timezone = 'UTC'
+    SET bytea_output = 'hex'
+    SET extra_float_digits = 1
+AS $$
+BEGIN
+    EXECUTE format('SELECT count(*), COALESCE(sum(hashtextextended(t::text, 0)::numeric), 0)
+                      FROM %s AS t', relation)
+       INTO row_count, checksum;
+END
+$$;
+COMMENT ON FUNCTION strata.table_checksum(regclass) IS
+    'number of rows and an order-independent checksum of a table, equal on every node';

@@ -1,0 +1,40 @@
+# Shared by the Makefiles of all extensions, which set EXTENSION, VERSION and, when
+# they have C code, MODULE_big; then include this file.
+#
+# An extension's SQL is sql/$(EXTENSION)--$(VERSION).sql followed by SHARED_SQL,
+# fragments of extensions/common/sql that several extensions contain.
+
+EXTENSIONS_DIR := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
+COMMON_DIR := $(EXTENSIONS_DIR)/common
+
+OWN_SQL := sql/$(EXTENSION)--$(VERSION).sql
+SHARED_SQL_FILES := $(addprefix $(COMMON_DIR)/sql/,$(SHARED_SQL))
+BUILT_SQL := $(EXTENSION)--$(VERSION).sql
+
+DATA_built = $(BUILT_SQL)
+EXTRA_CLEAN += $(BUILT_SQL)
+
+ifdef MODULE_big
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+PG_CPPFLAGS += -I$(COMMON_DIR) -I$(libpq_srcdir)
+# These three warnings of -Wextra are at odds with PostgreSQL's own headers and idioms.
+PG_CFLAGS += -std=gnu11 -Wall -Wextra -Werror \
+	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
+# Libraries are loaded with RTLD_GLOBAL: without this, an equally named function of
+# another library would run instead of ours.
+SHLIB_LINK += $(libpq) -Wl,-Bsymbolic
+# Debian builds PostgreSQL with LLVM; bitcode of ours would only help inlining.
+override with_llvm = no
+endif
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+$(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES)
+	cat $^ > $@
+
+ifdef MODULE_big
+# Few files and many shared headers: rebuild all when any header changes.
+$(OBJS): $(wildcard src/*.h) $(wildcard $(COMMON_DIR)/*.h)
+endif

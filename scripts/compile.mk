@@ -1,0 +1,16 @@
+# Compile every C source against one PostgreSQL major version with warnings as errors; used by
+# lint.sh, which sets OUT (where the objects go) and INCLUDES (-I options).  Nothing is linked.
+
+SOURCES := $(shell find coordinator worker extensions -name '*.c' 2>/dev/null)
+OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
+FLAGS := -std=gnu11 -O2 -fPIC -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter \
+	-Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common
+
+.PHONY: all
+all: $(OBJECTS)
+
+$(OUT)/%.o: %.c scripts/compile.mk
+	@mkdir -p $(@D)
+	@$(CC) $(FLAGS) $(INCLUDES) -MMD -MP -c $< -o $@
+
+-include $(OBJECTS:.o=.d)

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Every check that needs no server: the C code compiles without warnings against PostgreSQL 15
+# and 17, and all sources are formatted and free of what the linters know.
+# All checks run, also after one that failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bin=.venv/bin
+failed=()
+
+check()
+{
+	local name=$1
+	shift
+	local start=${EPOCHREALTIME/[.,]/}
+	if "$@"; then
+		printf '  %-34s ok %5d ms\n' "$name" $(((${EPOCHREALTIME/[.,]/} - start) / 1000))
+	else
+		printf '  %-34s FAILED\n' "$name"
+		failed+=("$name")
+	fi
+}
+
+compile()
+{
+	local major=$1
+	local directories
+	directories=$(scripts/postgresql_headers.sh "$major") || return
+	make -s -k -j"$(nproc)" -f scripts/compile.mk all OUT=".cache/lint/$major" \
+		INCLUDES="-isystem ${directories//$'\n'/ -isystem }"
+}
+
+c_format()
+{
+	local file result=0
+	while IFS= read -r -d '' file; do
+		"$bin/clang-format" "$file" | cmp -s "$file" - || { echo "$file" && result=1; }
+	done < <(scripts/sources.sh -name '*.[ch]')
+	return "$result"
+}
+
+shell()
+{
+	scripts/sources.sh -name '*.sh' -o -path './.ci/run' | xargs -0 shellcheck
+}
+
+echo "lint"
+check "C against PostgreSQL 15" compile 15
+check "C against PostgreSQL 17" compile 17
+check "clang-format" c_format
+check "ruff" "$bin/ruff" check --quiet .
+check "ruff format" "$bin/ruff" format --check --quiet .
+check "shellcheck" shell
+check "yamllint" "$bin/yamllint" --strict .
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+	echo "lint failed: ${failed[*]} (make format repairs formats)" >&2
+	exit 1
+fi

@@ -1,0 +1,597 @@
+"""PostgreSQL servers on this machine: one Node, or a Cluster of a coordinator and its workers.
+
+The demo, the tests and the benchmarks all use these two classes.  Everything of a cluster is
+below one root directory (data directories, logs, password file, cluster.json with the ports),
+so a later process finds the cluster again by its root, and removing the root removes it.
+
+Who runs the servers: PostgreSQL refuses to run as root, so root starts them as the user
+`postgres`; anybody else starts them as himself.  Who gets in: the superuser role is always
+`postgres`.  The unix sockets are in a directory of mode 0700 and accept the owner (and root) as
+`postgres`; TCP listens on loopback only and wants a password, which stands in a password file of
+mode 0600 that connection strings name, so that no password is ever on a command line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import random
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import psycopg.sql
+
+DATABASE = "strata"
+SUPERUSER = "postgres"
+SETTINGS_FILE = Path(__file__).with_name("local.conf")
+
+# Where free ports are looked for: below the range from which the kernel gives ports to clients.
+PORTS = range(20000, 32000)
+
+# A path of a unix socket has at most 107 bytes, of which PostgreSQL adds "/.s.PGSQL.12345".
+LONGEST_SOCKET_DIRECTORY = 107 - len("/.s.PGSQL.12345")
+
+# What a healthy server never writes.
+CRASH = re.compile(
+    r"was terminated by signal|PANIC: |server process .* exited with|TRAP: |AddressSanitizer"
+)
+
+# Nodes that were started by this process; the fixtures look for crashes in their logs.
+started_nodes: weakref.WeakSet[Node] = weakref.WeakSet()
+
+# What crashed() said of clusters that have been destroyed since; the fixtures empty this list.
+crashes_of_destroyed: list[str] = []
+
+
+class ClusterError(Exception):
+    """A server could not be made, started or stopped; the message holds the end of its log."""
+
+
+def wait_until(what: str, timeout: float = 30, interval: float = 0.05) -> Iterator[None]:
+    """`for _ in wait_until("the row is there"): if ...: break`; TimeoutError when never."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        yield
+        time.sleep(interval)
+    raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
+
+
+def find_binaries() -> Path:
+    """The directory of initdb, pg_ctl and postgres, of the version that PG_CONFIG belongs to."""
+    candidates = [os.environ.get("PG_CONFIG")]
+    candidates += [f"/usr/lib/postgresql/{major}/bin/pg_config" for major in (15, 17, 16, 18)]
+    candidates.append("pg_config")
+    for candidate in candidates:
+        if candidate and (program := shutil.which(candidate)):
+            answer = subprocess.run(
+                [program, "--bindir"], capture_output=True, text=True, check=True
+            )
+            return Path(answer.stdout.strip())
+    raise ClusterError("no pg_config found: run `make build`, or set PG_CONFIG")
+
+
+def server_account() -> pwd.struct_passwd:
+    """The account that runs the servers."""
+    if os.geteuid() == 0:
+        return pwd.getpwnam("postgres")
+    return pwd.getpwuid(os.geteuid())
+
+
+def run_as_server(arguments: list[str | Path], **options) -> subprocess.CompletedProcess:
+    """Run a program as the account of the servers, in a directory which that may enter."""
+    account = server_account()
+    if os.geteuid() == 0:
+        options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    environment = {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": account.pw_dir,
+        "LC_ALL": "C.UTF-8",
+    }
+    return subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd="/",
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
+
+
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """Make a directory that belongs to the account of the servers."""
+    path.mkdir(parents=True, exist_ok=True)
+    give_to_server(path, mode)
+
+
+def give_to_server(path: Path, mode: int) -> None:
+    path.chmod(mode)
+    if os.geteuid() == 0:
+        account = server_account()
+        os.chown(path, account.pw_uid, account.pw_gid)
+
+
+def server_can_reach(path: Path) -> bool:
+    """May the account of the servers enter this directory?  (Not, for one, below /root.)"""
+    while not path.exists():
+        path = path.parent
+    return run_as_server(["test", "-x", path]).returncode == 0
+
+
+def free_port(taken: set[int]) -> int:
+    """A loopback port that nobody listens on now and that is not in `taken`."""
+    for port in random.sample(PORTS, 1000):
+        if port in taken:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ClusterError("no free port found")
+
+
+class Node:
+    """One PostgreSQL server: its data directory, its log, and how to connect to it.
+
+    `initdb()` makes the data directory, `start()` and `stop()` may be called in any state.
+    `query()` and `execute()` share one connection, which is made again after a restart.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        port: int,
+        sockets: Path,
+        settings: dict[str, str] | None = None,
+    ):
+        self.name = name
+        self.root = root
+        self.port = port
+        self.sockets = sockets
+        self.settings = settings or {}
+        self.data = root / name
+        self.log = root / f"{name}.log"
+        self.passfile = root / "passwords"
+        self._connection: psycopg.Connection | None = None
+        self._forgiven = 0  # crashed() looks at the log from here on
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name} port {self.port}>"
+
+    # ---- life -----------------------------------------------------------------------------
+
+    def initdb(self, template: Path | None = None) -> None:
+        """Make the data directory, as a copy of `template` if there is one (that is faster)."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        if template is None:
+            run_initdb(self.data)
+        else:
+            run_as_server(["cp", "-a", "--reflink=auto", template, self.data], check=True)
+
+    def write_configuration(self) -> None:
+        """Write what start() wants to be true: settings, who may connect from where."""
+        settings = {
+            "port": str(self.port),
+            "unix_socket_directories": f"'{self.sockets}'",
+        } | self.settings
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        owner = server_account().pw_name
+        self._write("local.conf", SETTINGS_FILE.read_text())
+        self._write("postgresql.conf", "\n".join(["include 'local.conf'", *lines, ""]))
+        self._write(
+            "pg_hba.conf",
+            "# the owner of the servers, and root, are the superuser; all others have passwords\n"
+            f"local all         {SUPERUSER}               peer map=owner\n"
+            "local all         all                    scram-sha-256\n"
+            "host  all         all       127.0.0.1/32 scram-sha-256\n"
+            "local replication all                    scram-sha-256\n"
+            "host  replication all       127.0.0.1/32 scram-sha-256\n",
+        )
+        accounts = sorted({owner, "root"})
+        self._write("pg_ident.conf", "".join(f"owner {a} {SUPERUSER}\n" for a in accounts))
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.data / name
+        path.write_text(text)
+        give_to_server(path, 0o600)
+
+    def start(self, timeout: int = 60) -> None:
+        """Start the server and wait until it answers; nothing happens when it runs already."""
+        started_nodes.add(self)
+        if self.running():
+            return
+        self.write_configuration()
+        arguments = [find_binaries() / "pg_ctl", "-D", self.data, "-l", self.log]
+        arguments += ["-w", "-s", "-t", str(timeout), "start"]
+        # After kill() the last children of the old server may still hold its shared memory.
+        for attempt in range(20):
+            begin = self.log_size()
+            result = run_as_server(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if result.returncode == 0:
+                return
+            if "shared memory block" not in self.log_text(begin) or attempt == 19:
+                break
+            time.sleep(0.2)
+        raise ClusterError(f"{self.name} does not start:\n{self.log_tail()}")
+
+    def stop(self, mode: str = "fast", timeout: int = 60) -> None:
+        """Stop the server (mode smart, fast or immediate) and wait until it is gone."""
+        self.disconnect()
+        if not self.running():
+            return
+        arguments = [find_binaries() / "pg_ctl", "-D", self.data, "-m", mode]
+        arguments += ["-w", "-s", "-t", str(timeout), "stop"]
+        result = run_as_server(arguments, capture_output=True)
+        if result.returncode != 0 and self.running():
+            raise ClusterError(f"{self.name} does not stop: {result.stderr}\n{self.log_tail()}")
+
+    def restart(self, mode: str = "fast") -> None:
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """End the server as a power failure would: SIGKILL, no shutdown, no warning."""
+        self.disconnect()
+        pid = self.pid()
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGKILL)
+        for _ in wait_until(f"{self.name} is gone", interval=0.01):
+            if not Path(f"/proc/{pid}").exists():
+                return
+
+    def pid(self) -> int | None:
+        """The process id of the running server, or None."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+        except (OSError, ValueError):
+            return None
+        return pid if is_postgres(pid) else None
+
+    def running(self) -> bool:
+        return self.pid() is not None
+
+    # ---- connections ------------------------------------------------------------------------
+
+    def conninfo(self, dbname: str = DATABASE, user: str | None = SUPERUSER) -> str:
+        """A libpq connection string over TCP; without a user when `user` is None."""
+        who = f" user={user}" if user else ""
+        return f"host=127.0.0.1 port={self.port} dbname={dbname}{who} passfile='{self.passfile}'"
+
+    def connect(
+        self,
+        dbname: str = DATABASE,
+        user: str = SUPERUSER,
+        autocommit: bool = True,
+        **options,
+    ) -> psycopg.Connection:
+        """A connection of its own, over TCP; the caller closes it."""
+        return psycopg.connect(self.conninfo(dbname, user), autocommit=autocommit, **options)
+
+    def connect_locally(self, dbname: str = DATABASE) -> psycopg.Connection:
+        """A superuser's connection over the unix socket, which needs no password."""
+        return psycopg.connect(
+            host=str(self.sockets),
+            port=self.port,
+            dbname=dbname,
+            user=SUPERUSER,
+            autocommit=True,
+        )
+
+    @property
+    def connection(self) -> psycopg.Connection:
+        """The connection that query() and execute() use."""
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = self.connect()
+        return self._connection
+
+    def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def query(self, sql: str, params=None) -> list[tuple]:
+        """The rows of a statement; [] for one that returns none."""
+        cursor = self.connection.execute(sql, params)
+        return cursor.fetchall() if cursor.description else []
+
+    def value(self, sql: str, params=None):
+        """The single value of a statement that returns one row of one column."""
+        ((value,),) = self.query(sql, params)
+        return value
+
+    def execute(self, sql: str, params=None) -> None:
+        """Run one statement, or several separated by semicolons when there are no parameters."""
+        self.connection.execute(sql, params)
+
+    def set_password(self, role: str, password: str) -> None:
+        """Set a role's password, as a verifier: the password itself reaches no log."""
+        with self.connect_locally("postgres") as connection:
+            verifier = connection.pgconn.encrypt_password(
+                password.encode(), role.encode(), b"scram-sha-256"
+            )
+            connection.execute(
+                psycopg.sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    psycopg.sql.Identifier(role), psycopg.sql.Literal(verifier.decode())
+                )
+            )
+
+    # ---- log ----------------------------------------------------------------------------------
+
+    def log_text(self, offset: int = 0) -> str:
+        """The server's log, from a byte offset (see log_size) on."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(offset)
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def crashed(self) -> list[str]:
+        """The lines of the log that tell of a crash since the last forgive_crash()."""
+        text = self.log_text(self._forgiven)
+        return [line for line in text.splitlines() if CRASH.search(line)]
+
+    def forgive_crash(self) -> None:
+        """For tests that crash a server on purpose: what the log says until now is fine."""
+        self._forgiven = self.log_size()
+
+
+def run_initdb(directory: Path) -> None:
+    arguments = [find_binaries() / "initdb", "-D", directory, "-U", SUPERUSER]
+    arguments += ["--no-sync", "--no-instructions", "--locale=C.UTF-8", "--encoding=UTF8"]
+    arguments += ["--auth-local=peer", "--auth-host=scram-sha-256", "--data-checksums"]
+    result = run_as_server(arguments, capture_output=True)
+    if result.returncode != 0:
+        raise ClusterError(f"initdb failed: {result.stderr}")
+
+
+def process_exists(pid: int) -> bool:
+    """Is there such a process that is not a zombie?"""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def is_postgres(pid: int) -> bool:
+    """Does the process run PostgreSQL?  (The pid in a left-over postmaster.pid may be reused.)"""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "postgres" and process_exists(pid)
+    except OSError:
+        return False
+
+
+class Cluster:
+    """A coordinator and its workers, and on request one plain PostgreSQL to compare with.
+
+    The state of a cluster is in its root directory; `Cluster(root)` of an existing root is that
+    cluster again.  `create()` is idempotent: a complete cluster is only started, a half-made one
+    is removed and made anew.  With `extension=False` the servers know nothing of Strata.
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        workers: int = 2,
+        plain: bool = False,
+        extension: bool = True,
+        durable: bool = False,
+    ):
+        self.root = Path(root)
+        self.extension = extension
+        self.durable = durable
+        self.workers: list[Node] = []
+        self.complete = False
+        self._state_file = self.root / "cluster.json"
+        self.sockets = socket_directory(self.root)
+        if self._state_file.exists():
+            self._load()
+        else:
+            ports = self._choose_ports(1 + workers + plain)
+            self.coordinator = self._make_node("coordinator", ports.pop())
+            self.workers = [self._make_node(f"worker{n + 1}", ports.pop()) for n in range(workers)]
+            self.plain = self._make_node("plain", ports.pop()) if plain else None
+
+    # ---- state --------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.coordinator, *self.workers, *([self.plain] if self.plain else [])]
+
+    @property
+    def passfile(self) -> Path:
+        return self.coordinator.passfile
+
+    def _choose_ports(self, count: int) -> list[int]:
+        taken: set[int] = set()
+        while len(taken) < count:
+            taken.add(free_port(taken))
+        return sorted(taken, reverse=True)
+
+    def _make_node(self, name: str, port: int) -> Node:
+        settings = {}
+        if name == "coordinator" and self.extension:
+            settings["shared_preload_libraries"] = "'strata'"
+        if not self.durable:
+            settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
+        return Node(name, self.root, port, self.sockets, settings)
+
+    def _load(self) -> None:
+        state = json.loads(self._state_file.read_text())
+        self.complete = state["complete"]
+        self.extension = state["extension"]
+        self.durable = state["durable"]
+        nodes = {name: self._make_node(name, port) for name, port in state["ports"].items()}
+        self.coordinator = nodes.pop("coordinator")
+        self.plain = nodes.pop("plain", None)
+        self.workers = list(nodes.values())
+
+    def _save(self) -> None:
+        state = {
+            "complete": self.complete,
+            "extension": self.extension,
+            "durable": self.durable,
+            "ports": {node.name: node.port for node in self.nodes},
+        }
+        new = self._state_file.with_suffix(".new")
+        new.write_text(json.dumps(state, indent=2) + "\n")
+        new.replace(self._state_file)
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the cluster and start it, or only start it when it was made before."""
+        if self.complete:
+            self.start()
+            return
+        self.destroy()
+        try:
+            self._build()
+        except BaseException:
+            self.stop("immediate")  # the root stays, with the logs, for whoever asks why
+            raise
+
+    def _build(self) -> None:
+        make_directory(self.root)
+        make_directory(self.sockets)
+        self.passfile.touch()
+        give_to_server(self.passfile, 0o600)
+        self._save()
+        template = self.root / "template"
+        run_initdb(template)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: self._prepare_node(node, template), self.nodes))
+        shutil.rmtree(template)
+        if self.extension:
+            self._create_extension()
+        self.complete = True
+        self._save()
+
+    def _prepare_node(self, node: Node, template: Path | None = None) -> None:
+        """Make and start a node, with the superuser's password and an empty database."""
+        node.initdb(template)
+        node.start()
+        password = secrets.token_urlsafe(24)
+        node.set_password(SUPERUSER, password)
+        self._remember_password(node, SUPERUSER, password)
+        with node.connect_locally("postgres") as connection:
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    def _remember_password(self, node: Node, role: str, password: str) -> None:
+        with self.passfile.open("a") as file:
+            file.write(f"127.0.0.1:{node.port}:*:{role}:{password}\n")
+
+    def _create_extension(self) -> None:
+        self.coordinator.execute("CREATE EXTENSION strata CASCADE")
+        self.coordinator.execute(
+            f'ALTER DATABASE {DATABASE} SET search_path = "$user", public, strata'
+        )
+        self.coordinator.disconnect()
+        if self.plain:
+            self.plain.execute("CREATE EXTENSION IF NOT EXISTS hll")
+        for worker in self.workers:
+            self._register_worker(worker)
+
+    def _register_worker(self, worker: Node) -> None:
+        self.coordinator.query(
+            "SELECT strata.add_worker(%s, %s)", (worker.name, worker.conninfo(user=None))
+        )
+
+    def new_node(self, name: str) -> Node:
+        """One more server, running, that the coordinator knows nothing of yet."""
+        node = self._make_node(name, free_port({other.port for other in self.nodes}))
+        self._prepare_node(node)
+        return node
+
+    def add_worker(self, node: Node | None = None) -> Node:
+        """Add a worker: a running node, or a new one."""
+        node = node or self.new_node(f"worker{len(self.workers) + 1}")
+        if self.extension:
+            self._register_worker(node)
+        self.workers.append(node)
+        self._save()
+        return node
+
+    def create_role(self, role: str, attributes: str = "LOGIN") -> None:
+        """Make a role on every node, with a password that is added to the password file.
+
+        Roles reach the workers by a login of their own, so they need one there, too.
+        """
+        for node in self.nodes:
+            name = psycopg.sql.Identifier(role)
+            with node.connect_locally() as connection:
+                known = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
+                if known.fetchone() is None:
+                    connection.execute(
+                        psycopg.sql.SQL("CREATE ROLE {} ").format(name)
+                        + psycopg.sql.SQL(attributes)
+                    )
+            password = secrets.token_urlsafe(24)
+            node.set_password(role, password)
+            self._remember_password(node, role, password)
+
+    def start(self) -> None:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: node.start(), self.nodes))
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop all nodes, the coordinator first: it holds connections to the workers."""
+        self.coordinator.stop(mode)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: node.stop(mode), self.nodes))
+
+    def destroy(self) -> None:
+        """Stop everything and remove the root directory with all data."""
+        if self.root.exists():
+            for node in self.nodes:
+                crashes_of_destroyed.extend(f"{node.name}: {line}" for line in node.crashed())
+            self.stop("immediate")
+            for pid_file in self.root.glob("*/postmaster.pid"):  # nodes we were not told about
+                Node(pid_file.parent.name, self.root, 0, self.sockets).stop("immediate")
+            shutil.rmtree(self.root)
+        if not self.sockets.is_relative_to(self.root):
+            shutil.rmtree(self.sockets, ignore_errors=True)
+        self.complete = False
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.create()
+        except BaseException:
+            self.destroy()
+            raise
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.destroy()
+
+
+def socket_directory(root: Path) -> Path:
+    """Where a cluster's unix sockets are: in its root, elsewhere if the path is too long."""
+    inside = root / "sockets"
+    if len(os.fsencode(inside)) <= LONGEST_SOCKET_DIRECTORY:
+        return inside
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"strata-{os.geteuid()}-{digest}"

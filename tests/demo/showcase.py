@@ -1,0 +1,161 @@
+"""The showcase: a few statements that show what Strata does, run and timed before your eyes.
+
+Nothing here is prepared text: every plan, row and time is what the cluster answered just now.
+Times are medians of three runs, measured in this client.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import psycopg
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tests.cluster import Cluster
+
+RUNS = 3
+MOST_ROWS = 10
+
+
+@dataclass
+class Example:
+    title: str
+    text: str
+    query: str
+
+
+EXAMPLES = (
+    Example(
+        "A scan, pushed down",
+        "Filter, projection, order and limit run on every worker; the coordinator merges.",
+        "SELECT carrier, flight, origin, dest, dep_delay\n"
+        "FROM flights WHERE dep_delay > 800 ORDER BY dep_delay DESC LIMIT 5",
+    ),
+    Example(
+        "An aggregate in two phases",
+        "Each worker returns one partial state per group, the coordinator combines them.",
+        "SELECT origin, count(*) AS flights, round(avg(dep_delay), 2) AS delay,\n"
+        "       round(stddev(air_time), 2) AS deviation\n"
+        "FROM flights GROUP BY origin ORDER BY origin",
+    ),
+    Example(
+        "A colocated join",
+        "Orders and their lines have the same key, so they meet on one worker: no row moves.",
+        "SELECT o_orderpriority, count(*) AS lines, sum(l_extendedprice) AS value\n"
+        "FROM tpch.orders JOIN tpch.lineitem ON l_orderkey = o_orderkey\n"
+        "WHERE o_orderdate >= DATE '1995-01-01' AND l_receiptdate > l_commitdate\n"
+        "GROUP BY o_orderpriority ORDER BY o_orderpriority",
+    ),
+    Example(
+        "A join with reference tables",
+        "Every worker has all airlines and airports: joined where the flights are.",
+        "SELECT airlines.name AS airline, airports.name AS destination, count(*) AS flights\n"
+        "FROM flights JOIN airlines USING (carrier) JOIN airports ON faa = dest\n"
+        "WHERE arr_delay > 120\n"
+        "GROUP BY airlines.name, airports.name ORDER BY flights DESC, airline, destination LIMIT 5",
+    ),
+    Example(
+        "A query for one worker",
+        "The distribution key is known, so one worker is asked for everything.",
+        "SELECT tailnum, count(*) AS flights, sum(distance) AS miles, max(time_hour) AS last\n"
+        "FROM flights WHERE tailnum = 'N14228' GROUP BY tailnum",
+    ),
+)
+
+EXACT = "SELECT count(DISTINCT l_partkey) FROM tpch.lineitem"
+APPROXIMATE = "SELECT approx_count_distinct(l_partkey) FROM tpch.lineitem"
+
+
+def run(console: Console, cluster: Cluster) -> None:
+    with cluster.coordinator.connect() as connection:
+        show_placement(console, cluster)
+        for example in EXAMPLES[:2]:
+            show(console, connection, example)
+        show_distinct_counts(console, connection)
+        for example in EXAMPLES[2:]:
+            show(console, connection, example)
+
+
+def show_placement(console: Console, cluster: Cluster) -> None:
+    """Which rows are on which worker, as the workers themselves say."""
+    heading(console, "Where the rows are", "Counted on each worker, table by table.")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("table")
+    for worker in cluster.workers:
+        table.add_column(worker.name, justify="right")
+    for name in ("flights", "tpch.orders", "tpch.lineitem", "airports"):
+        counts = [worker.value(f"SELECT count(*) FROM {name}") for worker in cluster.workers]
+        table.add_row(name, *(f"{count:,}" for count in counts))
+    console.print(table)
+
+
+def show(console: Console, connection: psycopg.Connection, example: Example) -> None:
+    heading(console, example.title, example.text)
+    print_sql(console, example.query)
+    for (line,) in connection.execute(f"EXPLAIN (COSTS OFF) {example.query}").fetchall():
+        console.print(f"    {line}", style="dim", markup=False, highlight=False)
+    seconds, cursor = timed(connection, example.query)
+    print_rows(console, cursor)
+    console.print(f"  {seconds * 1000:.1f} ms\n", style="bold", highlight=False)
+
+
+def show_distinct_counts(console: Console, connection: psycopg.Connection) -> None:
+    """Exact against HyperLogLog: the same question, the error and the time."""
+    heading(
+        console,
+        "Distinct values: exact against HyperLogLog",
+        "The exact count needs every distinct value in one place; sketches of a few kilobytes"
+        " are made on the workers and united.",
+    )
+    exact_seconds, cursor = timed(connection, EXACT)
+    ((exact,),) = cursor.fetchall()
+    approximate_seconds, cursor = timed(connection, APPROXIMATE)
+    ((approximate,),) = cursor.fetchall()
+    print_sql(console, EXACT)
+    print_sql(console, APPROXIMATE)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in ("distinct parts", "error", "time"):
+        table.add_column(name, justify="right")
+    error = (approximate - exact) / exact
+    table.add_row("exact", f"{exact:,}", "", f"{exact_seconds * 1000:.1f} ms")
+    table.add_row(
+        "HyperLogLog", f"{approximate:,}", f"{error:+.2%}", f"{approximate_seconds * 1000:.1f} ms"
+    )
+    console.print(table)
+
+
+def heading(console: Console, title: str, text: str) -> None:
+    console.rule(title, align="left")
+    console.print(f"  {text}", style="italic", highlight=False)
+
+
+def print_sql(console: Console, query: str) -> None:
+    for line in query.splitlines():
+        console.print(f"  {line}", style="cyan", markup=False, highlight=False)
+
+
+def print_rows(console: Console, cursor: psycopg.Cursor) -> None:
+    assert cursor.description is not None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    rows = cursor.fetchmany(MOST_ROWS)
+    for number, column in enumerate(cursor.description):
+        numeric = all(not isinstance(row[number], str) for row in rows)
+        table.add_column(column.name, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row))
+    console.print(table)
+
+
+def timed(connection: psycopg.Connection, query: str) -> tuple[float, psycopg.Cursor]:
+    """The median of the seconds that the statement takes, and its rows."""
+    seconds = []
+    for _ in range(RUNS):
+        begin = time.perf_counter()
+        cursor = connection.execute(query)
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds), cursor

@@ -1,0 +1,133 @@
+"""Fixtures and rules of every test run.
+
+One cluster with a plain PostgreSQL beside it serves the whole session; each test works in a
+schema of its own.  A failed test shows what the servers logged meanwhile, a crash found in a log
+fails the test that ran, and with CI=true a skipped test is a failed one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from psycopg import sql
+
+from tests.cluster import Cluster, Node, crashes_of_destroyed, started_nodes
+
+LOG_LINES = 60
+
+
+def new_root() -> Path:
+    return Path(tempfile.mkdtemp(prefix="strata-check-"))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A coordinator, two workers, and `plain`, one PostgreSQL without Strata to compare with."""
+    with Cluster(new_root(), workers=2, plain=True) as made:
+        yield made
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """A function that makes further clusters, which live as long as the test."""
+    made: list[Cluster] = []
+
+    def make(**options) -> Cluster:
+        new = Cluster(new_root(), **options)
+        made.append(new)
+        new.create()
+        return new
+
+    yield make
+    for old in made:
+        old.destroy()
+
+
+@pytest.fixture
+def schema(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A new schema named after the test, first in the search_path of coordinator and plain."""
+    name = re.sub(r"\W", "_", request.node.name)[:40].lower()
+    nodes = [cluster.coordinator, cluster.plain]
+    for node in nodes:
+        node.execute("RESET ALL")
+        node.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        node.execute(sql.SQL("SET search_path = {}, public, strata").format(sql.Identifier(name)))
+    yield name
+    for node in nodes:
+        node.disconnect()
+        node.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+@pytest.fixture(autouse=True)
+def _no_server_crashes() -> Iterator[None]:
+    """Fail the test during which a server crashed."""
+    yield
+    crashes = crashes_of_destroyed.copy()
+    crashes_of_destroyed.clear()
+    for node in started_nodes:
+        crashes += [f"{node.name}: {line}" for line in node.crashed()]
+        node.forgive_crash()
+    if crashes:
+        pytest.fail("a server crashed:\n" + "\n".join(crashes), pytrace=False)
+
+
+# ---- the inner loop ------------------------------------------------------------------------------
+
+LONG = ("tests/fuzz/", "tests/tpch/")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is too long for `make check-fast`: all of LONG that is not marked fast."""
+    for item in items:
+        if item.nodeid.startswith(LONG) and not item.get_closest_marker("fast"):
+            item.add_marker("long")
+
+
+# ---- what the servers logged during a failed test ------------------------------------------------
+
+_log_starts = pytest.StashKey[dict[str, int]]()
+
+
+def log_name(node: Node) -> str:
+    return str(node.log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_log_starts] = {log_name(node): node.log_size() for node in started_nodes}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    fail_skips_in_ci(report)
+    if report.failed:
+        starts = item.stash.get(_log_starts, {})
+        for node in sorted(started_nodes, key=log_name):
+            lines = node.log_text(starts.get(log_name(node), 0)).splitlines()[-LOG_LINES:]
+            if lines:
+                report.sections.append((f"log of {node.name}", "\n".join(lines)))
+    return report
+
+
+# ---- CI=true: nothing is skipped -----------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    report = yield
+    fail_skips_in_ci(report)
+    return report
+
+
+def fail_skips_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"with CI=true every test has to run: {reason}"

@@ -1,0 +1,224 @@
+"""The differential fuzzer: generated statements on a cluster and on one plain PostgreSQL, compared exactly.
+
+    python -m tests.fuzz --seconds 600 --seed 1      run that long, from that seed on
+    python -m tests.fuzz --seed 17 --count 1         reproduce what was printed as seed 17
+    python -m tests.fuzz --mode transactions ...     only transactions (or: queries)
+
+A failure prints its seed and the statements that show it; the run goes on, and ends with
+counters and exit code 1 when there was any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from tests.assert_same import assert_same
+from tests.cluster import Cluster
+
+from . import generator, schema, transactions
+
+# Queries that plain PostgreSQL itself cannot answer in this time are left out.
+PLAIN_TIMEOUT = "2s"
+CLUSTER_TIMEOUT = "60s"
+CANCELLED = "57014"
+
+MODES = ("both", "queries", "transactions")
+PROGRESS_INTERVAL = 10.0
+
+
+@dataclass
+class Failure:
+    seed: int | str
+    statements: list[str]
+    message: str
+
+    def __str__(self) -> str:
+        script = ";\n".join(self.statements)
+        return f"seed {self.seed}:\n{self.message}\n-- reproducer\n{script};\n"
+
+
+@dataclass
+class Report:
+    queries: int = 0
+    transactions: int = 0
+    statements: int = 0
+    too_slow: int = 0
+    features: Counter = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.queries} queries, {self.transactions} transactions,"
+            f" {self.statements} statements compared,"
+            f" {self.too_slow} too slow on plain PostgreSQL, {len(self.failures)} failures"
+        ]
+        counts = ", ".join(f"{name} {n}" for name, n in self.features.most_common())
+        lines.append(f"features: {counts}")
+        return "\n".join(lines)
+
+
+class Fuzzer:
+    """Both sessions, and what was found."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.report = Report()
+        self.ours: psycopg.Connection | None = None
+        self.theirs: psycopg.Connection | None = None
+
+    def connect(self) -> None:
+        """New sessions; needed again after a failure left one broken or in a transaction."""
+        self.close()
+        self.ours = self.cluster.coordinator.connect()
+        self.theirs = self.cluster.plain.connect()
+        self.ours.execute(f"SET statement_timeout = '{CLUSTER_TIMEOUT}'")
+        self.theirs.execute(f"SET statement_timeout = '{PLAIN_TIMEOUT}'")
+        for connection in (self.ours, self.theirs):
+            connection.execute("SET search_path = public")
+            connection.prepare_threshold = None
+
+    def close(self) -> None:
+        for connection in (self.ours, self.theirs):
+            if connection is not None:
+                connection.close()
+        self.ours = self.theirs = None
+
+    def create(self) -> None:
+        self.connect()
+        for module in (schema, transactions):
+            for connection, distributed in ((self.theirs, False), (self.ours, True)):
+                connection.execute("SET statement_timeout = 0")
+                for statement in module.create_sql(distributed):
+                    connection.execute(statement)
+        self.connect()
+
+    def drop(self) -> None:
+        for connection in (self.theirs, self.ours):
+            for module in (schema, transactions):
+                connection.execute(f"DROP SCHEMA IF EXISTS {module.SCHEMA} CASCADE")
+
+    def fail(self, seed: int | str, statements: list[str], error: Exception) -> None:
+        self.report.failures.append(Failure(seed, statements, f"{type(error).__name__}: {error}"))
+        self.connect()
+
+    def run_seed(self, seed: int, mode: str = "both") -> None:
+        if mode != "transactions":
+            self.run_query(seed)
+        if mode != "queries":
+            self.run_transactions(seed)
+
+    # ---- queries ----
+
+    def run_query(self, seed: int | str) -> None:
+        query = generator.generate(seed)
+        self.report.queries += 1
+        self.report.features.update(query.features)
+        statements = query.statements()
+        try:
+            if query.param_types:
+                self.run_prepared(query, statements)
+            else:
+                self.compare(query.sql, query.ordered)
+        except (AssertionError, psycopg.Error) as error:
+            self.fail(seed, statements, error)
+
+    def run_prepared(self, query: generator.Query, statements: list[str]) -> None:
+        """With a custom plan and with a generic one."""
+        prepare, execute = statements
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            for connection in (self.ours, self.theirs):
+                connection.execute(f"SET plan_cache_mode = {mode}; DEALLOCATE ALL")
+            self.compare(prepare, False)
+            self.compare(execute, query.ordered)
+
+    def compare(self, sql: str, ordered: bool | None) -> None:
+        self.report.statements += 1
+        try:
+            assert_same(self.cluster, sql, ordered=ordered, connections=(self.ours, self.theirs))
+        except AssertionError as error:
+            if f"plain:   error {CANCELLED}" not in str(error):
+                raise
+            self.report.too_slow += 1
+
+    # ---- transactions ----
+
+    def run_transactions(self, seed: int | str) -> None:
+        script = transactions.generate(seed)
+        self.report.transactions += 1
+        done: list[str] = []
+        try:
+            for connection in (self.theirs, self.ours):
+                for statement in transactions.reset_sql():
+                    connection.execute(statement)
+            for statement in [*script, *transactions.state_sql()]:
+                done.append(statement)
+                self.report.features.update([statement.split()[0].lower()])
+                self.compare(statement, None)
+            self.check_nothing_prepared()
+        except (AssertionError, psycopg.Error) as error:
+            self.fail(seed, done, error)
+
+    def check_nothing_prepared(self) -> None:
+        for worker in self.cluster.workers:
+            left = worker.query("SELECT gid FROM pg_prepared_xacts")
+            assert not left, f"prepared transactions left on {worker.name}: {left}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("--seconds", type=float, help="how long (default: until --count, else 60)")
+    parser.add_argument("--count", type=int, help="how many seeds")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="first seed")
+    parser.add_argument("--mode", choices=MODES, default="both")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    if options.seconds is None and options.count is None:
+        options.seconds = 60
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="strata-fuzz-") as directory:
+        Path(directory).chmod(0o755)  # the account of the servers has to enter it
+        with Cluster(Path(directory) / "cluster", options.workers, plain=True) as cluster:
+            return fuzz(cluster, options)
+
+
+def fuzz(cluster: Cluster, options: argparse.Namespace) -> int:
+    """Run seeds until the time or the count is over; print failures as they come."""
+    fuzzer = Fuzzer(cluster)
+    fuzzer.create()
+    report = fuzzer.report
+    start = time.monotonic()
+    next_line = PROGRESS_INTERVAL
+    printed = 0
+    for number in itertools.count():
+        elapsed = time.monotonic() - start
+        if elapsed > next_line:
+            next_line += PROGRESS_INTERVAL
+            print(
+                f"{elapsed:.0f} s: {report.queries} queries,"
+                f" {report.transactions} transactions, {printed} failures",
+                flush=True,
+            )
+        if options.count is not None and number >= options.count:
+            break
+        if options.seconds is not None and elapsed >= options.seconds:
+            break
+        fuzzer.run_seed(options.seed + number, options.mode)
+        for failure in report.failures[printed:]:
+            print(failure, flush=True)
+        printed = len(report.failures)
+    fuzzer.close()
+    print(report)
+    crashes = [f"{node.name}: {line}" for node in cluster.nodes for line in node.crashed()]
+    for line in crashes:
+        print(f"a server crashed: {line}")
+    return 1 if report.failures or crashes else 0

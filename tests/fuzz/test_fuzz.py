@@ -1,0 +1,64 @@
+"""A bounded run of the differential fuzzer with fixed seeds; `make fuzz` runs on and on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.fuzz import generator
+from tests.fuzz.run import Fuzzer
+
+QUERIES = 1500
+TRANSACTIONS = 250
+SEED = 20_000
+CHUNKS = 5  # a failure in one chunk leaves the others to run
+
+
+@pytest.fixture(scope="module")
+def fuzzer(cluster: Cluster) -> Iterator[Fuzzer]:
+    made = Fuzzer(cluster)
+    made.create()
+    yield made
+    made.drop()
+    made.close()
+
+
+def run_chunk(fuzzer: Fuzzer, mode: str, count: int, chunk: int) -> None:
+    fuzzer.report.failures.clear()
+    size = count // CHUNKS
+    for seed in range(SEED + chunk * size, SEED + (chunk + 1) * size):
+        fuzzer.run_seed(seed, mode)
+    failures = fuzzer.report.failures
+    assert not failures, f"{len(failures)} failures, the first:\n{failures[0]}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_generated_queries_answer_as_plain_postgresql_does(fuzzer: Fuzzer, chunk: int) -> None:
+    run_chunk(fuzzer, "queries", QUERIES, chunk)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_generated_transactions_do_what_they_do_on_plain_postgresql(
+    fuzzer: Fuzzer, chunk: int
+) -> None:
+    run_chunk(fuzzer, "transactions", TRANSACTIONS, chunk)
+
+
+@pytest.mark.fast
+def test_a_seed_is_a_query() -> None:
+    assert all(generator.generate(n).sql == generator.generate(n).sql for n in range(50))
+    assert len({generator.generate(n).sql for n in range(200)}) > 190
+
+
+@pytest.mark.fast
+def test_the_grammar_reaches_every_feature() -> None:
+    seen = set().union(*(generator.generate(SEED + n).features for n in range(QUERIES)))
+    assert seen >= {
+        "case", "correlated", "cte", "derived", "distinct", "error", "filter", "for update",
+        "full join", "function", "group by", "grouping sets", "having", "lateral", "left join",
+        "limit", "parameter", "recursive", "right join", "routed", "scalar subquery",
+        "set operation", "sublink", "subquery in limit", "tablesample", "values", "window",
+        "with ties",
+    }  # fmt: skip

@@ -1,0 +1,245 @@
+"""Random transactions: writes, savepoints, rollbacks and reads, run alike on the cluster and on a plain server.
+
+A script is a list of statements.  After every one the driver compares what came back: rows, row counts, SQLSTATE.
+Statements may fail (duplicate keys, violated checks, division by zero): the transaction is then aborted on both
+sides until a ROLLBACK TO or the end of the script's transaction.
+"""
+
+from __future__ import annotations
+
+import random
+
+SCHEMA = "fuzz_tx"
+
+# m1 and m2 are colocated, m3 is hashed by a text key, mr is a reference table, ml is local.
+TABLES = {
+    "m1": "id integer, k integer, v integer CHECK (v < 1000), t text, PRIMARY KEY (k, id)",
+    "m2": "id integer, k integer, v integer, t text, PRIMARY KEY (k, id)",
+    "m3": "id integer, k text, v integer NOT NULL, t text DEFAULT 'none', PRIMARY KEY (k, id)",
+    "mr": "id integer PRIMARY KEY, k integer, v integer, t text",
+    "ml": "id integer PRIMARY KEY, k integer, v integer, t text",
+}
+
+DISTRIBUTE = (
+    f"SELECT strata.create_distributed_table('{SCHEMA}.m1', 'k', shard_count => 8, colocate_with => 'none')",
+    f"SELECT strata.create_distributed_table('{SCHEMA}.m2', 'k', colocate_with => '{SCHEMA}.m1')",
+    f"SELECT strata.create_distributed_table('{SCHEMA}.m3', 'k', shard_count => 8, colocate_with => 'none')",
+    f"SELECT strata.create_reference_table('{SCHEMA}.mr')",
+)
+
+
+def create_sql(distributed: bool) -> list[str]:
+    statements = [f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}"]
+    statements += [f"CREATE TABLE {SCHEMA}.{name} ({columns})" for name, columns in TABLES.items()]
+    if distributed:
+        statements += DISTRIBUTE
+    return statements
+
+
+def reset_sql() -> list[str]:
+    """Bring the tables to the state in which every script starts."""
+    statements = [f"TRUNCATE {', '.join(f'{SCHEMA}.{name}' for name in TABLES)}"]
+    for name in TABLES:
+        key = "'k' || g % 7" if name == "m3" else "g % 7"
+        statements.append(
+            f"INSERT INTO {SCHEMA}.{name} SELECT g, {key}, g * 3 % 50, 't' || g % 4 FROM generate_series(1, 30) AS g"
+        )
+    return statements
+
+
+def state_sql() -> list[str]:
+    """Queries that together show every row."""
+    return [f"SELECT * FROM {SCHEMA}.{name} ORDER BY id, k" for name in TABLES]
+
+
+class TransactionGenerator:
+    def __init__(self, seed: int | str):
+        self.rng = random.Random(f"transaction {seed}")
+        self.savepoints: list[str] = []
+        self.next_id = 100
+
+    def table(self) -> str:
+        return self.rng.choice(["m1", "m1", "m2", "m2", "m3", "mr", "ml"])
+
+    def key(self, table: str) -> str:
+        number = self.rng.randrange(0, 9)
+        return f"'k{number}'" if table == "m3" else str(number)
+
+    def new_id(self) -> int:
+        """An id that nobody has yet, or (one in eight) one that may exist."""
+        if self.rng.random() < 0.12:
+            return self.rng.randrange(1, 31)
+        return self.fresh_id()
+
+    def fresh_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def value(self) -> str:
+        return self.rng.choices(
+            [str(self.rng.randrange(0, 100)), "NULL", "5000"], weights=[90, 6, 4]
+        )[0]
+
+    def condition(self, table: str, alias: str = "") -> str:
+        prefix = f"{alias}." if alias else ""
+        return self.rng.choice(
+            [
+                f"{prefix}k = {self.key(table)}",
+                f"{prefix}k = {self.key(table)} AND {prefix}id = {self.rng.randrange(1, 31)}",
+                f"{prefix}v < {self.rng.randrange(0, 40)}",
+                f"{prefix}id BETWEEN {self.rng.randrange(1, 15)} AND {self.rng.randrange(15, 40)}",
+                f"{prefix}t IN ('t1', 't3')",
+                f"{prefix}v IS NULL",
+            ]
+        )
+
+    # ------------------------------------------------------------- statements
+
+    def insert(self) -> str:
+        table = self.table()
+        count = self.rng.choice([1, 1, 1, 2, 5])
+        # one statement fails in one way only: which row is met first is not defined
+        id_ = self.new_id if count == 1 else self.fresh_id
+        rows = ", ".join(f"({id_()}, {self.key(table)}, {self.value()}, 'n')" for _ in range(count))
+        returning = self.rng.choice(["", "", " RETURNING id, k, v, t"])
+        return f"INSERT INTO {SCHEMA}.{table} VALUES {rows}{returning}"
+
+    def insert_select(self) -> str:
+        source, target = self.rng.choice(
+            [
+                ("m1", "m2"),
+                ("m2", "m1"),
+                ("ml", "m1"),
+                ("mr", "m2"),
+                ("m1", "ml"),
+                ("m3", "ml"),
+                ("m2", "mr"),
+            ]
+        )
+        key = "length(k)" if source == "m3" else "k"
+        offset = self.next_id
+        self.next_id += 100
+        return (
+            f"INSERT INTO {SCHEMA}.{target} SELECT id + {offset}, {key}, v, t FROM {SCHEMA}.{source}"
+            f" WHERE id < 31 AND {self.condition(source)}"
+        )
+
+    def upsert(self) -> str:
+        table = self.rng.choice(["m1", "m2", "m3", "ml"])
+        target = "(id)" if table == "ml" else "(k, id)"
+        action = self.rng.choice(
+            [
+                "DO NOTHING",
+                f"{target} DO NOTHING",
+                f"{target} DO UPDATE SET v = excluded.v, t = 'upserted'",
+            ]
+        )
+        row = f"{self.rng.randrange(1, 40)}, {self.key(table)}, {self.rng.randrange(0, 100)}, 'u'"
+        return f"INSERT INTO {SCHEMA}.{table} VALUES ({row}) ON CONFLICT {action}"
+
+    def update(self) -> str:
+        table = self.table()
+        change = self.rng.choice(
+            [
+                "v = v + 1",
+                "t = t || 'x'",
+                f"v = {self.value()}",
+                "v = 100 / nullif(v, 0), t = 'div'",
+            ]
+        )
+        return f"UPDATE {SCHEMA}.{table} SET {change} WHERE {self.condition(table)}"
+
+    def update_join(self) -> str:
+        target, other = self.rng.choice([("m1", "m2"), ("m2", "m1"), ("m1", "mr")])
+        match = "o.id = m.id" if other == "mr" else "o.k = m.k AND o.id = m.id"
+        return (
+            f"UPDATE {SCHEMA}.{target} AS m SET v = m.v + 1, t = o.t FROM {SCHEMA}.{other} AS o"
+            f" WHERE {match} AND {self.condition(target, 'm')}"
+        )
+
+    def delete(self) -> str:
+        table = self.table()
+        return f"DELETE FROM {SCHEMA}.{table} WHERE {self.condition(table)}"
+
+    def delete_exists(self) -> str:
+        return (
+            f"DELETE FROM {SCHEMA}.m1 AS m WHERE EXISTS (SELECT FROM {SCHEMA}.m2 AS o"
+            f" WHERE o.k = m.k AND o.id = m.id AND o.v > m.v) AND {self.condition('m1', 'm')}"
+        )
+
+    def read(self) -> str:
+        table = self.table()
+        return self.rng.choice(
+            [
+                f"SELECT count(*), sum(v), min(t) FROM {SCHEMA}.{table}",
+                f"SELECT * FROM {SCHEMA}.{table} WHERE {self.condition(table)} ORDER BY id, k",
+                f"SELECT id FROM {SCHEMA}.{table} ORDER BY id, k LIMIT 2",
+                f"SELECT count(*) FROM {SCHEMA}.m1 JOIN {SCHEMA}.m2 USING (k)",
+                f"SELECT t, count(*) FROM {SCHEMA}.{table} GROUP BY t ORDER BY t",
+                f"SELECT count(*) FROM {SCHEMA}.{table} WHERE id IN (SELECT id FROM {SCHEMA}.m3 WHERE v < 20)",
+                f"SELECT id FROM {SCHEMA}.{table} WHERE {self.condition(table)} ORDER BY id, k FOR UPDATE",
+            ]
+        )
+
+    def failure(self) -> str:
+        return self.rng.choice(
+            [
+                "SELECT 1 / 0",
+                f"SELECT 1 / (id - id) FROM {SCHEMA}.m1",
+                f"INSERT INTO {SCHEMA}.m1 VALUES (1, 1, 5, 'twice'), (1, 1, 5, 'twice')",
+                f"INSERT INTO {SCHEMA}.m3 VALUES (1, 'z', NULL, 'no value')",
+                f"UPDATE {SCHEMA}.m1 SET v = 100000",
+                "SELECT FROM does_not_exist",
+            ]
+        )
+
+    def savepoint(self) -> str:
+        choice = self.rng.random()
+        if not self.savepoints or choice < 0.5:
+            name = f"s{len(self.savepoints) + 1}"
+            self.savepoints.append(name)
+            return f"SAVEPOINT {name}"
+        position = self.rng.randrange(len(self.savepoints))
+        name = self.savepoints[position]
+        if choice < 0.8:
+            del self.savepoints[position + 1 :]
+            return f"ROLLBACK TO SAVEPOINT {name}"
+        del self.savepoints[position:]
+        return f"RELEASE SAVEPOINT {name}"
+
+    def statement(self) -> str:
+        return self.rng.choices(
+            [
+                self.insert,
+                self.insert_select,
+                self.upsert,
+                self.update,
+                self.update_join,
+                self.delete,
+                self.delete_exists,
+                self.read,
+                self.failure,
+            ],
+            weights=[24, 7, 8, 16, 6, 8, 4, 24, 3],
+        )[0]()
+
+    def script(self) -> list[str]:
+        """One to three transactions; some statements outside of any."""
+        statements = []
+        for _ in range(self.rng.randrange(1, 4)):
+            if self.rng.random() < 0.15:
+                statements.append(self.statement())
+                continue
+            self.savepoints = []
+            isolation = self.rng.choice(["", "", "", " ISOLATION LEVEL REPEATABLE READ"])
+            statements.append(f"BEGIN{isolation}")
+            for _ in range(self.rng.randrange(2, 12)):
+                statements.append(
+                    self.savepoint() if self.rng.random() < 0.25 else self.statement()
+                )
+            statements.append(self.rng.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]))
+        return statements
+
+
+def generate(seed: int | str) -> list[str]:
+    return TransactionGenerator(seed).script()

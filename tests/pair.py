@@ -1,0 +1,169 @@
+"""Pair: the coordinator and the plain server side by side, each with one session in one schema.
+
+What is done to a pair is done to both, except distributing a table: that only the coordinator
+can.  After that `pair.same(query)` says whether they still behave alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from tests.assert_same import Row, assert_same
+from tests.cluster import Cluster
+
+GATHER = "Strata Gather"
+
+
+class Pair:
+    def __init__(self, cluster: Cluster, schema: str):
+        self.cluster = cluster
+        self.schema = schema
+        self.ours = cluster.coordinator.connect()
+        self.theirs = cluster.plain.connect()
+        for connection in (self.ours, self.theirs):
+            connection.execute(
+                sql.SQL(
+                    "SET search_path = {0}, public, strata; DROP SCHEMA IF EXISTS {0} CASCADE;"
+                    " CREATE SCHEMA {0}"
+                ).format(sql.Identifier(schema))
+            )
+
+    def close(self) -> None:
+        for connection in (self.ours, self.theirs):
+            connection.close()
+
+    # ---- both ----
+
+    def execute(self, statements: str) -> None:
+        """Statements without results, on both."""
+        self.theirs.execute(statements)
+        self.ours.execute(statements)
+
+    def same(self, query: str, params=None, ordered: bool | None = None) -> list[Row]:
+        """The statement does the same on both; its rows, as text."""
+        return assert_same(
+            self.cluster, query, params, ordered=ordered, connections=(self.ours, self.theirs)
+        )
+
+    def all_same(self, queries: Iterable[str]) -> None:
+        for query in queries:
+            self.same(query)
+
+    def copy(self, command: str, data: str | bytes) -> None:
+        """COPY ... FROM STDIN on both."""
+        for connection in (self.theirs, self.ours):
+            with connection.cursor().copy(command) as copy:
+                copy.write(data)
+
+    @contextmanager
+    def transaction(self, end: str = "ROLLBACK", begin: str = "BEGIN") -> Iterator[None]:
+        """A transaction on both, ended by `end`, or rolled back when the test fails inside it."""
+        self.execute(begin)
+        try:
+            yield
+            self.same(end)
+        finally:
+            self.reset()
+
+    def reset(self) -> None:
+        """Leave a transaction that a failed test left open."""
+        for connection in (self.ours, self.theirs):
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+
+    # ---- the coordinator only ----
+
+    def distribute(
+        self, table: str, key: str, colocate_with: str = "none", shards: int = 8
+    ) -> None:
+        if colocate_with not in ("none", "default"):
+            colocate_with = f"{self.schema}.{colocate_with}"
+        self.ours.execute(
+            "SELECT strata.create_distributed_table(%s::regclass, %s, shard_count => %s,"
+            " colocate_with => %s)",
+            (
+                f"{self.schema}.{table}",
+                key,
+                None if colocate_with != "none" else shards,
+                colocate_with,
+            ),
+        )
+
+    def reference(self, table: str) -> None:
+        self.ours.execute(
+            "SELECT strata.create_reference_table(%s::regclass)", (f"{self.schema}.{table}",)
+        )
+
+    def rows(self, query: str, params=None) -> list[tuple]:
+        """The coordinator's rows."""
+        cursor = self.ours.execute(query, params)
+        return cursor.fetchall() if cursor.description else []
+
+    def on_workers(self, query: str) -> list:
+        """The single value that the query yields on each worker."""
+        values = []
+        for worker in self.cluster.workers:
+            with worker.connect() as connection:
+                connection.execute(f"SET search_path = {self.schema}, public")
+                ((value,),) = connection.execute(query).fetchall()
+                values.append(value)
+        return values
+
+    # ---- plans ----
+
+    def explain(self, query: str, options: str = "COSTS OFF") -> str:
+        return "\n".join(line for (line,) in self.rows(f"EXPLAIN ({options}) {query}"))
+
+    def plan(self, query: str, options: str = "COSTS OFF") -> dict:
+        """The plan's root node."""
+        ((answer,),) = self.rows(f"EXPLAIN ({options}, FORMAT JSON) {query}")
+        return (json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]
+
+    def nodes(self, query: str, options: str = "COSTS OFF") -> list[dict]:
+        """All nodes of the plan, the root first."""
+        return list(walk(self.plan(query, options)))
+
+    def gathers(self, query: str, options: str = "COSTS OFF") -> list[dict]:
+        """The distributed nodes of the plan."""
+        return [node for node in self.nodes(query, options) if is_gather(node)]
+
+    def remote_sql(self, query: str) -> str:
+        """The SQL sent to the workers by a plan with exactly one distributed node."""
+        gathers = self.gathers(query)
+        assert len(gathers) == 1, self.explain(query)
+        return gathers[0]["Remote SQL"]
+
+
+def is_gather(node: dict) -> bool:
+    return node.get("Custom Plan Provider") == GATHER
+
+
+def walk(node: dict) -> Iterator[dict]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from walk(child)
+
+
+def workers_of(gather: dict) -> int:
+    """How many workers a distributed node asks: the 1 of "1 of 2"."""
+    return int(str(gather["Workers"]).split()[0])
+
+
+@contextmanager
+def open_pair(cluster: Cluster, schema: str) -> Iterator[Pair]:
+    """A pair for a module or a test; its schema is dropped at the end."""
+    pair = Pair(cluster, schema)
+    try:
+        yield pair
+    finally:
+        pair.close()
+        for node in (cluster.coordinator, cluster.plain):
+            with node.connect() as connection:
+                connection.execute(
+                    sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
+                )

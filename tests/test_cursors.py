@@ -1,0 +1,135 @@
+"""Cursors over distributed tables move, hold and close as over plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import shop
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_cursors") as made:
+        shop.create(made)
+        yield made
+
+
+def test_fetch_in_portions_yields_all_rows(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute("DECLARE c CURSOR FOR SELECT user_id, name FROM users ORDER BY user_id")
+        pair.all_same(["FETCH c", "FETCH 0 FROM c", "FETCH 50 FROM c", "MOVE 20 IN c"])
+        pair.all_same(["FETCH NEXT FROM c", "FETCH ALL FROM c", "FETCH c", "CLOSE c"])
+
+
+def test_scroll_cursors_go_backward_and_jump(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute("DECLARE c SCROLL CURSOR FOR SELECT user_id, age FROM users ORDER BY user_id")
+        for move in (
+            "FETCH LAST", "FETCH FIRST", "FETCH ABSOLUTE 17", "FETCH RELATIVE 3", "FETCH PRIOR",
+            "FETCH BACKWARD 5", "FETCH ABSOLUTE -2", "FETCH FORWARD 10", "FETCH BACKWARD ALL",
+            "FETCH FORWARD ALL", "FETCH RELATIVE -100",
+        ):  # fmt: skip
+            pair.same(f"{move} FROM c", ordered=True)
+
+
+def test_a_scroll_cursor_over_a_join_returns_the_same_rows_twice(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute(
+            "DECLARE c SCROLL CURSOR FOR SELECT u.user_id, e.event_id FROM users u"
+            " JOIN events e USING (user_id) ORDER BY e.event_id"
+        )
+        first = pair.same("FETCH 40 FROM c", ordered=True)
+        back = pair.same("FETCH BACKWARD 39 FROM c", ordered=True)
+        assert back == first[-2::-1]
+
+
+def test_hold_cursors_outlive_their_transaction(pair: Pair) -> None:
+    with pair.transaction("COMMIT"):
+        pair.execute(
+            "DECLARE held CURSOR WITH HOLD FOR SELECT event_id FROM events ORDER BY event_id"
+        )
+        pair.same("FETCH 10 FROM held")
+    pair.same("FETCH 10 FROM held")
+    pair.execute("DELETE FROM events WHERE event_id = 21")
+    pair.same("FETCH 5 FROM held")
+    pair.same("CLOSE held")
+
+
+def test_two_cursors_take_turns(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute("DECLARE a CURSOR FOR SELECT user_id FROM users ORDER BY user_id")
+        pair.execute("DECLARE b CURSOR FOR SELECT event_id FROM events ORDER BY event_id")
+        for _ in range(5):
+            pair.same("FETCH 7 FROM a", ordered=True)
+            pair.same("FETCH 7 FROM b", ordered=True)
+        pair.same("SELECT count(*) FROM users")
+        pair.same("FETCH ALL FROM a", ordered=True)
+        pair.same("FETCH ALL FROM b", ordered=True)
+
+
+def test_an_unordered_cursor_yields_every_row_once_while_others_use_the_session(pair: Pair) -> None:
+    with pair.ours.transaction():
+        pair.ours.execute("DECLARE c NO SCROLL CURSOR FOR SELECT event_id FROM events")
+        seen = []
+        while rows := pair.rows("FETCH 333 FROM c"):
+            seen += rows
+            assert pair.rows("SELECT count(*) FROM users") == [(shop.USERS,)]
+        everything = pair.rows("SELECT event_id FROM events")
+    assert sorted(seen) == sorted(everything)
+
+
+def test_a_cursor_does_not_see_later_changes_of_its_transaction(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute("DECLARE c CURSOR FOR SELECT user_id, age FROM users ORDER BY user_id")
+        pair.same("FETCH 3 FROM c", ordered=True)
+        pair.same("UPDATE users SET age = age + 1000")
+        pair.same("DELETE FROM users WHERE user_id > 150")
+        pair.same("FETCH ALL FROM c", ordered=True)
+        pair.same("SELECT count(*), max(age) FROM users")
+
+
+def test_a_cursor_of_a_released_savepoint_goes_on_and_of_a_rolled_back_one_is_gone(
+    pair: Pair,
+) -> None:
+    with pair.transaction():
+        pair.execute("SAVEPOINT a; DECLARE c CURSOR FOR SELECT user_id FROM users ORDER BY user_id")
+        pair.same("FETCH 2 FROM c")
+        pair.execute("RELEASE a; SAVEPOINT b")
+        pair.same("FETCH 2 FROM c")
+        pair.execute("DECLARE d CURSOR FOR SELECT event_id FROM events ORDER BY event_id")
+        pair.same("FETCH 2 FROM d")
+        pair.execute("ROLLBACK TO b")
+        pair.same("FETCH 2 FROM c")
+        pair.same("FETCH 2 FROM d")
+
+
+def test_an_insensitive_update_by_cursor_is_refused_or_right(pair: Pair) -> None:
+    """WHERE CURRENT OF needs places of rows, which are on the workers: a clear error, no lie."""
+    with pair.ours.transaction(force_rollback=True):
+        pair.ours.execute("DECLARE c CURSOR FOR SELECT * FROM users FOR UPDATE")
+        pair.ours.execute("FETCH c")
+        with pytest.raises(Exception, match="CURRENT OF") as caught:
+            pair.ours.execute("UPDATE users SET age = 1 WHERE CURRENT OF c")
+        assert caught.value.sqlstate == "0A000"
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_an_abandoned_cursor_ends_with_its_transaction(pair: Pair, end: str) -> None:
+    for _ in range(3):
+        pair.ours.execute("BEGIN")
+        pair.ours.execute("DECLARE c CURSOR FOR SELECT * FROM events")
+        pair.ours.execute("FETCH 1 FROM c")
+        pair.ours.execute(end)
+        pair.same("SELECT count(*) FROM events")
+
+
+def test_server_side_cursors_of_a_driver_stream_all_rows(pair: Pair) -> None:
+    with pair.ours.transaction(), pair.ours.cursor(name="streamed") as cursor:
+        cursor.itersize = 100
+        cursor.execute("SELECT event_id FROM events WHERE user_id > %s", (0,))
+        streamed = sorted(cursor)
+    assert streamed == sorted(pair.rows("SELECT event_id FROM events WHERE user_id > 0"))
