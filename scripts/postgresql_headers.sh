@@ -2,7 +2,8 @@
 # Print the include directories of a PostgreSQL major version, one per line.
 #
 # An installed version is taken as it is.  Another one's headers are downloaded from the Debian
-# release that has it - by apt, with signatures checked, from the mirror this machine is
+# release that has it, and with them those of that release's C library (a configured
+# header of PostgreSQL says what the C library declares) - by apt, with signatures checked, from the mirror this machine is
 # configured for - and unpacked below .cache/, not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,7 +48,8 @@ if [[ ! -e $cache/complete ]]; then
 		-o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
 	)
 	apt-get "${private[@]}" update >&2
-	(cd "$cache" && apt-get "${private[@]}" download "postgresql-server-dev-$major" libpq-dev >&2)
+	(cd "$cache" && apt-get "${private[@]}" download "postgresql-server-dev-$major" \
+		libpq-dev libc6-dev linux-libc-dev >&2)
 	for package in "$cache"/*.deb; do
 		dpkg -x "$package" "$cache/root"
 	done
@@ -57,3 +59,5 @@ if [[ ! -e $cache/complete ]]; then
 fi
 echo "$include/$major/server"
 echo "$include"
+echo "$cache/root/usr/include/$(gcc -print-multiarch)"
+echo "$cache/root/usr/include"

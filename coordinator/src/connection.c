@@ -100,53 +100,51 @@ make_sqlstate(const char *text)
 	return MAKE_SQLSTATE(text[0], text[1], text[2], text[3], text[4]);
 }
 
-/* Pass a name on that drivers read from errors (table, constraint, ...). */
-static void
-set_error_name(PGresult *result, int field)
+/* What a PGresult says about an error, copied so that the result can be freed before we throw. */
+typedef struct RemoteError
 {
-	const char *name = PQresultErrorField(result, field);
+	char	   *message;
+	char	   *detail;
+	char	   *hint;
+	char	   *context;
+	int			sqlstate;
+	char	   *names[5];
+} RemoteError;
 
-	if (name != NULL)
-		err_generic_string(field, name);
+/* Names that drivers read from errors. */
+static const int name_fields[] = {
+	PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME, PG_DIAG_COLUMN_NAME, PG_DIAG_DATATYPE_NAME,
+	PG_DIAG_CONSTRAINT_NAME
+};
+
+static char *
+copy_error_field(const PGresult *result, int field)
+{
+	const char *value = PQresultErrorField(result, field);
+
+	return value ? pstrdup(value) : NULL;
 }
 
 static void
-report_remote_error(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+copy_error(RemoteError *error, const PGresult *result)
 {
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-	const char *context = PQresultErrorField(result, PG_DIAG_CONTEXT);
-
-	ereport(elevel,
-			(errcode(make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE))),
-			 errmsg_internal("%s", message),
-			 detail ? errdetail_internal("%s", detail) : 0,
-			 hint ? errhint("%s", hint) : 0,
-			 context ? errcontext("%s", context) : 0,
-			 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql),
-			 set_error_name(result, PG_DIAG_SCHEMA_NAME),
-			 set_error_name(result, PG_DIAG_TABLE_NAME),
-			 set_error_name(result, PG_DIAG_COLUMN_NAME),
-			 set_error_name(result, PG_DIAG_DATATYPE_NAME),
-			 set_error_name(result, PG_DIAG_CONSTRAINT_NAME)));
+	error->message = copy_error_field(result, PG_DIAG_MESSAGE_PRIMARY);
+	error->detail = copy_error_field(result, PG_DIAG_MESSAGE_DETAIL);
+	error->hint = copy_error_field(result, PG_DIAG_MESSAGE_HINT);
+	error->context = copy_error_field(result, PG_DIAG_CONTEXT);
+	error->sqlstate = make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+	for (int i = 0; i < lengthof(name_fields); i++)
+		error->names[i] = copy_error_field(result, name_fields[i]);
 }
 
 static void
-report_lost_connection(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+set_error_names(const RemoteError *error)
 {
-	const char *message = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-
-	if (message == NULL && result != NULL)
-		message = PQresultErrorMessage(result);
-	if (message == NULL || message[0] == '\0')
-		message = conn->pg ? PQerrorMessage(conn->pg) : "";
-
-	ereport(elevel,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("connection to worker \"%s\" was lost", conn->worker_name),
-			 message[0] ? errdetail_internal("%s", pchomp(message)) : 0,
-			 sql[0] ? errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql) : 0));
+	for (int i = 0; i < lengthof(name_fields); i++)
+	{
+		if (error->names[i] != NULL)
+			err_generic_string(name_fields[i], error->names[i]);
+	}
 }
 
 /* Copy at most size - 1 bytes of an SQL text, on a character boundary, with "..." for the rest. */
@@ -166,30 +164,44 @@ copy_excerpt(char *target, const char *sql, int size)
 }
 
 static void
-report_result(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
+report_lost_connection(int elevel, WorkerConnection *conn, const char *reason, const char *sql)
 {
-	char		excerpt[CONNECTION_SQL_EXCERPT];
-	bool		lost = conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD;
-
-	copy_excerpt(excerpt, sql != NULL ? sql : conn->sql, sizeof(excerpt));
-	if (lost || result == NULL || PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) == NULL)
-		report_lost_connection(elevel, conn, result, excerpt);
-	else
-		report_remote_error(elevel, conn, result, excerpt);
+	if ((reason == NULL || reason[0] == '\0') && conn->pg != NULL)
+		reason = pchomp(PQerrorMessage(conn->pg));
+	ereport(elevel,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("connection to worker \"%s\" was lost", conn->worker_name),
+			 reason && reason[0] ? errdetail_internal("%s", reason) : 0,
+			 sql[0] ? errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql) : 0));
 }
 
 void
 connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
 {
-	PG_TRY();
+	char		excerpt[CONNECTION_SQL_EXCERPT];
+	char	   *reason = NULL;
+	RemoteError error = {0};
+
+	copy_excerpt(excerpt, sql != NULL ? sql : conn->sql, sizeof(excerpt));
+	if (result != NULL)
 	{
-		report_result(elevel, conn, result, sql);
-	}
-	PG_FINALLY();
-	{
+		copy_error(&error, result);
+		reason = error.message ? error.message : pchomp(PQresultErrorMessage(result));
 		PQclear(result);
 	}
-	PG_END_TRY();
+	if (error.message == NULL || conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD)
+	{
+		report_lost_connection(elevel, conn, reason, excerpt);
+		return;
+	}
+	ereport(elevel,
+			(errcode(error.sqlstate),
+			 errmsg_internal("%s", error.message),
+			 error.detail ? errdetail_internal("%s", error.detail) : 0,
+			 error.hint ? errhint("%s", error.hint) : 0,
+			 error.context ? errcontext("%s", error.context) : 0,
+			 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, excerpt),
+			 set_error_names(&error)));
 }
 
 /* libpq's callback: a worker's notice becomes ours. */

@@ -36,6 +36,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "metadata_catalog.h"
 
@@ -187,7 +188,7 @@ ddl_create_object(UtilityCall *call)
 	{
 		const ObjectAddress *address = lfirst(cell);
 
-		if (address->classId == RelationRelationId)
+		if (address->classId == RelationRelationId || !is_objectclass_supported(address->classId))
 			continue;
 		if (!object_is_everywhere(address))
 			return;
@@ -204,66 +205,87 @@ ddl_create_object(UtilityCall *call)
 		create_partial_aggregates();
 }
 
-/* A type's name as get_object_address() wants it. */
-static Node *
-type_object(List *names)
+/* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
+static List *
+object_list(ObjectType type, Node *object)
 {
-	return (Node *) makeTypeNameFromNameList(names);
+	if ((type == OBJECT_TYPE || type == OBJECT_DOMAIN) && IsA(object, List))
+		object = (Node *) makeTypeNameFromNameList((List *) object);
+	return list_make1(object);
 }
 
-/* Which objects an ALTER or RENAME concerns: their kind, and a list for get_object_address(). */
+/* The same for a composite type, which the grammar takes for a relation. */
+static List *
+composite_type_list(const RangeVar *name)
+{
+	List	   *names = list_make1(makeString(name->relname));
+
+	if (name->schemaname != NULL)
+		names = lcons(makeString(name->schemaname), names);
+	return object_list(OBJECT_TYPE, (Node *) names);
+}
+
+/* Which objects a RENAME concerns: their kind, and a list for get_object_address(). */
+static List *
+renamed_objects(const RenameStmt *rename, ObjectType *type)
+{
+	*type = rename->renameType;
+	switch (rename->renameType)
+	{
+		case OBJECT_SCHEMA:
+			return list_make1(makeString(rename->subname));
+		case OBJECT_ATTRIBUTE:
+			*type = OBJECT_TYPE;
+			return composite_type_list(rename->relation);
+		case OBJECT_DOMCONSTRAINT:
+			*type = OBJECT_DOMAIN;
+			return object_list(OBJECT_DOMAIN, rename->object);
+		default:
+			return rename->object == NULL ? NIL : object_list(*type, rename->object);
+	}
+}
+
+/* The same for ALTER. */
 static List *
 altered_objects(Node *statement, ObjectType *type)
 {
+	Node	   *object = NULL;
+
 	switch (nodeTag(statement))
 	{
 		case T_AlterEnumStmt:
 			*type = OBJECT_TYPE;
-			return list_make1(type_object(castNode(AlterEnumStmt, statement)->typeName));
+			object = (Node *) castNode(AlterEnumStmt, statement)->typeName;
+			break;
 		case T_AlterDomainStmt:
 			*type = OBJECT_DOMAIN;
-			return list_make1(type_object(castNode(AlterDomainStmt, statement)->typeName));
+			object = (Node *) castNode(AlterDomainStmt, statement)->typeName;
+			break;
 		case T_AlterTypeStmt:
 			*type = OBJECT_TYPE;
-			return list_make1(type_object(castNode(AlterTypeStmt, statement)->typeName));
+			object = (Node *) castNode(AlterTypeStmt, statement)->typeName;
+			break;
 		case T_AlterFunctionStmt:
 			*type = castNode(AlterFunctionStmt, statement)->objtype;
-			return list_make1(castNode(AlterFunctionStmt, statement)->func);
-		case T_AlterTableStmt:
-			*type = OBJECT_TYPE;
-			return list_make1(makeTypeNameFromNameList(
-								  MakeNameListFromRangeVar(castNode(AlterTableStmt,
-																	statement)->relation)));
+			object = (Node *) castNode(AlterFunctionStmt, statement)->func;
+			break;
 		case T_AlterOwnerStmt:
 			*type = castNode(AlterOwnerStmt, statement)->objectType;
-			return list_make1(castNode(AlterOwnerStmt, statement)->object);
+			object = castNode(AlterOwnerStmt, statement)->object;
+			break;
 		case T_AlterObjectSchemaStmt:
 			*type = castNode(AlterObjectSchemaStmt, statement)->objectType;
-			return list_make1(castNode(AlterObjectSchemaStmt, statement)->object);
+			object = castNode(AlterObjectSchemaStmt, statement)->object;
+			break;
+		case T_AlterTableStmt:
+			*type = OBJECT_TYPE;
+			return composite_type_list(castNode(AlterTableStmt, statement)->relation);
 		case T_RenameStmt:
-			{
-				RenameStmt *rename = castNode(RenameStmt, statement);
-
-				*type = rename->renameType;
-				if (rename->renameType == OBJECT_SCHEMA)
-					return list_make1(makeString(rename->subname));
-				if (rename->renameType == OBJECT_ATTRIBUTE)
-				{
-					*type = OBJECT_TYPE;
-					return list_make1(makeTypeNameFromNameList(
-										  MakeNameListFromRangeVar(rename->relation)));
-				}
-				if (rename->renameType == OBJECT_DOMCONSTRAINT)
-				{
-					*type = OBJECT_DOMAIN;
-					return list_make1(type_object(castNode(List, rename->object)));
-				}
-				return list_make1(rename->object);
-			}
+			return renamed_objects(castNode(RenameStmt, statement), type);
 		default:
 			elog(ERROR, "unexpected statement %d", (int) nodeTag(statement));
 	}
-	return NIL;
+	return object == NULL ? NIL : object_list(*type, object);
 }
 
 /* Kinds of objects that workers have, besides tables. */

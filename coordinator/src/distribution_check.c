@@ -95,6 +95,10 @@ check_relation_kind(Relation relation, bool is_reference)
 	if (class->relpersistence == RELPERSISTENCE_TEMP)
 		refuse_table(relation, is_reference, wrong,
 					 "It is temporary, and other servers cannot see it.", NULL);
+	if (class->relpersistence == RELPERSISTENCE_UNLOGGED)
+		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
+					 "It is unlogged: one server's crash would empty it there only.",
+					 "Use ALTER TABLE ... SET LOGGED before.");
 	if (IsSystemRelation(relation) ||
 		RelationGetNamespace(relation) == get_namespace_oid("strata", true))
 		refuse_table(relation, is_reference, wrong, "It is a catalog.", NULL);

@@ -12,6 +12,7 @@
 
 #include "optimizer/plancat.h"
 
+#include "approximate.h"
 #include "compat.h"
 #include "gather.h"
 #include "metadata.h"
@@ -114,16 +115,14 @@ add_hidden_relations(PlannedStmt *plan, List *roots)
 	}
 }
 
+/* Plan with `call` as the current one, which ends with the planning, by success or error. */
 static PlannedStmt *
-plan_statement(Query *parse, const char *query_string, int cursor_options, ParamListInfo bound_params)
+run_planner(PlannerCall *call, Query *parse, const char *query_string, int cursor_options,
+			ParamListInfo bound_params)
 {
-	PlannerCall call = {.outer = current_call};
-	PlannedStmt *plan;
+	PlannedStmt *plan = NULL;
 
-	if (metadata_available() && parse->commandType != CMD_SELECT && parse->commandType != CMD_UTILITY)
-		call.original = copyObject(parse);
-
-	current_call = &call;
+	current_call = call;
 	PG_TRY();
 	{
 		if (previous_planner_hook)
@@ -133,10 +132,25 @@ plan_statement(Query *parse, const char *query_string, int cursor_options, Param
 	}
 	PG_FINALLY();
 	{
-		current_call = call.outer;
+		current_call = call->outer;
 	}
 	PG_END_TRY();
+	return plan;
+}
 
+static PlannedStmt *
+plan_statement(Query *parse, const char *query_string, int cursor_options, ParamListInfo bound_params)
+{
+	PlannerCall call = {.outer = current_call};
+	PlannedStmt *plan;
+
+	if (metadata_available())
+	{
+		parse = approximate_rewrite(parse);
+		if (parse->commandType != CMD_SELECT || parse->hasModifyingCTE)
+			call.original = copyObject(parse);
+	}
+	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
 	add_hidden_relations(plan, call.hidden_roots);
 	return plan;
 }

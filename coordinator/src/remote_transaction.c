@@ -138,6 +138,7 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	check_wire(conn);
 
 	initStringInfo(&message);
+	commit_protocol_reserve();
 	participating = true;
 	if (access == REMOTE_WRITE)
 		conn->written = true;
@@ -242,6 +243,7 @@ stop_statement(WorkerConnection *conn, int64 deadline)
 {
 	conn->outcome = WIRE_PENDING;
 	conn->occupant = NULL;
+	conn->copy_ended = false;
 	if (PQstatus(conn->pg) != CONNECTION_OK)
 		conn->outcome = WIRE_LOST;
 	else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE && !wire_drain_arrived(conn))

@@ -8,8 +8,9 @@
  * those act on the coordinator, once per row, before the row travels.
  *
  * Texts come from the catalogs, through the functions that pg_dump and psql use,
- * with search_path = pg_catalog while they run: whatever is not built in gets
- * its schema's name.  Nothing here locks; callers hold a lock on the table.
+ * in "SQL mode" (row_format.h): whatever is not built in gets its schema's name,
+ * and literals are written as every session reads them.  Nothing here locks;
+ * callers hold a lock on the table.
  */
 #include "postgres.h"
 
@@ -30,13 +31,13 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "row_format.h"
 #include "table_ddl.h"
 
 static void append_columns(StringInfo sql, Relation relation);
@@ -45,23 +46,6 @@ static void append_column_settings(StringInfo sql, Relation relation);
 static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder);
 
 /* ---------------------------------------------------------------- names */
-
-/* Make names outside pg_catalog come out qualified, until restore_names(). */
-static int
-qualify_names(void)
-{
-	int			level = NewGUCNestLevel();
-
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	return level;
-}
-
-static void
-restore_names(int level)
-{
-	AtEOXact_GUC(true, level);
-}
 
 char *
 table_ddl_qualified_name(Relation relation)
@@ -146,16 +130,13 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 {
 	StringInfoData sql;
 	ListCell   *cell;
-	int			level = qualify_names();
-	bool		unlogged = relation->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
+	int			level = row_format_enter_sql_mode();
 	bool		partitioned = AttributeNumberIsValid(key_attribute);
 
 	initStringInfo(&sql);
 	append_schema(&sql, relation);
 
-	/* What is unlogged is the partitions; a partitioned table stores nothing. */
-	appendStringInfo(&sql, "CREATE %sTABLE %s (", unlogged && !partitioned ? "UNLOGGED " : "",
-					 table_ddl_qualified_name(relation));
+	appendStringInfo(&sql, "CREATE TABLE %s (", table_ddl_qualified_name(relation));
 	append_columns(&sql, relation);
 	append_checks(&sql, relation);
 	appendStringInfoChar(&sql, ')');
@@ -179,7 +160,7 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	foreach(cell, remainders)
 		append_partition(&sql, relation, modulus, lfirst_int(cell));
 
-	restore_names(level);
+	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
@@ -199,9 +180,8 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
 	char	   *options = get_storage_parameters(relation);
 
 	appendStringInfo(sql,
-					 "CREATE %sTABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
+					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
 					 "USING heap",
-					 relation->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
 					 get_partition_qualified_name(relation, remainder),
 					 table_ddl_qualified_name(relation), modulus, remainder);
 	if (options != NULL)
@@ -363,7 +343,7 @@ table_ddl_indexes(Relation relation)
 {
 	const char	types[] = {CONSTRAINT_PRIMARY, CONSTRAINT_UNIQUE, CONSTRAINT_EXCLUSION, '\0'};
 	StringInfoData sql;
-	int			level = qualify_names();
+	int			level = row_format_enter_sql_mode();
 	ListCell   *cell;
 
 	initStringInfo(&sql);
@@ -379,7 +359,7 @@ table_ddl_indexes(Relation relation)
 						 TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef,
 																 ObjectIdGetDatum(index))));
 	}
-	restore_names(level);
+	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
@@ -388,11 +368,11 @@ table_ddl_foreign_keys(Relation relation)
 {
 	const char	types[] = {CONSTRAINT_FOREIGN, '\0'};
 	StringInfoData sql;
-	int			level = qualify_names();
+	int			level = row_format_enter_sql_mode();
 
 	initStringInfo(&sql);
 	append_added_constraints(&sql, relation, types);
-	restore_names(level);
+	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 

@@ -167,6 +167,8 @@ ddl_statement_text(const UtilityCall *call)
 List *
 ddl_created_objects(const UtilityCall *call)
 {
+	if (list_length(created_objects) > call->first_created)
+		CommandCounterIncrement();
 	return list_copy_tail(created_objects, call->first_created);
 }
 
@@ -386,7 +388,6 @@ handle_call(UtilityCall *call)
 
 	if (list_length(created_objects) > call->first_created)
 	{
-		CommandCounterIncrement();
 		distribute_new_tables(call);
 		ddl_check_created(call);
 		created_objects = list_truncate(created_objects, call->first_created);

@@ -106,6 +106,13 @@ typedef RTEPermissionInfo CompatPermissions;
 typedef RangeTblEntry CompatPermissions;
 #endif
 
+/* ALTER TABLE ... ALTER COLUMN ... SET EXPRESSION, since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_is_set_expression(part) ((part) == AT_SetExpression)
+#else
+#define compat_is_set_expression(part) false
+#endif
+
 /* COPY ... (ON_ERROR ignore), since 17: was the line just read bad, and to be left out? */
 #if PG_VERSION_NUM >= 170000
 #define compat_copy_line_is_bad(cstate) \
@@ -170,5 +177,12 @@ compat_copy_rte(PlannedStmt *plan, Query *query, RangeTblEntry *rte)
 #endif
 	return copy;
 }
+
+/* Does the role own the table?  The functions for each kind of object became one in 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_owns_table(relation, role) object_ownercheck(RelationRelationId, relation, role)
+#else
+#define compat_owns_table(relation, role) pg_class_ownercheck(relation, role)
+#endif
 
 #endif

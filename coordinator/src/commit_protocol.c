@@ -1,0 +1,778 @@
+/*
+ * commit_protocol.c
+ *		One- and two-phase commit over the workers, and abort.
+ *
+ * The protocol (TRANSACTIONS.md section 1):
+ *
+ *		PRE_COMMIT	readers: COMMIT, not waited for
+ *					one writer and nothing written here: COMMIT there, and wait
+ *					else: PREPARE TRANSACTION on all writers, decision row here
+ *		commit		the decision becomes durable with the local commit record
+ *		COMMIT		COMMIT PREPARED on all writers, bounded wait
+ *		ABORT		cancel, ROLLBACK, ROLLBACK PREPARED
+ *
+ * A prepared transaction is named by what is never handed out again: cluster id, an incarnation
+ * drawn at random when shared memory is made, and a counter there.  The decision
+ * row holds incarnation and counter: it exists if and only if the transaction committed.
+ * If a session has two connections to one worker (as two roles), the second one
+ * gets a counter, and a decision row, of its own.
+ *
+ * A decision row may be deleted only when every worker has acknowledged its COMMIT
+ * PREPARED durably.  Therefore synchronous_commit is raised to "on" for PREPARE (there), for
+ * the decision (here) and for COMMIT PREPARED (there).  The session remembers what was
+ * acknowledged and deletes those rows within its next two-phase commit; what
+ * a session leaves behind is the resolver's.
+ *
+ * After the local commit nothing may be thrown: an ERROR would be a PANIC.  All texts and
+ * arrays are made before; wire_cleanup.c does the talking.  A worker that does not
+ * answer in time is in doubt: it keeps its prepared transaction until the resolver,
+ * reading the decision row, commits it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/indexing.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "commit_protocol.h"
+#include "connection.h"
+#include "metadata.h"
+#include "remote_transaction.h"
+#include "session_settings.h"
+#include "wire_cleanup.h"
+
+/* Columns of strata.distributed_transaction. */
+#define DECISION_INCARNATION 1
+#define DECISION_COUNTER 2
+#define DECISION_COLUMNS 2
+
+/* How long the workers together may take for COMMIT PREPARED, and for an abort. */
+#define FINISH_TIMEOUT_MS 10000
+#define ABORT_TIMEOUT_MS 10000
+
+/* Acknowledged transactions whose decision rows are still to be deleted; more are left to the resolver. */
+#define ACKNOWLEDGED_MAX 64
+
+typedef enum CommitProtocol
+{
+	COMMIT_READ_ONLY,
+	COMMIT_ONE_PHASE,
+	COMMIT_TWO_PHASE
+} CommitProtocol;
+
+/* Identities of transactions, in shared memory. */
+typedef struct TransactionIdentity
+{
+	uint64		incarnation;	/* 63 random bits, one draw per start of the server */
+	pg_atomic_uint64 counter;
+} TransactionIdentity;
+
+static TransactionIdentity *identity = NULL;
+static shmem_request_hook_type previous_shmem_request_hook = NULL;
+static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
+
+static uint64 acknowledged[ACKNOWLEDGED_MAX];
+static int	acknowledged_count = 0;
+static int	deleting_count = 0; /* the first so many are deleted by the running transaction */
+
+/* The transaction's connections by task; room for all that the session has. */
+static WorkerConnection **selected = NULL;
+static const char **commands = NULL;
+static int	selected_capacity = 0;
+
+/* ----------------------------------------------------------------
+ * Choosing connections
+ * ----------------------------------------------------------------
+ */
+
+typedef bool (*Predicate) (const WorkerConnection *conn);
+
+static bool
+is_reader(const WorkerConnection *conn)
+{
+	return conn->xact_depth > 0 && !conn->written;
+}
+
+static bool
+is_writer(const WorkerConnection *conn)
+{
+	return conn->xact_depth > 0 && conn->written;
+}
+
+static bool
+is_prepared(const WorkerConnection *conn)
+{
+	return conn->prepare_state == PREPARE_DONE;
+}
+
+/* Collect connections into selected[]; needs no memory after commit_protocol_reserve(). */
+static int
+select_connections(Predicate predicate)
+{
+	int			count = 0;
+	ListCell   *lc;
+
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL && count < selected_capacity && predicate(conn))
+			selected[count++] = conn;
+	}
+	return count;
+}
+
+void
+commit_protocol_reserve(void)
+{
+	int			needed = list_length(connection_list());
+
+	if (needed <= selected_capacity)
+		return;
+	selected = MemoryContextAlloc(TopMemoryContext, needed * sizeof(WorkerConnection *));
+	commands = MemoryContextAlloc(TopMemoryContext, needed * sizeof(char *));
+	selected_capacity = needed;
+}
+
+/*
+ * One-phase only where the one writer's COMMIT is all that can fail.  In SERIALIZABLE the local
+ * commit may still fail after it, so the writer must be able to go back.
+ */
+static CommitProtocol
+choose_protocol(int writers, bool has_local_xid, bool serializable)
+{
+	if (writers == 0)
+		return COMMIT_READ_ONLY;
+	if (writers == 1 && !has_local_xid && !serializable)
+		return COMMIT_ONE_PHASE;
+	return COMMIT_TWO_PHASE;
+}
+
+/* ----------------------------------------------------------------
+ * Before the commit
+ * ----------------------------------------------------------------
+ */
+
+/* A scan that was never ended: its rows are of no use any more. */
+static void
+discard_stream(WorkerConnection *conn)
+{
+	conn->occupant = NULL;
+	wire_drain(&conn, 1, wire_now() + ABORT_TIMEOUT_MS);
+}
+
+/* No worker may have lost its transaction: COMMIT would answer ROLLBACK, without an error. */
+static void
+check_participant(WorkerConnection *conn)
+{
+	if (conn->occupant != NULL)
+		discard_stream(conn);
+	if (PQstatus(conn->pg) != CONNECTION_OK)
+		connection_report(ERROR, conn, NULL, "COMMIT");
+	if (conn->failed || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
+		ereport(ERROR,
+				(errcode(ERRCODE_IN_FAILED_SQL_TRANSACTION),
+				 errmsg("transaction on worker \"%s\" was aborted", conn->worker_name),
+				 errdetail("Statements that ran there earlier in this transaction were undone."),
+				 errhint("Repeat the whole transaction.")));
+}
+
+/* The worker's transaction is over. */
+static void
+leave_transaction(WorkerConnection *conn)
+{
+	conn->xact_depth = 0;
+	conn->release_depth = 0;
+	conn->written = false;
+	session_settings_committed(conn);
+}
+
+/* Fetch the result of a command that ends a transaction; ERROR unless the tag is as expected. */
+static void
+expect_tag(WorkerConnection *conn, const char *tag)
+{
+	char		received[64] = "";
+	PGresult   *result;
+
+	while ((result = connection_get_result(conn)) != NULL)
+	{
+		if (PQresultStatus(result) != PGRES_COMMAND_OK)
+			connection_report(ERROR, conn, result, NULL);
+		strlcpy(received, PQcmdStatus(result), sizeof(received));
+		PQclear(result);
+	}
+	if (strcmp(received, tag) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
+				 errdetail("It answered \"%s\" where \"%s\" was expected.", received, tag),
+				 errhint("Repeat the whole transaction.")));
+}
+
+/*
+ * Readers cannot fail in their COMMIT, so nobody waits for it; the next user of the wire
+ * collects the result.  Only a SERIALIZABLE reader may be told that it read what cannot be.
+ */
+static void
+commit_readers(void)
+{
+	int			count = select_connections(is_reader);
+
+	for (int i = 0; i < count; i++)
+		connection_send(selected[i], "COMMIT", 0, "COMMIT");
+	for (int i = 0; i < count; i++)
+	{
+		if (IsolationIsSerializable())
+			expect_tag(selected[i], "COMMIT");
+		else
+			selected[i]->end_pending = true;
+		leave_transaction(selected[i]);
+	}
+}
+
+static void
+report_unknown_outcome(WorkerConnection *conn, PGresult *result)
+{
+	char	   *reason = pchomp(result ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+
+	PQclear(result);
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("connection to worker \"%s\" was lost while it committed", conn->worker_name),
+			 errdetail("Whether the transaction was committed is not known. %s", reason),
+			 errhint("Check the data before you repeat the transaction.")));
+}
+
+/*
+ * The one-phase commit.  A cancel is not honoured while we wait: nobody could say what
+ * became of the transaction.
+ */
+static void
+commit_single_writer(WorkerConnection *conn)
+{
+	char		tag[64] = "";
+	PGresult   *result;
+
+	connection_send(conn, "COMMIT", 0, "COMMIT");
+	HOLD_CANCEL_INTERRUPTS();
+	while ((result = connection_get_result(conn)) != NULL)
+	{
+		if (PQresultStatus(result) != PGRES_COMMAND_OK)
+		{
+			if (PQstatus(conn->pg) != CONNECTION_OK)
+				report_unknown_outcome(conn, result);
+			connection_report(ERROR, conn, result, NULL);
+		}
+		strlcpy(tag, PQcmdStatus(result), sizeof(tag));
+		PQclear(result);
+	}
+	RESUME_CANCEL_INTERRUPTS();
+	if (tag[0] == '\0')
+		report_unknown_outcome(conn, NULL);
+	if (strcmp(tag, "COMMIT") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
+				 errhint("Repeat the whole transaction.")));
+	leave_transaction(conn);
+}
+
+/* Name the transaction on each writer, and make the texts that are needed when nothing may fail. */
+static void
+assign_identities(int count)
+{
+	const char *cluster = connection_cluster_id(NULL);
+	uint64		first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+		int			same_worker = 0;
+		char		gid[CONNECTION_GID_SIZE];
+
+		for (int j = 0; j < i; j++)
+			same_worker += selected[j]->worker_id == conn->worker_id;
+		conn->prepared_counter = first + same_worker;
+		snprintf(gid, sizeof(gid), "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d",
+				 cluster, identity->incarnation, conn->prepared_counter, conn->worker_id);
+		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
+		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'", gid);
+	}
+}
+
+static void
+send_prepare(WorkerConnection *conn)
+{
+	const char *gid = conn->commit_prepared + strlen("COMMIT PREPARED ");
+	char		message[CONNECTION_GID_SIZE + 96];
+	bool		weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH;
+
+	/* not SET LOCAL: COMMIT PREPARED, outside of the transaction, needs it, too */
+	snprintf(message, sizeof(message), "%sPREPARE TRANSACTION %s",
+			 weak ? "SET synchronous_commit = on; " : "", gid);
+	if (weak)
+		session_settings_synchronous_commit_changed(conn);
+	conn->replica_wait_cancelled = false;
+	conn->prepare_state = PREPARE_SENT;
+	connection_send(conn, message, weak ? 1 : 0, message);
+}
+
+static void
+finish_prepare(WorkerConnection *conn)
+{
+	expect_tag(conn, "PREPARE TRANSACTION");
+	conn->prepare_state = PREPARE_DONE;
+	leave_transaction(conn);
+	if (conn->replica_wait_cancelled)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("worker \"%s\" did not wait for its replica", conn->worker_name),
+				 errdetail("The wait was cancelled there while the transaction was prepared.")));
+}
+
+/* Is this counter's decision row written already, for a connection with a smaller index? */
+static bool
+is_repeated_counter(int index)
+{
+	for (int i = 0; i < index; i++)
+	{
+		if (selected[i]->prepared_counter == selected[index]->prepared_counter)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Delete rows of acknowledged transactions.  Whoever else deletes one at the same time (the
+ * resolver) wins; we neither wait nor complain.
+ */
+static void
+delete_acknowledged(Relation catalog)
+{
+	Oid			index = RelationGetPrimaryKeyIndex(catalog);
+
+	for (int i = 0; i < acknowledged_count; i++)
+	{
+		ScanKeyData keys[2];
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
+					Int64GetDatum((int64) identity->incarnation));
+		ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
+					Int64GetDatum((int64) acknowledged[i]));
+		scan = systable_beginscan(catalog, index, true, NULL, 2, keys);
+		tuple = systable_getnext(scan);
+		if (HeapTupleIsValid(tuple))
+		{
+			TM_FailureData failure;
+
+			(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+							   false, &failure, false);
+		}
+		systable_endscan(scan);
+	}
+	deleting_count = acknowledged_count;
+}
+
+static void
+write_decision(int count)
+{
+	Relation	catalog = table_open(metadata_catalog_oid("distributed_transaction"), RowExclusiveLock);
+
+	delete_acknowledged(catalog);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[DECISION_COLUMNS];
+		bool		nulls[DECISION_COLUMNS] = {false};
+		HeapTuple	tuple;
+
+		if (is_repeated_counter(i))
+			continue;
+		values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
+		values[DECISION_COUNTER - 1] = Int64GetDatum((int64) selected[i]->prepared_counter);
+		tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
+		CatalogTupleInsert(catalog, tuple);
+		heap_freetuple(tuple);
+	}
+	table_close(catalog, NoLock);
+}
+
+static void
+prepare_writers(int count)
+{
+	assign_identities(count);
+	for (int i = 0; i < count; i++)
+		send_prepare(selected[i]);
+	write_decision(count);		/* while the workers flush */
+	for (int i = 0; i < count; i++)
+		finish_prepare(selected[i]);
+
+	/* a weaker local commit would not wait for the replica: a failover would forget the decision */
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+void
+commit_protocol_prepare(void)
+{
+	bool		has_local_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
+	int			writers;
+	ListCell   *lc;
+
+	commit_protocol_reserve();
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->failed || conn->xact_depth > 0)
+			check_participant(conn);
+	}
+
+	commit_readers();
+	writers = select_connections(is_writer);
+	switch (choose_protocol(writers, has_local_xid, IsolationIsSerializable()))
+	{
+		case COMMIT_READ_ONLY:
+			break;
+		case COMMIT_ONE_PHASE:
+			commit_single_writer(selected[0]);
+			break;
+		case COMMIT_TWO_PHASE:
+			prepare_writers(writers);
+			break;
+	}
+}
+
+/* ----------------------------------------------------------------
+ * After the commit
+ * ----------------------------------------------------------------
+ */
+
+/* Did the replica confirm our commit record?  Its wait can be cancelled, and core then goes on. */
+static bool
+is_decision_replicated(void)
+{
+	bool		confirmed;
+
+	if (max_wal_senders == 0 || SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return true;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= XactLastCommitEnd;
+	LWLockRelease(SyncRepLock);
+	return confirmed;
+}
+
+static void
+warn_in_doubt(const WorkerConnection *conn, bool committed)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
+			 committed ?
+			 errdetail("It is prepared and will be committed when the worker can be reached.") :
+			 errdetail("It may be prepared and will be rolled back when the worker can be reached.")));
+}
+
+/* Keep in mind that these decision rows can go. */
+static void
+remember_acknowledged(uint64 counter)
+{
+	for (int i = 0; i < acknowledged_count; i++)
+	{
+		if (acknowledged[i] == counter)
+			return;
+	}
+	if (acknowledged_count < ACKNOWLEDGED_MAX)
+		acknowledged[acknowledged_count++] = counter;
+}
+
+/* Did every worker acknowledge this transaction?  Looks at the wires of one two-phase commit. */
+static bool
+is_acknowledged_everywhere(uint64 counter, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (selected[i]->prepared_counter == counter &&
+			(selected[i]->outcome != WIRE_OK || strcmp(selected[i]->tag, "COMMIT PREPARED") != 0 ||
+			 selected[i]->replica_wait_cancelled))
+			return false;
+	}
+	return true;
+}
+
+static void
+commit_prepared_writers(int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		selected[i]->quiet = true;
+		selected[i]->replica_wait_cancelled = false;
+		commands[i] = selected[i]->commit_prepared;
+	}
+	wire_run(selected, commands, count, wire_now() + FINISH_TIMEOUT_MS);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (is_acknowledged_everywhere(selected[i]->prepared_counter, count))
+			remember_acknowledged(selected[i]->prepared_counter);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+		bool		done = conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
+
+		conn->quiet = false;
+		conn->prepared_counter = 0;
+		conn->prepare_state = PREPARE_NONE;
+		if (!done)
+		{
+			warn_in_doubt(conn, true);
+			connection_drop(conn);
+		}
+	}
+}
+
+void
+commit_protocol_finish(void)
+{
+	int			count = select_connections(is_prepared);
+
+	/* rows that this transaction has deleted need not be remembered */
+	acknowledged_count -= deleting_count;
+	memmove(acknowledged, acknowledged + deleting_count, acknowledged_count * sizeof(uint64));
+	deleting_count = 0;
+
+	if (count == 0)
+		return;
+	if (is_decision_replicated())
+		commit_prepared_writers(count);
+	else
+	{
+		for (int i = 0; i < count; i++)
+		{
+			selected[i]->prepared_counter = 0;
+			selected[i]->prepare_state = PREPARE_NONE;
+			warn_in_doubt(selected[i], true);
+		}
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Abort
+ * ----------------------------------------------------------------
+ */
+
+static bool
+is_concerned(const WorkerConnection *conn)
+{
+	return conn->xact_depth > 0 || conn->failed || conn->prepare_state != PREPARE_NONE;
+}
+
+/* A wire on which something still runs, after what has arrived was thrown away. */
+static bool
+is_busy(const WorkerConnection *conn)
+{
+	return is_concerned(conn) && conn->outcome == WIRE_PENDING &&
+		PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+}
+
+static bool
+needs_rollback(const WorkerConnection *conn)
+{
+	return is_concerned(conn) && conn->outcome != WIRE_LOST;
+}
+
+static void
+drop_connection(WorkerConnection *conn)
+{
+	if (conn->prepare_state != PREPARE_NONE)
+		warn_in_doubt(conn, false);
+	connection_drop(conn);
+}
+
+/* What the answer to PREPARE was, if it was still to come when we were aborted. */
+static void
+note_prepare_answer(WorkerConnection *conn)
+{
+	if (conn->prepare_state == PREPARE_SENT && conn->outcome != WIRE_LOST)
+		conn->prepare_state = strcmp(conn->tag, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE : PREPARE_NONE;
+}
+
+/* Cancel and drain whatever runs; wires that do not become idle are WIRE_LOST. */
+static void
+stop_statements(int64 deadline)
+{
+	int			count = select_connections(is_concerned);
+
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		conn->occupant = NULL;
+		conn->quiet = true;
+		conn->outcome = WIRE_PENDING;
+		conn->tag[0] = '\0';
+		conn->copy_ended = false;
+		conn->end_pending = false;
+		if (PQstatus(conn->pg) != CONNECTION_OK || conn->failed)
+			conn->outcome = WIRE_LOST;
+		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE && wire_drain_arrived(conn))
+			note_prepare_answer(conn);
+	}
+
+	for (int i = 0; i < count; i++)
+	{
+		/* an error in the middle of a statement leaves its last result, but it is still running */
+		if (selected[i]->outcome != WIRE_LOST && PQtransactionStatus(selected[i]->pg) == PQTRANS_ACTIVE)
+			selected[i]->outcome = WIRE_PENDING;
+	}
+	count = select_connections(is_busy);
+	if (count == 0)
+		return;
+	wire_cancel(selected, count, deadline);
+	wire_drain(selected, count, deadline);
+	for (int i = 0; i < count; i++)
+		note_prepare_answer(selected[i]);
+}
+
+/* The command that undoes what is there, NULL when nothing is. */
+static const char *
+choose_rollback(const WorkerConnection *conn)
+{
+	switch (PQtransactionStatus(conn->pg))
+	{
+		case PQTRANS_INTRANS:
+		case PQTRANS_INERROR:
+			return "ROLLBACK";
+		default:
+			return conn->prepare_state == PREPARE_DONE ? conn->rollback_prepared : NULL;
+	}
+}
+
+static void
+run_rollbacks(int64 deadline)
+{
+	int			candidates = select_connections(needs_rollback);
+	int			count = 0;
+
+	for (int i = 0; i < candidates; i++)
+	{
+		const char *command = choose_rollback(selected[i]);
+
+		if (command == NULL)
+			continue;
+		selected[count] = selected[i];
+		commands[count++] = command;
+	}
+	wire_run(selected, commands, count, deadline);
+	for (int i = 0; i < count; i++)
+	{
+		if (selected[i]->outcome == WIRE_OK)
+			selected[i]->prepare_state = PREPARE_NONE;
+		else
+			selected[i]->outcome = WIRE_LOST;
+	}
+}
+
+void
+commit_protocol_abort(void)
+{
+	int64		deadline = wire_now() + ABORT_TIMEOUT_MS;
+	int			count;
+
+	deleting_count = 0;
+	if (!in_error_recursion_trouble())
+	{
+		stop_statements(deadline);
+		run_rollbacks(deadline);
+	}
+
+	count = select_connections(is_concerned);
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		conn->quiet = false;
+		if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK ||
+			PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+		{
+			drop_connection(conn);
+			continue;
+		}
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+		conn->written = false;
+		conn->prepared_counter = 0;
+		conn->prepare_state = PREPARE_NONE;
+		session_settings_rolled_back(conn);
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Shared memory
+ * ----------------------------------------------------------------
+ */
+
+static void
+request_shared_memory(void)
+{
+	if (previous_shmem_request_hook)
+		previous_shmem_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(TransactionIdentity)));
+}
+
+static void
+create_shared_memory(void)
+{
+	bool		found;
+
+	if (previous_shmem_startup_hook)
+		previous_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	identity = ShmemInitStruct("strata transaction identity", sizeof(TransactionIdentity), &found);
+	if (!found)
+	{
+		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
+			ereport(FATAL,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not draw a random number for distributed transactions")));
+		identity->incarnation &= PG_INT64_MAX;
+		pg_atomic_init_u64(&identity->counter, 0);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+commit_protocol_initialize(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("strata must be loaded when the server starts"),
+				 errhint("Add strata to shared_preload_libraries and restart the server.")));
+
+	previous_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = create_shared_memory;
+}

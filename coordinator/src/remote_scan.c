@@ -1,0 +1,503 @@
+/*
+ * remote_scan.c
+ *		Streams of rows from several workers, merged as they come.
+ *
+ * One stream per worker.  Its life:
+ *
+ *		SENT		COPY (...) TO STDOUT is on its way
+ *		COPYING		rows arrive
+ *		ENDING		the last row came; the command's result is awaited
+ *		DONE		the wire is free
+ *
+ * Rows are taken from the stream that last gave one until libpq's buffer for it is
+ * empty, then from the next: a fair order that costs no search per row.  Nobody waits for
+ * one worker while another has rows.  A worker whose rows nobody takes
+ * stops when the socket is full: memory stays bounded.
+ *
+ * Yielding.  Another statement of the same session may need the wire.  Then the rest of
+ * the stream moves into a tuplestore (work_mem, then a temporary file), and the scan
+ * reads on from there.  The tuplestore belongs to the resource owner that was current
+ * when the scan began, not to whoever asked for the wire.
+ *
+ * A stream whose wire was taken by an aborting subtransaction (conn->occupant is not
+ * it any more) is broken: to read on is an error.
+ *
+ * Ending early must not cost what the worker's transaction wrote (PLANNER.md section
+ * 5, trap 1): a cancel aborts that transaction.  So only readers in READ COMMITTED without savepoints
+ * are cancelled, and they then begin a new transaction with their next statement; the others are
+ * drained.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/tuplestore.h"
+
+#include "remote_insert.h"
+#include "remote_scan.h"
+#include "row_format.h"
+#include "wire_cleanup.h"
+
+/* Bytes of unread rows that are cheaper to throw away than a cancel is. */
+#define CHEAP_DRAIN_BYTES (256 * 1024)
+#define CANCEL_TIMEOUT_MS 10000
+
+typedef enum StreamState
+{
+	STREAM_SENT,
+	STREAM_COPYING,
+	STREAM_ENDING,
+	STREAM_DONE
+} StreamState;
+
+typedef struct Stream
+{
+	WireOccupant occupant;
+	RemoteScan *scan;
+	WorkerConnection *conn;
+	StreamState state;
+	bool		header_read;
+	Tuplestorestate *spool;		/* rows to come, after the stream yielded */
+	TupleTableSlot *spool_slot;
+	MemoryContext row_context;	/* values of the row handed out last */
+	uint64		rows;
+	uint64		bytes;
+} Stream;
+
+struct RemoteScan
+{
+	MemoryContext context;
+	ResourceOwner owner;
+	TupleDesc	desc;
+	RowDecoder *decoder;
+	WorkerConnection **waiting; /* scratch for connection_wait_any() */
+	int			current;		/* the stream that gave the last row */
+	int			count;
+	Stream		streams[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* What a look at a stream gave. */
+typedef enum Progress
+{
+	PROGRESS_ROW,
+	PROGRESS_WAIT,
+	PROGRESS_END
+} Progress;
+
+static void spool_stream(void *occupant);
+
+/* ----------------------------------------------------------------
+ * Begin
+ * ----------------------------------------------------------------
+ */
+
+static void
+begin_stream(RemoteScan *scan, int index, int worker_id, RemoteAccess access, const char *sql)
+{
+	Stream	   *stream = &scan->streams[index];
+	StringInfoData copy;
+
+	stream->occupant.yield = spool_stream;
+	stream->scan = scan;
+	stream->conn = connection_open(worker_id);
+	stream->row_context = AllocSetContextCreate(scan->context, "remote row", ALLOCSET_DEFAULT_SIZES);
+
+	initStringInfo(&copy);
+	appendStringInfo(&copy, "COPY (%s) TO STDOUT (FORMAT binary)", sql);
+	remote_transaction_send(stream->conn, access, copy.data);
+	stream->conn->occupant = &stream->occupant;
+	pfree(copy.data);
+}
+
+RemoteScan *
+remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAccess access, TupleDesc desc)
+{
+	RemoteScan *scan = palloc0(offsetof(RemoteScan, streams) + count * sizeof(Stream));
+	Bitmapset  *workers = NULL;
+
+	scan->context = CurrentMemoryContext;
+	scan->owner = CurrentResourceOwner;
+	scan->desc = desc;
+	scan->decoder = row_decoder_create(desc, scan->context);
+	scan->waiting = palloc((count + 1) * sizeof(WorkerConnection *));
+
+	remote_insert_flush_all();
+	for (int i = 0; i < count; i++)
+		workers = bms_add_member(workers, worker_ids[i]);
+	connection_open_all(workers);
+	bms_free(workers);
+	for (int i = 0; i < count; i++)
+	{
+		begin_stream(scan, i, worker_ids[i], access, sqls[i]);
+		scan->count++;
+	}
+	return scan;
+}
+
+RemoteScan *
+remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc)
+{
+	int			count = bms_num_members(workers);
+	int		   *worker_ids = palloc((count + 1) * sizeof(int));
+	char	  **sqls = palloc((count + 1) * sizeof(char *));
+	int			worker_id = -1;
+	RemoteScan *scan;
+
+	count = 0;
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		worker_ids[count] = worker_id;
+		sqls[count++] = unconstify(char *, sql);
+	}
+	scan = remote_scan_begin_each(worker_ids, sqls, count, access, desc);
+	pfree(worker_ids);
+	pfree(sqls);
+	return scan;
+}
+
+/* ----------------------------------------------------------------
+ * One stream
+ * ----------------------------------------------------------------
+ */
+
+/* Is there still something of the stream on its wire? */
+static inline bool
+is_live(const Stream *stream)
+{
+	return stream->state != STREAM_DONE && stream->conn->occupant == &stream->occupant;
+}
+
+static void
+finish_stream(Stream *stream)
+{
+	stream->state = STREAM_DONE;
+	stream->conn->occupant = NULL;
+}
+
+/* Results around the rows: the beginning and the end of COPY.  Without waiting; false when nothing is there. */
+static bool
+take_result(Stream *stream)
+{
+	PGresult   *result;
+	ExecStatusType status;
+
+	if (!connection_poll_result(stream->conn, &result))
+		return false;
+	if (result == NULL)
+	{
+		finish_stream(stream);
+		return true;
+	}
+	status = PQresultStatus(result);
+	if (status != PGRES_COPY_OUT && status != PGRES_COMMAND_OK)
+		connection_report(ERROR, stream->conn, result, NULL);
+	PQclear(result);
+	stream->state = status == PGRES_COPY_OUT ? STREAM_COPYING : STREAM_ENDING;
+	return true;
+}
+
+/*
+ * Next message of rows, in conn->row until the next call.  Reads from the socket, but
+ * does not wait.
+ */
+static Progress
+take_row(Stream *stream, int *length)
+{
+	WorkerConnection *conn = stream->conn;
+	bool		consumed = false;
+
+	if (conn->row != NULL)
+	{
+		PQfreemem(conn->row);
+		conn->row = NULL;
+	}
+	for (;;)
+	{
+		if (stream->state == STREAM_DONE)
+			return PROGRESS_END;
+		if (stream->state != STREAM_COPYING)
+		{
+			if (!take_result(stream))
+				return PROGRESS_WAIT;
+			continue;
+		}
+
+		*length = PQgetCopyData(conn->pg, &conn->row, 1);
+		if (*length > 0)
+		{
+			stream->bytes += *length;
+			return PROGRESS_ROW;
+		}
+		conn->row = NULL;
+		if (*length < 0)
+		{
+			stream->state = STREAM_ENDING;
+			continue;
+		}
+		if (consumed)
+			return PROGRESS_WAIT;
+		CHECK_FOR_INTERRUPTS();
+		if (!connection_consume(conn) && PQstatus(conn->pg) != CONNECTION_OK)
+			connection_report(ERROR, conn, NULL, NULL);
+		consumed = true;
+	}
+}
+
+/* Next decoded row of a live stream; the values are in its row_context. */
+static Progress
+decode_next(Stream *stream, Datum *values, bool *nulls)
+{
+	Progress	progress;
+	int			length;
+
+	while ((progress = take_row(stream, &length)) == PROGRESS_ROW)
+	{
+		char	   *data = stream->conn->row;
+		int			header = 0;
+		MemoryContext previous;
+		bool		is_row;
+
+		if (!stream->header_read)
+		{
+			header = row_decoder_skip_header(data, length);
+			stream->header_read = true;
+			if (header == length)
+				continue;
+		}
+		MemoryContextReset(stream->row_context);
+		previous = MemoryContextSwitchTo(stream->row_context);
+		is_row = row_decoder_decode(stream->scan->decoder, data + header, length - header, values, nulls);
+		MemoryContextSwitchTo(previous);
+		if (is_row)
+		{
+			stream->rows++;
+			return PROGRESS_ROW;
+		}
+	}
+	return progress;
+}
+
+/* WireOccupant: move the rows still to come into a tuplestore. */
+static void
+spool_stream(void *occupant)
+{
+	Stream	   *stream = occupant;
+	RemoteScan *scan = stream->scan;
+	Datum	   *values = MemoryContextAlloc(scan->context, (scan->desc->natts + 1) * sizeof(Datum));
+	bool	   *nulls = MemoryContextAlloc(scan->context, scan->desc->natts + 1);
+	MemoryContext row_context = stream->row_context;
+	ResourceOwner previous_owner = CurrentResourceOwner;
+	MemoryContext previous_context = MemoryContextSwitchTo(scan->context);
+	uint64		rows = stream->rows;
+
+	CurrentResourceOwner = scan->owner;
+	stream->spool = tuplestore_begin_heap(false, false, work_mem);
+	stream->spool_slot = MakeSingleTupleTableSlot(scan->desc, &TTSOpsMinimalTuple);
+	CurrentResourceOwner = previous_owner;
+
+	/* the values handed out last stay valid until the scan is asked for the next row */
+	stream->row_context = AllocSetContextCreate(scan->context, "remote row", ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		Progress	progress = decode_next(stream, values, nulls);
+
+		if (progress == PROGRESS_END)
+			break;
+		if (progress == PROGRESS_ROW)
+			tuplestore_putvalues(stream->spool, scan->desc, values, nulls);
+		else
+			connection_wait_any(&stream->conn, 1);
+	}
+	MemoryContextDelete(stream->row_context);
+	stream->row_context = row_context;
+	stream->rows = rows;		/* counted again when they are handed out */
+	MemoryContextSwitchTo(previous_context);
+	pfree(values);
+	pfree(nulls);
+}
+
+/* Next row from the tuplestore of a stream that has yielded. */
+static bool
+read_spool(Stream *stream, TupleTableSlot *slot)
+{
+	int			natts = stream->scan->desc->natts;
+
+	if (!tuplestore_gettupleslot(stream->spool, true, false, stream->spool_slot))
+	{
+		tuplestore_end(stream->spool);
+		stream->spool = NULL;
+		return false;
+	}
+	slot_getallattrs(stream->spool_slot);
+	memcpy(slot->tts_values, stream->spool_slot->tts_values, natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, stream->spool_slot->tts_isnull, natts * sizeof(bool));
+	stream->rows++;
+	return true;
+}
+
+/* One look at a stream, wherever its rows are.  A row is in the slot's arrays, not yet stored. */
+static Progress
+poll_stream(Stream *stream, TupleTableSlot *slot)
+{
+	if (stream->spool != NULL && !is_live(stream))
+		return read_spool(stream, slot) ? PROGRESS_ROW : PROGRESS_END;
+	if (stream->state == STREAM_DONE)
+		return PROGRESS_END;
+	if (!is_live(stream))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_CURSOR_STATE),
+				 errmsg("rows of worker \"%s\" were lost", stream->conn->worker_name),
+				 errdetail("The subtransaction in which they were requested was rolled back.")));
+	return decode_next(stream, slot->tts_values, slot->tts_isnull);
+}
+
+/* ----------------------------------------------------------------
+ * The scan
+ * ----------------------------------------------------------------
+ */
+
+int
+remote_scan_stream_count(const RemoteScan *scan)
+{
+	return scan->count;
+}
+
+bool
+remote_scan_next(RemoteScan *scan, TupleTableSlot *slot)
+{
+	ExecClearTuple(slot);
+	for (;;)
+	{
+		int			waiting = 0;
+
+		for (int i = 0; i < scan->count; i++)
+		{
+			Stream	   *stream = &scan->streams[scan->current];
+			Progress	progress = poll_stream(stream, slot);
+
+			if (progress == PROGRESS_ROW)
+			{
+				ExecStoreVirtualTuple(slot);
+				return true;
+			}
+			if (progress == PROGRESS_WAIT)
+				scan->waiting[waiting++] = stream->conn;
+			scan->current = (scan->current + 1) % scan->count;
+		}
+		if (waiting == 0)
+			return false;
+		connection_wait_any(scan->waiting, waiting);
+	}
+}
+
+bool
+remote_scan_next_from(RemoteScan *scan, int index, TupleTableSlot *slot)
+{
+	Stream	   *stream = &scan->streams[index];
+
+	ExecClearTuple(slot);
+	for (;;)
+	{
+		switch (poll_stream(stream, slot))
+		{
+			case PROGRESS_ROW:
+				ExecStoreVirtualTuple(slot);
+				return true;
+			case PROGRESS_END:
+				return false;
+			case PROGRESS_WAIT:
+				connection_wait_any(&stream->conn, 1);
+		}
+	}
+}
+
+void
+remote_scan_counters(const RemoteScan *scan, int index, int *worker_id, uint64 *rows, uint64 *bytes)
+{
+	*worker_id = scan->streams[index].conn->worker_id;
+	*rows = scan->streams[index].rows;
+	*bytes = scan->streams[index].bytes;
+}
+
+/* ----------------------------------------------------------------
+ * End
+ * ----------------------------------------------------------------
+ */
+
+/* Throw away up to `limit` bytes of rows (0: all, waiting for them); is the wire free then? */
+static bool
+drain_stream(Stream *stream, uint64 limit)
+{
+	uint64		start = stream->bytes;
+
+	while (limit == 0 || stream->bytes - start < limit)
+	{
+		int			length;
+		Progress	progress = take_row(stream, &length);
+
+		if (progress == PROGRESS_END)
+			return true;
+		if (progress == PROGRESS_WAIT)
+		{
+			if (limit > 0)
+				return false;
+			connection_wait_any(&stream->conn, 1);
+		}
+	}
+	return false;
+}
+
+/* Cancel what still runs for readers that lose nothing by it; their transactions end. */
+static void
+cancel_streams(RemoteScan *scan)
+{
+	int64		deadline = wire_now() + CANCEL_TIMEOUT_MS;
+	int			count = 0;
+
+	for (int i = 0; i < scan->count; i++)
+	{
+		Stream	   *stream = &scan->streams[i];
+
+		if (!is_live(stream) || !remote_transaction_can_restart(stream->conn) ||
+			drain_stream(stream, CHEAP_DRAIN_BYTES))
+			continue;
+		scan->waiting[count++] = stream->conn;
+		finish_stream(stream);
+	}
+	if (count == 0)
+		return;
+
+	wire_cancel(scan->waiting, count, deadline);
+	wire_drain(scan->waiting, count, deadline);
+	for (int i = 0; i < count; i++)
+	{
+		if (scan->waiting[i]->outcome == WIRE_LOST)
+			connection_drop(scan->waiting[i]);
+		else
+			remote_transaction_restart(scan->waiting[i]);
+	}
+}
+
+void
+remote_scan_end(RemoteScan *scan)
+{
+	cancel_streams(scan);
+	for (int i = 0; i < scan->count; i++)
+	{
+		Stream	   *stream = &scan->streams[i];
+
+		if (is_live(stream))
+			(void) drain_stream(stream, 0);
+		if (stream->spool != NULL)
+			tuplestore_end(stream->spool);
+		if (stream->spool_slot != NULL)
+			ExecDropSingleTupleTableSlot(stream->spool_slot);
+		MemoryContextDelete(stream->row_context);
+	}
+	pfree(scan->waiting);
+	pfree(scan->decoder);
+	pfree(scan);
+}

@@ -1,0 +1,164 @@
+/*
+ * table_api.c
+ *		SQL functions that distribute tables, and the trigger of the metadata.
+ *
+ * They translate SQL's arguments and refuse what is not there yet;
+ * table_lifecycle.c does the work and checks the user's rights on the table.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "metadata_catalog.h"
+#include "table_lifecycle.h"
+
+PG_FUNCTION_INFO_V1(strata_create_distributed_table);
+PG_FUNCTION_INFO_V1(strata_create_reference_table);
+PG_FUNCTION_INFO_V1(strata_undistribute_table);
+PG_FUNCTION_INFO_V1(strata_invalidate_metadata);
+
+/* Positions of create_distributed_table()'s arguments. */
+enum
+{
+	ARGUMENT_RELATION,
+	ARGUMENT_KEY,
+	ARGUMENT_SHARD_COUNT,
+	ARGUMENT_COLOCATE_WITH,
+	ARGUMENT_STORAGE,
+	ARGUMENT_METHOD,
+	ARGUMENT_PARTITION_BY,
+	ARGUMENT_PARTITION_INTERVAL,
+	ARGUMENT_RETENTION
+};
+
+static char *
+get_text_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+	return text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+/* Arguments of features to come. */
+static void
+check_features(FunctionCallInfo fcinfo)
+{
+	char	   *storage = get_text_argument(fcinfo, ARGUMENT_STORAGE, "storage");
+	char	   *method = get_text_argument(fcinfo, ARGUMENT_METHOD, "method");
+
+	if (strcmp(storage, "columnar") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("storage \"columnar\" is not supported yet"),
+				 errhint("Use storage => 'heap'.")));
+	if (strcmp(storage, "heap") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown storage \"%s\"", storage),
+				 errhint("Use storage => 'heap'.")));
+	if (strcmp(method, "range") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("method \"range\" is not supported yet"),
+				 errhint("Use method => 'hash'.")));
+	if (strcmp(method, "hash") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown method \"%s\"", method),
+				 errhint("Use method => 'hash'.")));
+	if (!PG_ARGISNULL(ARGUMENT_PARTITION_BY) || !PG_ARGISNULL(ARGUMENT_PARTITION_INTERVAL) ||
+		!PG_ARGISNULL(ARGUMENT_RETENTION))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("periods are not supported yet"),
+				 errdetail("partition_by, partition_interval and retention are reserved for them."),
+				 errhint("Leave these arguments out.")));
+}
+
+Datum
+strata_create_distributed_table(PG_FUNCTION_ARGS)
+{
+	int			shard_count = 0;
+
+	if (PG_ARGISNULL(ARGUMENT_RELATION))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("relation must not be null")));
+	check_features(fcinfo);
+
+	if (!PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
+	{
+		shard_count = PG_GETARG_INT32(ARGUMENT_SHARD_COUNT);
+		if (shard_count < 1)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("shard_count must be at least 1")));
+	}
+	table_lifecycle_distribute(PG_GETARG_OID(ARGUMENT_RELATION),
+							   get_text_argument(fcinfo, ARGUMENT_KEY, "key"), shard_count,
+							   get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with"),
+							   "heap");
+	PG_RETURN_VOID();
+}
+
+Datum
+strata_create_reference_table(PG_FUNCTION_ARGS)
+{
+	table_lifecycle_replicate(PG_GETARG_OID(0));
+	PG_RETURN_VOID();
+}
+
+Datum
+strata_undistribute_table(PG_FUNCTION_ARGS)
+{
+	table_lifecycle_localize(PG_GETARG_OID(0));
+	PG_RETURN_VOID();
+}
+
+/* The relation that a row of strata.distributed_table describes, if it (still) exists. */
+static void
+invalidate_described_relation(HeapTuple row, TupleDesc desc)
+{
+	bool		isnull;
+	Oid			relation;
+
+	if (row == NULL)
+		return;
+	relation = DatumGetObjectId(heap_getattr(row, CATALOG_TABLE_RELATION, desc, &isnull));
+	if (!isnull && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+		CacheInvalidateRelcacheByRelid(relation);
+}
+
+/*
+ * Trigger of the metadata tables, for changes by hand: the extension's own writes
+ * send the same invalidations (metadata_catalog.c).
+ */
+Datum
+strata_invalidate_metadata(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("strata.invalidate_metadata() must be called as a trigger")));
+
+	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
+		CacheInvalidateRelcache(trigger->tg_relation);
+	else
+	{
+		TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+
+		invalidate_described_relation(trigger->tg_trigtuple, desc);
+		if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+			invalidate_described_relation(trigger->tg_newtuple, desc);
+	}
+	return PointerGetDatum(NULL);
+}
