@@ -48,7 +48,7 @@ python: .venv/installed
 
 build: packages ## Compile the extensions
 	@for extension in $(EXTENSIONS); do \
-		$(MAKE) -j$(JOBS) -C $$extension PG_CONFIG=$(PG_CONFIG); \
+		$(MAKE) -s -j$(JOBS) -C $$extension PG_CONFIG=$(PG_CONFIG); \
 	done
 
 install: build ## Install them into PostgreSQL's directories (what changed, with sudo if needed)

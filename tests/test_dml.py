@@ -361,9 +361,9 @@ def test_a_bad_row_loads_nothing_and_is_named(
     good = "".join(f"{n}\t1\tgood\n" for n in range(10, 300))
     errors = []
     for connection in (data.theirs, data.ours):
-        with pytest.raises(psycopg.Error) as caught:
-            with connection.cursor().copy("COPY target FROM STDIN") as copy:
-                copy.write(good + line + "\n" + "1000\t1\tafter\n")
+        cursor = connection.cursor()
+        with pytest.raises(psycopg.Error) as caught, cursor.copy("COPY target FROM STDIN") as copy:
+            copy.write(good + line + "\n" + "1000\t1\tafter\n")
         errors.append(caught.value)
     plain, ours = errors
     assert ours.sqlstate == plain.sqlstate == sqlstate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -588,14 +589,10 @@ def test_an_idle_session_survives_the_restart_of_a_worker(fragile: Cluster) -> N
     with fragile.coordinator.connect() as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
         fragile.workers[0].restart()
-        rows = []
-        for _ in range(2):  # at most one statement pays for the lost connection
-            try:
-                rows = connection.execute("SELECT count(*) FROM t").fetchall()
-                break
-            except psycopg.Error as error:
-                assert error.sqlstate.startswith(("08", "57"))
-        assert rows == [(100,)]
+        # at most one statement pays for the lost connection
+        with contextlib.suppress(psycopg.OperationalError):
+            connection.execute("SELECT count(*) FROM t")
+        assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "worker"])

@@ -166,25 +166,273 @@ COMMENT ON FUNCTION strata.conninfo_address(text) IS
     'host:port (several: comma-separated) and database of a connection string';
 
 -- Runs in the current transaction, behind a savepoint: an error becomes the result.
-CREATE FUNCTION strata.run_on_worker(worker_id integer, command text, OUT success boolean, OUT result text)
+-- So it sees what the transaction did there, and cannot wait for it; but commands that
+-- refuse transaction blocks (VACUUM, CREATE DATABASE) fail.
+CREATE FUNCTION strata.run_on_worker(
+    worker_id integer, command text, writes boolean, OUT success boolean, OUT result text)
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_run_on_worker';
-REVOKE ALL ON FUNCTION strata.run_on_worker(integer, text) FROM PUBLIC;
-COMMENT ON FUNCTION strata.run_on_worker(integer, text) IS
+REVOKE ALL ON FUNCTION strata.run_on_worker(integer, text, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata.run_on_worker(integer, text, boolean) IS
     'runs a command on one worker; result is the first column of the first row, or the error';
 
+-- No SET clause: the command shall see the caller's search_path there, too.
 CREATE FUNCTION strata.run_command_on_workers(
     command text, OUT worker_name text, OUT success boolean, OUT result text)
     RETURNS SETOF record
     LANGUAGE sql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT w.name, r.success, r.result
       FROM (SELECT * FROM strata.worker ORDER BY worker_id OFFSET 0) AS w
-     CROSS JOIN LATERAL strata.run_on_worker(w.worker_id, command) AS r
+     CROSS JOIN LATERAL strata.run_on_worker(w.worker_id, command, true) AS r
 $$;
 REVOKE ALL ON FUNCTION strata.run_command_on_workers(text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.run_command_on_workers(text) IS
     'runs a command on every worker, in the current transaction; one worker''s error does not stop the others';
+
+-- ---------------------------------------------------------------------------
+-- What a new worker needs: the users' schema objects, in order of dependency
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.schema_definition(schema oid) RETURNS text
+    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'strata_schema_definition';
+REVOKE ALL ON FUNCTION strata.schema_definition(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.schema_definition(oid) IS
+    'command that creates a schema with its privileges, unless it exists';
+
+-- A type's CREATE command, run only where the type does not exist yet.
+CREATE FUNCTION strata.type_definition(type_oid oid) RETURNS text
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    type pg_type;
+    name text := format_type(type_oid, NULL);
+    definition text;
+BEGIN
+    SELECT * INTO STRICT type FROM pg_type WHERE oid = type_oid;
+    CASE type.typtype
+    WHEN 'e' THEN
+        SELECT format('CREATE TYPE %s AS ENUM (%s)', name,
+                      string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder))
+          INTO definition FROM pg_enum WHERE enumtypid = type_oid;
+    WHEN 'c' THEN
+        SELECT format('CREATE TYPE %s AS (%s)', name,
+                      string_agg(format('%I %s%s', a.attname,
+                                        format_type(a.atttypid, a.atttypmod),
+                                        CASE WHEN a.attcollation <> t.typcollation
+                                             THEN format(' COLLATE %s', a.attcollation::regcollation)
+                                             ELSE '' END),
+                                 ', ' ORDER BY a.attnum))
+          INTO definition
+          FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+         WHERE a.attrelid = type.typrelid AND a.attnum > 0 AND NOT a.attisdropped;
+    WHEN 'd' THEN
+        SELECT format('CREATE DOMAIN %s AS %s', name,
+                      format_type(type.typbasetype, type.typtypmod))
+               || CASE WHEN type.typcollation <> base.typcollation
+                       THEN format(' COLLATE %s', type.typcollation::regcollation) ELSE '' END
+               || CASE WHEN type.typdefault IS NOT NULL
+                       THEN format(' DEFAULT %s', coalesce(pg_get_expr(type.typdefaultbin, 0),
+                                                           quote_literal(type.typdefault)))
+                       ELSE '' END
+               || CASE WHEN type.typnotnull THEN ' NOT NULL' ELSE '' END
+               || coalesce((SELECT string_agg(format(' CONSTRAINT %I %s', c.conname,
+                                                     regexp_replace(pg_get_constraintdef(c.oid),
+                                                                    ' NOT VALID$', '')),
+                                              '' ORDER BY c.conname)
+                              FROM pg_constraint AS c
+                             WHERE c.contypid = type_oid AND c.contype = 'c'), '')
+          INTO definition FROM pg_type AS base WHERE base.oid = type.typbasetype;
+    WHEN 'r' THEN
+        SELECT format('CREATE TYPE %s AS RANGE (SUBTYPE = %s, SUBTYPE_OPCLASS = %I.%I, '
+                      'MULTIRANGE_TYPE_NAME = %s', name, format_type(r.rngsubtype, NULL),
+                      n.nspname, o.opcname, format_type(r.rngmultitypid, NULL))
+               || CASE WHEN r.rngcollation <> 0
+                       THEN format(', COLLATION = %s', r.rngcollation::regcollation) ELSE '' END
+               || CASE WHEN r.rngsubdiff <> 0
+                       THEN format(', SUBTYPE_DIFF = %s', r.rngsubdiff) ELSE '' END || ')'
+          INTO definition
+          FROM pg_range AS r
+          JOIN pg_opclass AS o ON o.oid = r.rngsubopc
+          JOIN pg_namespace AS n ON n.oid = o.opcnamespace
+         WHERE r.rngtypid = type_oid;
+    END CASE;
+    RETURN format('DO %L', format('BEGIN IF pg_catalog.to_regtype(%L) IS NULL THEN %s; END IF; END',
+                                  name, definition));
+END
+$$;
+REVOKE ALL ON FUNCTION strata.type_definition(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.type_definition(oid) IS
+    'command that creates an enum, composite, domain or range type, unless it exists';
+
+CREATE FUNCTION strata.collation_definition(collation_oid oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('CREATE COLLATION IF NOT EXISTS %s (PROVIDER = %s, %s, DETERMINISTIC = %s)',
+                  collation_oid::regcollation,
+                  CASE c.collprovider WHEN 'i' THEN 'icu' WHEN 'b' THEN 'builtin' ELSE 'libc' END,
+                  CASE c.collprovider
+                      WHEN 'c' THEN format('LC_COLLATE = %L, LC_CTYPE = %L', c.collcollate, c.collctype)
+                      ELSE format('LOCALE = %L', coalesce(to_jsonb(c) ->> 'colliculocale',
+                                                          to_jsonb(c) ->> 'colllocale')) END,
+                  CASE WHEN c.collisdeterministic THEN 'true' ELSE 'false' END)
+      FROM pg_collation AS c WHERE c.oid = collation_oid
+$$;
+REVOKE ALL ON FUNCTION strata.collation_definition(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.collation_definition(oid) IS
+    'command that creates a collation, unless it exists';
+
+CREATE FUNCTION strata.aggregate_definition(aggregate oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('CREATE OR REPLACE AGGREGATE %I.%I(%s) (SFUNC = %s, STYPE = %s',
+                  n.nspname, p.proname,
+                  CASE WHEN p.pronargs = 0 THEN '*' ELSE pg_get_function_arguments(p.oid) END,
+                  a.aggtransfn, format_type(a.aggtranstype, NULL))
+           || CASE WHEN a.aggtransspace <> 0 THEN format(', SSPACE = %s', a.aggtransspace) ELSE '' END
+           || CASE WHEN a.aggfinalfn <> 0
+                   THEN format(', FINALFUNC = %s%s', a.aggfinalfn,
+                               CASE WHEN a.aggfinalextra THEN ', FINALFUNC_EXTRA' ELSE '' END)
+                   ELSE '' END
+           || format(', FINALFUNC_MODIFY = %s', CASE a.aggfinalmodify WHEN 'r' THEN 'READ_ONLY'
+                                                    WHEN 's' THEN 'SHAREABLE' ELSE 'READ_WRITE' END)
+           || CASE WHEN a.aggcombinefn <> 0 THEN format(', COMBINEFUNC = %s', a.aggcombinefn) ELSE '' END
+           || CASE WHEN a.aggserialfn <> 0
+                   THEN format(', SERIALFUNC = %s, DESERIALFUNC = %s', a.aggserialfn, a.aggdeserialfn)
+                   ELSE '' END
+           || CASE WHEN a.agginitval IS NOT NULL THEN format(', INITCOND = %L', a.agginitval) ELSE '' END
+           || CASE WHEN a.aggsortop <> 0
+                   THEN (SELECT format(', SORTOP = OPERATOR(%I.%s)', s.nspname, o.oprname)
+                           FROM pg_operator AS o JOIN pg_namespace AS s ON s.oid = o.oprnamespace
+                          WHERE o.oid = a.aggsortop) ELSE '' END
+           || CASE WHEN a.aggkind = 'h' THEN ', HYPOTHETICAL' ELSE '' END
+           || format(', PARALLEL = %s)', CASE p.proparallel WHEN 's' THEN 'SAFE'
+                                             WHEN 'r' THEN 'RESTRICTED' ELSE 'UNSAFE' END)
+      FROM pg_aggregate AS a
+      JOIN pg_proc AS p ON p.oid = a.aggfnoid
+      JOIN pg_namespace AS n ON n.oid = p.pronamespace
+     WHERE a.aggfnoid = aggregate
+$$;
+REVOKE ALL ON FUNCTION strata.aggregate_definition(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.aggregate_definition(oid) IS
+    'command that creates an aggregate';
+
+-- Extensions first, then everything else by its depth in the graph of dependencies.
+-- Objects of extensions come with these.  A NULL command stands for a distributed or
+-- reference table, which src/worker_seed.c creates.
+CREATE FUNCTION strata.schema_commands(
+    OUT ordinal bigint, OUT object text, OUT command text, OUT relation regclass, OUT optional boolean)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE owned AS (
+        SELECT classid, objid FROM pg_depend WHERE deptype = 'e'
+    ), user_schema AS (
+        SELECT n.oid FROM pg_namespace AS n
+         WHERE n.nspname !~ '^pg_'
+           AND n.nspname NOT IN ('information_schema', 'strata', 'strata_partial')
+           AND NOT EXISTS (SELECT FROM owned WHERE (classid, objid) = ('pg_namespace'::regclass, n.oid))
+    ), node AS MATERIALIZED (
+        SELECT 'pg_namespace'::regclass AS class, s.oid, 1 AS rank, format('schema %I', n.nspname) AS object
+          FROM user_schema AS s JOIN pg_namespace AS n USING (oid)
+        UNION ALL
+        SELECT 'pg_collation'::regclass, c.oid, 2, format('collation %s', c.oid::regcollation)
+          FROM pg_collation AS c WHERE c.collnamespace IN (SELECT oid FROM user_schema)
+        UNION ALL
+        SELECT 'pg_type'::regclass, t.oid, 3, format('type %s', t.oid::regtype)
+          FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
+         WHERE t.typnamespace IN (SELECT oid FROM user_schema) AND t.typisdefined
+           AND (t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND c.relkind = 'c'))
+        UNION ALL
+        SELECT 'pg_proc'::regclass, p.oid, 4,
+               format('%s %s', CASE p.prokind WHEN 'a' THEN 'aggregate' ELSE 'function' END,
+                      p.oid::regprocedure)
+          FROM pg_proc AS p
+         WHERE p.pronamespace IN (SELECT oid FROM user_schema)
+           AND NOT EXISTS (SELECT FROM pg_depend AS d -- constructors come with their range type
+                            WHERE (d.classid, d.objid, d.deptype) = ('pg_proc'::regclass, p.oid, 'i'))
+        UNION ALL
+        SELECT 'pg_class'::regclass, t.relation::oid, 5, format('table %s', t.relation)
+          FROM strata.distributed_table AS t
+    ), wanted AS MATERIALIZED (
+        SELECT n.* FROM node AS n
+         WHERE NOT EXISTS (SELECT FROM owned AS o WHERE (o.classid, o.objid) = (n.class, n.oid))
+    ), part (class, oid, whole_class, whole) AS MATERIALIZED (
+        -- Catalog entries that belong to a wanted object.
+        SELECT class, oid, class, oid FROM wanted
+        UNION ALL
+        SELECT 'pg_type'::regclass, member.oid, w.class, w.oid
+          FROM wanted AS w
+          JOIN pg_type AS t ON (w.class = 'pg_type'::regclass AND t.oid = w.oid)
+                            OR (w.class = 'pg_class'::regclass AND t.typrelid = w.oid)
+          LEFT JOIN pg_range AS r ON r.rngtypid = t.oid
+         CROSS JOIN LATERAL (VALUES (t.oid), (t.typarray), (r.rngmultitypid)) AS member (oid)
+         WHERE member.oid <> 0 AND (w.class, w.oid) <> ('pg_type'::regclass, member.oid)
+        UNION ALL
+        SELECT 'pg_class'::regclass, t.typrelid, w.class, w.oid
+          FROM wanted AS w JOIN pg_type AS t ON w.class = 'pg_type'::regclass AND t.oid = w.oid
+         WHERE t.typrelid <> 0
+        UNION ALL
+        SELECT 'pg_constraint'::regclass, c.oid, w.class, w.oid
+          FROM wanted AS w
+          JOIN pg_constraint AS c ON (w.class = 'pg_type'::regclass AND c.contypid = w.oid)
+                                  OR (w.class = 'pg_class'::regclass AND c.conrelid = w.oid)
+         WHERE c.contype <> 'f'
+        UNION ALL
+        SELECT 'pg_class'::regclass, i.indexrelid, w.class, w.oid
+          FROM wanted AS w
+          JOIN pg_index AS i ON w.class = 'pg_class'::regclass AND i.indrelid = w.oid
+        UNION ALL
+        SELECT 'pg_attrdef'::regclass, d.oid, w.class, w.oid
+          FROM wanted AS w
+          JOIN pg_attrdef AS d ON w.class = 'pg_class'::regclass AND d.adrelid = w.oid
+          JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+         WHERE a.attgenerated <> ''
+    ), edge AS MATERIALIZED (
+        SELECT DISTINCT depender.whole_class AS class, depender.whole AS oid,
+               needed.whole_class AS needed_class, needed.whole AS needed
+          FROM pg_depend AS d
+          JOIN part AS depender ON (depender.class, depender.oid) = (d.classid, d.objid)
+          JOIN part AS needed ON (needed.class, needed.oid) = (d.refclassid, d.refobjid)
+         WHERE (depender.whole_class, depender.whole) <> (needed.whole_class, needed.whole)
+    ), depth (class, oid, level) AS (
+        SELECT class, oid, 0 FROM wanted
+        UNION
+        SELECT e.class, e.oid, d.level + 1
+          FROM depth AS d JOIN edge AS e ON (e.needed_class, e.needed) = (d.class, d.oid)
+         WHERE d.level < 100
+    ), command AS (
+        SELECT 0 AS level, 0 AS rank, e.oid, format('extension %I', e.extname) AS object,
+               format('CREATE EXTENSION IF NOT EXISTS %I WITH SCHEMA %I CASCADE', e.extname, n.nspname)
+                   AS command,
+               NULL::regclass AS relation, true AS optional
+          FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+         WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata')
+        UNION ALL
+        SELECT max(d.level) + 1, w.rank, w.oid, w.object,
+               CASE w.rank
+                   WHEN 1 THEN strata.schema_definition(w.oid)
+                   WHEN 2 THEN strata.collation_definition(w.oid)
+                   WHEN 3 THEN strata.type_definition(w.oid)
+                   WHEN 4 THEN 'SET LOCAL check_function_bodies = off; '
+                               || (SELECT CASE p.prokind WHEN 'a' THEN strata.aggregate_definition(p.oid)
+                                               ELSE pg_get_functiondef(p.oid) END
+                                     FROM pg_proc AS p WHERE p.oid = w.oid)
+               END,
+               CASE w.rank WHEN 5 THEN w.oid::regclass END,
+               w.rank = 4
+          FROM wanted AS w JOIN depth AS d USING (class, oid)
+         GROUP BY w.class, w.oid, w.rank, w.object
+    )
+    SELECT row_number() OVER (ORDER BY level, rank, oid), object, command, relation, optional
+      FROM command
+$$;
+REVOKE ALL ON FUNCTION strata.schema_commands() FROM PUBLIC;
+COMMENT ON FUNCTION strata.schema_commands() IS
+    'commands that create the users'' schema objects on a new worker, in order';
 
 -- ---------------------------------------------------------------------------
 -- Views
@@ -230,7 +478,8 @@ AS $$
            s.row_estimate
       FROM (SELECT * FROM strata.worker ORDER BY worker_id OFFSET 0) AS w
      CROSS JOIN LATERAL strata.run_on_worker(
-               w.worker_id, 'SELECT json_agg(s) FROM strata_worker.shard_list() AS s') AS answer
+               w.worker_id, 'SELECT json_agg(s) FROM strata_worker.shard_list() AS s',
+               false) AS answer
      CROSS JOIN LATERAL json_to_recordset(CASE WHEN answer.success THEN answer.result::json END)
                      AS s (schema_name text, table_name text, partition_name text,
                            remainder integer, bytes bigint, row_estimate bigint)
@@ -335,14 +584,14 @@ BEGIN
         worker_name := member.name;
 
         check_name := 'reachable';
-        answer := strata.run_on_worker(member.worker_id, 'SELECT 1');
+        answer := strata.run_on_worker(member.worker_id, 'SELECT 1', false);
         ok := answer.success;
         detail := CASE WHEN NOT ok THEN answer.result END;
         RETURN NEXT;
         CONTINUE WHEN NOT ok;
 
         check_name := 'PostgreSQL major version';
-        answer := strata.run_on_worker(member.worker_id, 'SHOW server_version_num');
+        answer := strata.run_on_worker(member.worker_id, 'SHOW server_version_num', false);
         ok := answer.success
               AND answer.result::integer / 10000
                   = current_setting('server_version_num')::integer / 10000;
@@ -353,7 +602,7 @@ BEGIN
         check_name := 'extension version';
         here := (SELECT extversion FROM pg_extension WHERE extname = 'strata');
         answer := strata.run_on_worker(member.worker_id,
-            'SELECT extversion FROM pg_catalog.pg_extension WHERE extname = ''strata_worker''');
+            'SELECT extversion FROM pg_catalog.pg_extension WHERE extname = ''strata_worker''', false);
         ok := answer.success AND answer.result IS NOT DISTINCT FROM here;
         detail := CASE WHEN NOT ok THEN format('the worker says %s, the coordinator has %s',
                             coalesce(answer.result, 'not installed'), here) END;
@@ -362,20 +611,20 @@ BEGIN
 
         check_name := 'cluster identity';
         answer := strata.run_on_worker(member.worker_id,
-            format('SELECT strata_worker.check_coordinator(%L, %L)', cluster.id, cluster.epoch));
+            format('SELECT strata_worker.check_coordinator(%L, %L)', cluster.id, cluster.epoch), false);
         ok := answer.success;
         detail := CASE WHEN NOT ok THEN answer.result END;
         RETURN NEXT;
 
         check_name := 'tables and shards';
         answer := strata.run_on_worker(member.worker_id,
-            'SELECT json_agg(t) FROM strata_worker.table_list() AS t');
+            'SELECT json_agg(t) FROM strata_worker.table_list() AS t', false);
         ok := answer.success;
         detail := CASE WHEN NOT ok THEN answer.result END;
         IF ok THEN
             tables := coalesce(answer.result, '[]');
             answer := strata.run_on_worker(member.worker_id,
-                'SELECT json_agg(s) FROM strata_worker.shard_list() AS s');
+                'SELECT json_agg(s) FROM strata_worker.shard_list() AS s', false);
             ok := answer.success;
             detail := CASE WHEN NOT ok THEN answer.result END;
         END IF;
@@ -393,7 +642,7 @@ BEGIN
             here := (SELECT format('(%s,%s)', c.row_count, c.checksum)
                        FROM strata.table_checksum(reference) AS c);
             answer := strata.run_on_worker(member.worker_id,
-                format('SELECT strata.table_checksum(%L)', reference));
+                format('SELECT strata.table_checksum(%L)', reference), false);
             ok := answer.success AND answer.result = here;
             detail := CASE WHEN NOT answer.success THEN answer.result
                            WHEN NOT ok THEN format('(rows,checksum) there %s, here %s',

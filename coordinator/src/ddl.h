@@ -52,11 +52,11 @@ extern char *ddl_statement_text(const UtilityCall *call);
 /* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
 extern List *ddl_created_objects(const UtilityCall *call);
 
-/* Run on all workers, in the local transaction; nothing happens without workers. */
+/*
+ * Run on all workers, in the local transaction; nothing happens without workers.  Every worker
+ * has every table, also one that holds none of its shards.
+ */
 extern void ddl_send_everywhere(const char *sql);
-
-/* Run on the workers that hold the table. */
-extern void ddl_send_to_table(const DistributedTable *table, const char *sql);
 
 /* The table's name for other nodes: quoted and schema-qualified. */
 extern char *ddl_relation_name(Oid relation);

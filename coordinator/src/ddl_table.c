@@ -39,7 +39,6 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "settings.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
 
@@ -393,7 +392,7 @@ send_constraints(const UtilityCall *call, const DistributedTable *table)
 		send = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid == table->relation;
 		ReleaseSysCache(tuple);
 		if (send)
-			ddl_send_to_table(table, pg_get_constraintdef_command(address->objectId));
+			ddl_send_everywhere(pg_get_constraintdef_command(address->objectId));
 	}
 }
 
@@ -464,9 +463,9 @@ convert_to_distributed(const AlterTableStmt *alter)
 		return false;
 	relid = RangeVarGetRelidExtended(alter->relation, AccessExclusiveLock,
 									 alter->missing_ok ? RVR_MISSING_OK : 0,
-									 RangeVarCallbackOwnsTable, NULL);
+									 RangeVarCallbackOwnsRelation, NULL);
 	if (OidIsValid(relid))
-		table_lifecycle_distribute(relid, NULL, strata_shard_count, "default", "heap");
+		table_lifecycle_distribute(relid, NULL, 0, "default", "heap");
 	return true;
 }
 
@@ -503,10 +502,12 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 
 	/* Here, before the workers would say it less clearly. */
 	ddl_check_created(call);
+	if (kind == TABLE_DISTRIBUTED)
+		table_lifecycle_enforce_foreign_keys(relid, false);
 	if (constraints)
 		send_constraints(call, table);
 	else
-		ddl_send_to_table(table, text);
+		ddl_send_everywhere(text);
 }
 
 void
@@ -590,7 +591,7 @@ ddl_create_index(UtilityCall *call)
 
 		if (address->classId == RelationRelationId &&
 			get_rel_relkind(address->objectId) == RELKIND_INDEX)
-			ddl_send_to_table(table, pg_get_indexdef_string(address->objectId));
+			ddl_send_everywhere(pg_get_indexdef_string(address->objectId));
 	}
 }
 
@@ -599,10 +600,8 @@ void
 ddl_drop_indexes(UtilityCall *call)
 {
 	DropStmt   *drop = castNode(DropStmt, call->statement->utilityStmt);
-	List	   *tables = NIL;
 	List	   *commands = NIL;
 	ListCell   *cell;
-	ListCell   *command;
 
 	foreach(cell, drop->objects)
 	{
@@ -618,13 +617,12 @@ ddl_drop_indexes(UtilityCall *call)
 					 errmsg("cannot drop index \"%s\" concurrently", get_rel_name(index)),
 					 errdetail("Its table is on several nodes."),
 					 errhint("Leave CONCURRENTLY out.")));
-		tables = lappend(tables, (void *) table);
 		commands = lappend(commands, psprintf("DROP INDEX IF EXISTS %s%s", ddl_relation_name(index),
 											  drop->behavior == DROP_CASCADE ? " CASCADE" : ""));
 	}
 	ddl_run_locally(call);
-	forboth(cell, tables, command, commands)
-		ddl_send_to_table(lfirst(cell), lfirst(command));
+	foreach(cell, commands)
+		ddl_send_everywhere(lfirst(cell));
 }
 
 /*
@@ -690,7 +688,7 @@ ddl_rename(UtilityCall *call)
 
 		ddl_run_locally(call);
 		ensure_unchanged(table->relation, kind);
-		ddl_send_to_table(table, text);
+		ddl_send_everywhere(text);
 	}
 	else
 	{
@@ -737,5 +735,5 @@ ddl_set_schema(UtilityCall *call)
 					" END LOOP;"
 					" END",
 					quote_literal_cstr(old_name), quote_literal_cstr(alter->newschema));
-	ddl_send_to_table(table, psprintf("DO %s", quote_literal_cstr(body)));
+	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
 }

@@ -78,7 +78,7 @@ typedef struct GatherScanState
 	bool		reading_store;
 	TupleTableSlot *store_slot;
 
-	/* totals over rescans, for EXPLAIN */
+	/* totals of the scans that have ended, for EXPLAIN */
 	uint64		rows_received;
 	uint64		bytes_received;
 	struct PlanState *child;	/* GATHER_INSERT_ROWS */
@@ -109,6 +109,9 @@ extern void gather_initialize(void);	/* registers the custom scan methods */
 
 extern Node *gather_create_state(CustomScan *scan);
 extern void gather_explain(CustomScanState *node, List *ancestors, ExplainState *es);
+
+/* What has been received so far, over all rescans. */
+extern void gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes);
 
 /*
  * Text with each $n outside of quotes replaced by the literal of a parameter's

@@ -355,22 +355,30 @@ next_merged_row(GatherScanState *state, TupleTableSlot *slot)
 	return true;
 }
 
+void
+gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes)
+{
+	*rows = state->rows_received;
+	*bytes = state->bytes_received;
+	for (int i = 0; state->scan != NULL && i < remote_scan_stream_count(state->scan); i++)
+	{
+		uint64		stream_rows;
+		uint64		stream_bytes;
+		int			worker_id;
+
+		remote_scan_counters(state->scan, i, &worker_id, &stream_rows, &stream_bytes);
+		*rows += stream_rows;
+		*bytes += stream_bytes;
+	}
+}
+
 /* Adds what the scan received to the totals and ends it. */
 static void
 stop_scan(GatherScanState *state)
 {
 	if (state->scan == NULL)
 		return;
-	for (int i = 0; i < remote_scan_stream_count(state->scan); i++)
-	{
-		uint64		rows;
-		uint64		bytes;
-		int			worker_id;
-
-		remote_scan_counters(state->scan, i, &worker_id, &rows, &bytes);
-		state->rows_received += rows;
-		state->bytes_received += bytes;
-	}
+	gather_count_received(state, &state->rows_received, &state->bytes_received);
 	if (state->stream_slots != NULL)
 	{
 		for (int i = 0; i < remote_scan_stream_count(state->scan); i++)

@@ -103,8 +103,12 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
 	if (es->analyze)
 	{
-		ExplainPropertyInteger("Rows Received", NULL, state->rows_received, es);
-		ExplainPropertyInteger("Bytes Received", NULL, state->bytes_received, es);
+		uint64		rows;
+		uint64		bytes;
+
+		gather_count_received(state, &rows, &bytes);
+		ExplainPropertyInteger("Rows Received", NULL, rows, es);
+		ExplainPropertyInteger("Bytes Received", NULL, bytes, es);
 	}
 	if (es->verbose && bms_is_empty(state->param_ids) && state->plan.kind != GATHER_INSERT_ROWS)
 		show_remote_plan(fetch_remote_plan(state, es), es);

@@ -27,6 +27,9 @@
 #define GATHER_STARTUP_COST		10.0
 #define GATHER_ROW_COST			0.03
 
+/* Rows that workers send before anybody can tell them to stop. */
+#define GATHER_READ_AHEAD_ROWS	2000.0
+
 typedef struct GatherCustomPath
 {
 	CustomPath	cpath;			/* first: this is a Path */
@@ -93,6 +96,7 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 	GatherCustomPath *path = (GatherCustomPath *) cpath;
 	QualCost	qual_cost;
 	double		width = Max(target->width, 8);
+	Cost		row_cost;
 
 	path->dist = dist;
 	path->fetch = fetch;
@@ -101,12 +105,12 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 
 	cpath->path.pathkeys = pathkeys;
 	cpath->path.rows = clamp_row_est(rel->rows > 0 && local_quals != NIL ? rel->rows : dist->rows);
-	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup;
+	row_cost = GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple + target->cost.per_tuple;
+	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup +
+		Min(dist->rows, GATHER_READ_AHEAD_ROWS) * row_cost;
 	if (dist->target != NIL && (dist->group_clause || dist->sort_clause || dist->has_aggs))
 		cpath->path.startup_cost += dist->cost;
-	cpath->path.total_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost +
-		dist->rows * (GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple) +
-		dist->rows * target->cost.per_tuple;
+	cpath->path.total_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost + dist->rows * row_cost;
 	return (Path *) cpath;
 }
 

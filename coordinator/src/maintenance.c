@@ -167,7 +167,7 @@ maintenance_vacuum(UtilityCall *call)
 			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 
 			if (table != NULL)
-				run_outside_transaction(metadata_table_workers(table),
+				run_outside_transaction(metadata_all_workers(),
 										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
 	}
@@ -191,7 +191,7 @@ maintenance_reindex(UtilityCall *call)
 		return;
 	}
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
-	run_outside_transaction(metadata_table_workers(table),
+	run_outside_transaction(metadata_all_workers(),
 							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);

@@ -326,7 +326,9 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 				plan_reference_table(root, rel, rti);
 			return;
 		case RTE_SUBQUERY:
-			if (rel->reloptkind == RELOPT_BASEREL && rel->lateral_relids == NULL && !rte->security_barrier)
+			/* a flattened UNION ALL has no root of its own */
+			if (rel->reloptkind == RELOPT_BASEREL && rel->subroot != NULL &&
+				rel->lateral_relids == NULL && !rte->security_barrier)
 				plan_derived_table(root, rel, rti);
 			return;
 		case RTE_VALUES:

@@ -486,6 +486,31 @@ rebuild_expr(DistPath *path, Node *expr, List **params)
 	return mutate_expr(expr, &level);
 }
 
+/* Line breaks and indentation of ruleutils become single blanks; what is quoted stays. */
+static char *
+squeeze_blanks(const char *sql)
+{
+	StringInfoData buf;
+	char		quote = '\0';
+
+	initStringInfo(&buf);
+	for (const char *p = sql; *p; p++)
+	{
+		if (quote == '\0' && isspace((unsigned char) *p))
+		{
+			if (buf.len > 0 && buf.data[buf.len - 1] != ' ')
+				appendStringInfoChar(&buf, ' ');
+			continue;
+		}
+		if (quote != '\0' && *p == quote)
+			quote = '\0';
+		else if (quote == '\0' && (*p == '\'' || *p == '"'))
+			quote = *p;
+		appendStringInfoChar(&buf, *p);
+	}
+	return buf.data;
+}
+
 char *
 rebuild_deparse(Query *query)
 {
@@ -501,7 +526,7 @@ rebuild_deparse(Query *query)
 							 GUC_ACTION_SAVE, true, 0, false);
 	(void) set_config_option("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	sql = pg_get_querydef(query, false);
+	sql = squeeze_blanks(pg_get_querydef(query, false));
 	AtEOXact_GUC(true, nest_level);
 	return sql;
 }

@@ -93,7 +93,7 @@ stop_commands(Command *commands, int count, WorkerConnection **conns)
 		if (commands[i].conn == NULL)
 			continue;
 		commands[i].conn->occupant = NULL;
-		if (!commands[i].done)
+		if (!commands[i].done && !wire_drain_arrived(commands[i].conn))
 			conns[running++] = commands[i].conn;
 	}
 	wire_cancel(conns, running, deadline);
@@ -209,23 +209,16 @@ remote_command_fetch(int worker_id, const char *sql)
 {
 	WorkerConnection *conn = connection_open(worker_id);
 	PGresult   *result;
-	char	   *volatile value = NULL;
+	char	   *value = NULL;
 
 	remote_transaction_send(conn, REMOTE_READ, sql);
 	while ((result = connection_get_result(conn)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
 			connection_report(ERROR, conn, result, NULL);
-		PG_TRY();
-		{
-			if (PQntuples(result) > 0 && PQnfields(result) > 0 && !PQgetisnull(result, 0, 0))
-				value = pstrdup(PQgetvalue(result, 0, 0));
-		}
-		PG_FINALLY();
-		{
-			PQclear(result);
-		}
-		PG_END_TRY();
+		if (PQntuples(result) > 0 && PQnfields(result) > 0 && !PQgetisnull(result, 0, 0))
+			value = pstrdup(PQgetvalue(result, 0, 0));
+		PQclear(result);
 	}
 	return value;
 }

@@ -293,10 +293,13 @@ spool_stream(void *occupant)
 	MemoryContext previous_context = MemoryContextSwitchTo(scan->context);
 	uint64		rows = stream->rows;
 
-	CurrentResourceOwner = scan->owner;
-	stream->spool = tuplestore_begin_heap(false, false, work_mem);
-	stream->spool_slot = MakeSingleTupleTableSlot(scan->desc, &TTSOpsMinimalTuple);
-	CurrentResourceOwner = previous_owner;
+	if (stream->spool == NULL)
+	{
+		CurrentResourceOwner = scan->owner;
+		stream->spool = tuplestore_begin_heap(false, false, work_mem);
+		stream->spool_slot = MakeSingleTupleTableSlot(scan->desc, &TTSOpsMinimalTuple);
+		CurrentResourceOwner = previous_owner;
+	}
 
 	/* the values handed out last stay valid until the scan is asked for the next row */
 	stream->row_context = AllocSetContextCreate(scan->context, "remote row", ALLOCSET_DEFAULT_SIZES);
@@ -342,16 +345,18 @@ read_spool(Stream *stream, TupleTableSlot *slot)
 static Progress
 poll_stream(Stream *stream, TupleTableSlot *slot)
 {
-	if (stream->spool != NULL && !is_live(stream))
-		return read_spool(stream, slot) ? PROGRESS_ROW : PROGRESS_END;
-	if (stream->state == STREAM_DONE)
-		return PROGRESS_END;
-	if (!is_live(stream))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_CURSOR_STATE),
-				 errmsg("rows of worker \"%s\" were lost", stream->conn->worker_name),
-				 errdetail("The subtransaction in which they were requested was rolled back.")));
-	return decode_next(stream, slot->tts_values, slot->tts_isnull);
+	if (stream->state != STREAM_DONE)
+	{
+		if (!is_live(stream))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_CURSOR_STATE),
+					 errmsg("rows of worker \"%s\" were lost", stream->conn->worker_name),
+					 errdetail("The subtransaction in which they were requested was rolled back.")));
+		if (stream->spool == NULL)
+			return decode_next(stream, slot->tts_values, slot->tts_isnull);
+		spool_stream(stream);	/* an error interrupted it before */
+	}
+	return stream->spool != NULL && read_spool(stream, slot) ? PROGRESS_ROW : PROGRESS_END;
 }
 
 /* ----------------------------------------------------------------
@@ -476,7 +481,7 @@ cancel_streams(RemoteScan *scan)
 	{
 		if (scan->waiting[i]->outcome == WIRE_LOST)
 			connection_drop(scan->waiting[i]);
-		else
+		else if (PQtransactionStatus(scan->waiting[i]->pg) != PQTRANS_INTRANS)
 			remote_transaction_restart(scan->waiting[i]);
 	}
 }

@@ -10,8 +10,8 @@
  *		2. The fraction to read is such that all workers together send nearly as
  *		   many rows as ANALYZE wants.  A large table is sampled in two stages,
  *		   blocks and then rows of these blocks, so that it is not read whole.
- *		3. The number of rows in the table is the number received divided by the
- *		   fraction: exact when the fraction is 1, never older than the sample.
+ *		3. The number of rows in the table is that estimate when the workers have just
+ *		   analysed their tables, else the number received divided by the fraction.
  *
  * ANALYZE sorts its rows by physical position once it has as many as it wanted;
  * our rows have none.  So it always gets fewer: the surplus is only counted.
@@ -49,6 +49,7 @@ struct Sample
 {
 	ShellReader *reader;
 	double		fraction;		/* of the table's rows that come */
+	double		known_rows;		/* of the table, as just counted by the workers; -1 if not */
 	double		capacity;		/* rows returned at most */
 	double		received;
 	double		returned;
@@ -132,19 +133,24 @@ sample_begin(Relation relation)
 	double		asked;
 
 	sample->fraction = 1;
+	sample->known_rows = -1;
 	if (table == NULL)
 	{
 		sample->reader = shell_reader_begin(relation, "");
 		return sample;
 	}
 
-	if (!compat_is_autovacuum_worker())
-		remote_command_run(metadata_table_workers(table), REMOTE_WRITE,
-						   psprintf("ANALYZE %s", name));
-
 	sample->capacity = wanted_rows(relation) - 1;
 	asked = sample->capacity * SAMPLE_FILL;
-	rows = estimate_rows(metadata_table_workers(table), name);
+	if (compat_is_autovacuum_worker())
+		rows = estimate_rows(metadata_table_workers(table), name);
+	else
+	{
+		remote_command_run(metadata_table_workers(table), REMOTE_WRITE,
+						   psprintf("ANALYZE %s", name));
+		rows = estimate_rows(metadata_table_workers(table), name);
+		sample->known_rows = rows;
+	}
 	if (rows > asked)
 		sample->fraction = asked / rows;
 	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
@@ -171,7 +177,11 @@ sample_next(Sample *sample, TupleTableSlot *slot)
 double
 sample_unseen_rows(const Sample *sample)
 {
-	return Max(0, rint(sample->received / sample->fraction) - sample->returned);
+	double		rows = sample->received;
+
+	if (sample->fraction < 1)
+		rows = sample->known_rows >= 0 ? sample->known_rows : sample->received / sample->fraction;
+	return Max(0, rint(rows) - sample->returned);
 }
 
 void

@@ -13,7 +13,6 @@
 #include "planner.h"
 #include "remote_transaction.h"
 #include "settings.h"
-#include "table_am.h"
 #include "utility.h"
 
 PG_MODULE_MAGIC;
@@ -59,7 +58,6 @@ _PG_init(void)
 	define_settings();
 	metadata_initialize();
 	remote_transaction_initialize();
-	table_am_initialize();
 	executor_hooks_initialize();
 	planner_initialize();
 	utility_initialize();

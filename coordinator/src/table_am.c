@@ -45,11 +45,9 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
-#include "executor_hooks.h"
 #include "metadata.h"
 #include "remote_insert.h"
 #include "sample.h"
-#include "settings.h"
 #include "shell_reader.h"
 #include "table_lifecycle.h"
 
@@ -330,8 +328,7 @@ distribute_new_table(Relation relation)
 				 errmsg("materialized view \"%s\" cannot be distributed",
 						RelationGetRelationName(relation)),
 				 errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
-	table_lifecycle_distribute(RelationGetRelid(relation), NULL, strata_shard_count,
-							   "default", "heap");
+	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default", "heap");
 }
 
 static void
@@ -565,10 +562,4 @@ Datum
 strata_distributed_handler(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_POINTER(&distributed_methods);
-}
-
-void
-table_am_initialize(void)
-{
-	executor_hooks_initialize();
 }

@@ -22,6 +22,4 @@ extern Oid	table_am_converting;
 
 /* The function strata_distributed_handler(internal) RETURNS table_am_handler is in table_am.c. */
 
-extern void table_am_initialize(void);	/* from _PG_init: the executor hooks */
-
 #endif

@@ -22,6 +22,7 @@
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/hashfn.h"
@@ -107,22 +108,67 @@ get_storage_parameters(Relation relation)
 
 /* ---------------------------------------------------------------- tables */
 
+/* The privileges on a schema as GRANTs inside a DO block that may name missing roles. */
+static void
+append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
+{
+	HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema_oid));
+	Datum		value;
+	bool		isnull;
+	Acl		   *acl;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for schema %u", schema_oid);
+	value = SysCacheGetAttr(NAMESPACEOID, tuple, Anum_pg_namespace_nspacl, &isnull);
+	acl = isnull ? NULL : DatumGetAclPCopy(value);
+	ReleaseSysCache(tuple);
+
+	for (int i = 0; acl != NULL && i < ACL_NUM(acl); i++)
+	{
+		AclItem    *item = &ACL_DAT(acl)[i];
+		const char *privileges = (ACLITEM_GET_PRIVS(*item) & ACL_CREATE) == 0 ? "USAGE" :
+			(ACLITEM_GET_PRIVS(*item) & ACL_USAGE) == 0 ? "CREATE" : "USAGE, CREATE";
+		const char *role;
+
+		if ((ACLITEM_GET_PRIVS(*item) & (ACL_CREATE | ACL_USAGE)) == 0)
+			continue;
+		if (item->ai_grantee == ACL_ID_PUBLIC)
+		{
+			appendStringInfo(block, "GRANT %s ON SCHEMA %s TO PUBLIC; ", privileges,
+							 quote_identifier(schema));
+			continue;
+		}
+		role = GetUserNameFromId(item->ai_grantee, false);
+		appendStringInfo(block,
+						 "IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = %s) "
+						 "THEN GRANT %s ON SCHEMA %s TO %s; END IF; ",
+						 quote_literal_cstr(role), privileges, quote_identifier(schema),
+						 quote_identifier(role));
+	}
+}
+
 /*
  * CREATE SCHEMA IF NOT EXISTS would ask for the right to create schemas even when
  * there is nothing to create.
  */
-static void
-append_schema(StringInfo sql, Relation relation)
+char *
+table_ddl_schema(Oid schema_oid)
 {
-	char	   *schema = get_namespace_name(RelationGetNamespace(relation));
+	char	   *schema = get_namespace_name(schema_oid);
 	StringInfoData block;
 
+	if (schema == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_SCHEMA),
+				 errmsg("schema with OID %u does not exist", schema_oid)));
 	initStringInfo(&block);
 	appendStringInfo(&block,
 					 "BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s) "
-					 "THEN CREATE SCHEMA %s; END IF; END",
+					 "THEN CREATE SCHEMA %s; ",
 					 quote_literal_cstr(schema), quote_identifier(schema));
-	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
+	append_schema_grants(&block, schema_oid, schema);
+	appendStringInfoString(&block, "END IF; END");
+	return psprintf("DO %s;\n", quote_literal_cstr(block.data));
 }
 
 char *
@@ -134,7 +180,7 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	bool		partitioned = AttributeNumberIsValid(key_attribute);
 
 	initStringInfo(&sql);
-	append_schema(&sql, relation);
+	appendStringInfoString(&sql, table_ddl_schema(RelationGetNamespace(relation)));
 
 	appendStringInfo(&sql, "CREATE TABLE %s (", table_ddl_qualified_name(relation));
 	append_columns(&sql, relation);

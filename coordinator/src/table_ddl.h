@@ -24,6 +24,9 @@ extern char *table_ddl_partition_name(const char *table, int remainder);
 /* Schema-qualified, quoted name of a relation. */
 extern char *table_ddl_qualified_name(Relation relation);
 
+/* Create a schema, with its privileges, unless it exists. */
+extern char *table_ddl_schema(Oid schema_oid);
+
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
  * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes

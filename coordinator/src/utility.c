@@ -26,7 +26,6 @@
 #include "miscadmin.h"
 #include "nodes/nodes.h"
 #include "parser/parse_node.h"
-#include "storage/lmgr.h"
 #include "tcop/cmdtag.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -35,13 +34,13 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "connection.h"
 #include "copy_from.h"
 #include "ddl.h"
 #include "executor_hooks.h"
 #include "reference_write.h"
 #include "remote_command.h"
 #include "remote_insert.h"
-#include "settings.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
 
@@ -172,20 +171,49 @@ ddl_created_objects(const UtilityCall *call)
 	return list_copy_tail(created_objects, call->first_created);
 }
 
-void
-ddl_send_everywhere(const char *sql)
+/* Pass on what the workers have to say beside errors, or do not: the command said it here already. */
+static void
+silence_workers(bool quiet)
 {
-	if (metadata_all_workers() != NULL)
-		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+	ListCell   *cell;
+
+	foreach(cell, connection_list())
+		((WorkerConnection *) lfirst(cell))->quiet = quiet;
 }
 
 void
-ddl_send_to_table(const DistributedTable *table, const char *sql)
+ddl_send_everywhere(const char *sql)
 {
-	const Bitmapset *workers = metadata_table_workers(table);
+	if (metadata_all_workers() == NULL)
+		return;
+	connection_open_all(metadata_all_workers());
+	silence_workers(true);
+	PG_TRY();
+	{
+		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+	}
+	PG_FINALLY();
+	{
+		silence_workers(false);
+	}
+	PG_END_TRY();
+}
 
-	if (workers != NULL)
-		remote_command_run(workers, REMOTE_WRITE, sql);
+/* A table is being dropped: drop it on the workers, who may find more to tell about than we do. */
+static void
+forget_table(Oid relation)
+{
+	connection_open_all(metadata_all_workers());
+	silence_workers(true);
+	PG_TRY();
+	{
+		table_lifecycle_forget(relation, true);
+	}
+	PG_FINALLY();
+	{
+		silence_workers(false);
+	}
+	PG_END_TRY();
 }
 
 char *
@@ -241,70 +269,36 @@ copy_table(UtilityCall *call)
 		SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
 }
 
-/* TRUNCATE of those of the tables that a worker holds; NULL when there is none. */
-static char *
-build_truncate(int worker, List *tables, DropBehavior behavior)
-{
-	StringInfoData sql;
-	ListCell   *cell;
-
-	initStringInfo(&sql);
-	foreach(cell, tables)
-	{
-		const DistributedTable *table = metadata_table(lfirst_oid(cell));
-
-		if (table != NULL && bms_is_member(worker, metadata_table_workers(table)))
-			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
-							 ddl_relation_name(table->relation));
-	}
-	if (sql.len == 0)
-		return NULL;
-	if (behavior == DROP_CASCADE)
-		appendStringInfoString(&sql, " CASCADE");
-	return sql.data;
-}
-
 /*
  * TRUNCATE: the coordinator's part checks privileges and foreign keys, fires the statement
- * triggers, and truncates what CASCADE reaches here; each worker gets
- * one command with those of the tables that it holds.
+ * triggers, and truncates what CASCADE reaches here; the workers get one command with
+ * those of the tables that they have.
  */
 static void
 truncate_tables(UtilityCall *call)
 {
 	TruncateStmt *truncate = castNode(TruncateStmt, call->statement->utilityStmt);
-	List	   *tables = NIL;
+	StringInfoData sql;
 	ListCell   *cell;
-	int			worker = -1;
-	int		   *workers;
-	char	  **commands;
-	int			count = 0;
 
+	initStringInfo(&sql);
 	foreach(cell, truncate->relations)
 	{
 		Oid			relid = RangeVarGetRelid(lfirst(cell), NoLock, true);
 
 		if (OidIsValid(relid) && metadata_table(relid) != NULL)
-			tables = list_append_unique_oid(tables, relid);
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
+							 ddl_relation_name(relid));
 	}
 
 	ddl_run_locally(call);
 
-	if (tables == NIL)
-		return;
-	workers = palloc(sizeof(int) * bms_num_members(metadata_all_workers()));
-	commands = palloc(sizeof(char *) * bms_num_members(metadata_all_workers()));
-	while ((worker = bms_next_member(metadata_all_workers(), worker)) >= 0)
+	if (sql.len > 0)
 	{
-		char	   *sql = build_truncate(worker, tables, truncate->behavior);
-
-		if (sql == NULL)
-			continue;
-		workers[count] = worker;
-		commands[count++] = sql;
+		if (truncate->behavior == DROP_CASCADE)
+			appendStringInfoString(&sql, " CASCADE");
+		ddl_send_everywhere(sql.data);
 	}
-	if (count > 0)
-		remote_command_run_each(workers, commands, count, REMOTE_WRITE);
 }
 
 /* ---------------------------------------------------------------- new tables */
@@ -354,8 +348,7 @@ distribute_new_tables(const UtilityCall *call)
 			check_new_shell(relation);
 		relation_close(relation, NoLock);
 		if (shell && metadata_table(address->objectId) == NULL)
-			table_lifecycle_distribute(address->objectId, NULL, strata_shard_count,
-									   "default", "heap");
+			table_lifecycle_distribute(address->objectId, NULL, 0, "default", "heap");
 	}
 }
 
@@ -466,7 +459,7 @@ access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0 &&
 			 metadata_table(object_id) != NULL)
-		table_lifecycle_forget(object_id, true);
+		forget_table(object_id);
 }
 
 /* The list is in the transaction's memory. */

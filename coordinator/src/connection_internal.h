@@ -1,0 +1,25 @@
+/*
+ * connection_internal.h
+ *		What connection.c and connection_open.c share.
+ */
+#ifndef STRATA_CONNECTION_INTERNAL_H
+#define STRATA_CONNECTION_INTERNAL_H
+
+#include "connection.h"
+
+/* Connect all of them concurrently; on error none is opened. */
+extern void connection_connect(WorkerConnection **conns, int count);
+
+/* An event set for so many sockets, with our latch and the postmaster's death at its first two positions. */
+extern WaitEventSet *connection_make_wait_set(int sockets);
+
+/* Our latch was set: reset it and look for interrupts. */
+extern void connection_handle_latch(void);
+
+/* libpq's callback: a worker's notice becomes ours. */
+extern void connection_receive_notice(void *arg, const PGresult *result);
+
+/* An SQLSTATE of five characters as core's number; 08006 when there is none. */
+extern int	connection_make_sqlstate(const char *text);
+
+#endif

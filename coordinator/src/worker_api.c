@@ -1,0 +1,242 @@
+/*
+ * worker_api.c
+ *		SQL functions that add, remove and address workers.
+ *
+ * Adding is two steps: the server is checked and prepared over a connection of its
+ * own (worker_probe.c), then it becomes a worker in the local transaction, with all
+ * that the others have (worker_seed.c).  A new worker holds no shards, so no query
+ * goes there until a table is distributed or shards move.
+ *
+ * Both adding and removing hold the placement lock from the beginning.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "connection.h"
+#include "metadata.h"
+#include "metadata_catalog.h"
+#include "remote_command.h"
+#include "table_ddl.h"
+#include "worker_command.h"
+#include "worker_probe.h"
+#include "worker_seed.h"
+
+PG_FUNCTION_INFO_V1(strata_add_worker);
+PG_FUNCTION_INFO_V1(strata_remove_worker);
+PG_FUNCTION_INFO_V1(strata_conninfo_address);
+PG_FUNCTION_INFO_V1(strata_run_on_worker);
+PG_FUNCTION_INFO_V1(strata_schema_definition);
+
+/* ---------------------------------------------------------------- add */
+
+static void
+check_new_worker(const char *name, const char *conninfo)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	char	   *address = worker_probe_address(conninfo);
+	int			worker_id = -1;
+
+	if (name[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the name of a worker must not be empty")));
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		const Worker *worker = metadata_worker(worker_id);
+
+		if (strcmp(worker->name, name) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("worker \"%s\" already exists", name),
+					 errdetail("Its address is %s.", worker_probe_address(worker->conninfo)),
+					 errhint("Choose another name.")));
+		if (strcmp(worker_probe_address(worker->conninfo), address) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("worker \"%s\" already has the address %s", worker->name, address)));
+	}
+}
+
+/*
+ * Two addresses may lead to one server.  A worker that does not answer now is not
+ * asked: its being down must not stop the cluster from growing.
+ */
+static void
+check_new_server(int new_worker)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	char	   *identity = remote_command_fetch(new_worker, worker_probe_identity_sql);
+	int			worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerAnswer answer;
+
+		if (worker_id == new_worker)
+			continue;
+		answer = worker_command_try(worker_id, REMOTE_READ, worker_probe_identity_sql);
+		if (answer.success && answer.value != NULL && strcmp(answer.value, identity) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("worker \"%s\" already is this server", metadata_worker(worker_id)->name),
+					 errdetail("Both connection strings lead to the same database.")));
+	}
+}
+
+Datum
+strata_add_worker(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *conninfo = worker_probe_normalize(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	int			worker_id;
+
+	PreventCommandIfReadOnly("strata.add_worker()");
+	metadata_catalog_lock_placement();
+	check_new_worker(name, conninfo);
+	worker_probe_prepare(name, conninfo);
+
+	worker_id = metadata_catalog_add_worker(name, conninfo);
+	CommandCounterIncrement();
+	check_new_server(worker_id);
+	worker_seed(worker_id);
+	PG_RETURN_INT32(worker_id);
+}
+
+/* ---------------------------------------------------------------- remove */
+
+static int
+find_worker(const char *name)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int			worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		if (strcmp(metadata_worker(worker_id)->name, name) == 0)
+			return worker_id;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("worker \"%s\" does not exist", name),
+			 errhint("SELECT * FROM strata.workers lists the workers.")));
+}
+
+static void
+check_empty(int worker_id, bool drain)
+{
+	const char *name = metadata_worker(worker_id)->name;
+	const char *example = NULL;
+	int			tables = 0;
+	ListCell   *cell;
+
+	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	{
+		const DistributedTable *table = metadata_table(lfirst_oid(cell));
+
+		if (table == NULL || !bms_is_member(worker_id, table->colocation->workers))
+			continue;
+		if (example == NULL)
+			example = get_rel_name(table->relation);
+		tables++;
+	}
+	if (tables == 0)
+		return;
+
+	if (drain)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("worker \"%s\" cannot be drained", name),
+				 errdetail("Moving shards to other workers is not supported yet."),
+				 errhint("Undistribute the tables that have shards there, remove the worker, and "
+						 "distribute them again.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("worker \"%s\" still holds shards", name),
+			 errdetail_plural("%d table has shards there: \"%s\".",
+							  "%d tables have shards there, \"%s\" among them.", tables, tables,
+							  example),
+			 errhint("SELECT relation, shard FROM strata.shards WHERE worker = %s shows them.",
+					 quote_literal_cstr(name))));
+}
+
+Datum
+strata_remove_worker(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	bool		drain = PG_GETARG_BOOL(1);
+	int			worker_id;
+	WorkerAnswer answer;
+
+	PreventCommandIfReadOnly("strata.remove_worker()");
+	metadata_catalog_lock_placement();
+	worker_id = find_worker(name);
+	check_empty(worker_id, drain);
+
+	answer = worker_command_try(worker_id, REMOTE_WRITE,
+								psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
+										 worker_seed_undo_command(), connection_cluster_id(NULL)));
+	if (!answer.success)
+		ereport(WARNING,
+				(errcode(answer.error->sqlerrcode),
+				 errmsg("worker \"%s\" was not cleaned up", name),
+				 errdetail_internal("%s", answer.error->message),
+				 errhint("Before it joins a cluster again, drop its tables and call "
+						 "strata_worker.detach_coordinator() there.")));
+	metadata_catalog_remove_worker(worker_id);
+	CommandCounterIncrement();
+	PG_RETURN_VOID();
+}
+
+/* ---------------------------------------------------------------- commands and texts */
+
+/* run_on_worker(worker_id, command, writes): (success, result) */
+Datum
+strata_run_on_worker(PG_FUNCTION_ARGS)
+{
+	int			worker_id = PG_GETARG_INT32(0);
+	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	RemoteAccess access = PG_GETARG_BOOL(2) ? REMOTE_WRITE : REMOTE_READ;
+	WorkerAnswer answer;
+	const char *result;
+	TupleDesc	desc;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (access == REMOTE_WRITE)
+		PreventCommandIfReadOnly("strata.run_command_on_workers()");
+
+	metadata_worker(worker_id); /* it must exist */
+	answer = worker_command_try(worker_id, access, command);
+	result = answer.success ? answer.value : answer.error->message;
+	if (!answer.success && answer.error->detail != NULL)
+		result = psprintf("%s: %s", result, answer.error->detail);
+
+	values[0] = BoolGetDatum(answer.success);
+	nulls[1] = result == NULL;
+	values[1] = result != NULL ? CStringGetTextDatum(result) : (Datum) 0;
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+Datum
+strata_conninfo_address(PG_FUNCTION_ARGS)
+{
+	char	   *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	PG_RETURN_TEXT_P(cstring_to_text(worker_probe_address(conninfo)));
+}
+
+Datum
+strata_schema_definition(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(table_ddl_schema(PG_GETARG_OID(0))));
+}

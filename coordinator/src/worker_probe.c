@@ -1,0 +1,509 @@
+/*
+ * worker_probe.c
+ *		First contact with a server that is to become a worker.
+ *
+ * The session's connections (connection.c) greet a worker as a member of the
+ * cluster, which this server is not yet: so a connection of its own checks it and
+ * makes it one.  What is done here commits at once.  That is harmless: an attached
+ * server that strata.worker does not know is not used, and can be added again.
+ *
+ * What must be equal on both sides is asked with one SQL text here and there, and
+ * compared column by column.  Waiting is interruptible, and bounded by
+ * strata.connect_timeout until the server has answered for the first time.
+ */
+#include "postgres.h"
+
+#include "commands/dbcommands.h"
+#include "executor/spi.h"
+#include "libpq-fe.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "connection.h"
+#include "row_format.h"
+#include "settings.h"
+#include "worker_probe.h"
+
+typedef struct Probe
+{
+	const char *name;			/* of the worker to be */
+	PGconn	   *pg;
+} Probe;
+
+/* ---------------------------------------------------------------- connection strings */
+
+static PQconninfoOption *
+parse_conninfo(const char *conninfo)
+{
+	char	   *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+
+	if (options == NULL)
+	{
+		char	   *detail = message != NULL ? pchomp(message) : pstrdup("out of memory");
+
+		PQfreemem(message);
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid connection string"),
+				 errdetail_internal("%s", detail),
+				 errhint("Write it like 'host=10.0.0.5 port=5432'.")));
+	}
+	return options;
+}
+
+/* Value of an option, palloc'd; NULL when it is not given or empty. */
+static char *
+get_option(PQconninfoOption *options, const char *keyword)
+{
+	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
+	{
+		if (strcmp(option->keyword, keyword) == 0)
+			return option->val != NULL && option->val[0] != '\0' ? pstrdup(option->val) : NULL;
+	}
+	return NULL;
+}
+
+/* Append keyword='value' as libpq reads it. */
+static void
+append_option(StringInfo conninfo, const char *keyword, const char *value)
+{
+	appendStringInfo(conninfo, "%s%s='", conninfo->len > 0 ? " " : "", keyword);
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		if (*c == '\'' || *c == '\\')
+			appendStringInfoChar(conninfo, '\\');
+		appendStringInfoChar(conninfo, *c);
+	}
+	appendStringInfoChar(conninfo, '\'');
+}
+
+char *
+worker_probe_normalize(const char *conninfo)
+{
+	PQconninfoOption *options = parse_conninfo(conninfo);
+	StringInfoData result;
+	char	   *hosts = get_option(options, "host");
+	char	   *hostaddrs = get_option(options, "hostaddr");
+	bool		has_user = get_option(options, "user") != NULL;
+	bool		has_password = get_option(options, "password") != NULL;
+
+	initStringInfo(&result);
+	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
+	{
+		if (option->val != NULL && option->val[0] != '\0')
+			append_option(&result, option->keyword, option->val);
+	}
+	if (get_option(options, "dbname") == NULL)
+		append_option(&result, "dbname", get_database_name(MyDatabaseId));
+	if (((hosts != NULL && strchr(hosts, ',') != NULL) ||
+		 (hostaddrs != NULL && strchr(hostaddrs, ',') != NULL)) &&
+		get_option(options, "target_session_attrs") == NULL)
+		append_option(&result, "target_session_attrs", "read-write");
+	PQconninfoFree(options);
+
+	if (has_user)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the connection string of a worker must not name a user"),
+				 errdetail("Every session logs in as its own role.")));
+	if (has_password)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the connection string of a worker must not contain a password"),
+				 errdetail("Every session logs in as its own role."),
+				 errhint("Use a password file (passfile=...) or certificates.")));
+	return result.data;
+}
+
+/* The n-th part of a comma-separated list, the last one when there are fewer; "" if none. */
+static char *
+get_list_item(const char *list, int n)
+{
+	const char *end;
+
+	if (list == NULL)
+		return pstrdup("");
+	while (n-- > 0 && strchr(list, ',') != NULL)
+		list = strchr(list, ',') + 1;
+	end = strchr(list, ',');
+	return end != NULL ? pnstrdup(list, end - list) : pstrdup(list);
+}
+
+char *
+worker_probe_address(const char *conninfo)
+{
+	PQconninfoOption *options = parse_conninfo(conninfo);
+	char	   *hosts = get_option(options, "host");
+	char	   *ports = get_option(options, "port");
+	char	   *database = get_option(options, "dbname");
+	StringInfoData address;
+	const char *rest;
+	int			i = 0;
+
+	if (hosts == NULL)
+		hosts = get_option(options, "hostaddr");
+	PQconninfoFree(options);
+
+	initStringInfo(&address);
+	rest = hosts != NULL ? hosts : "";
+	for (;;)
+	{
+		char	   *port = get_list_item(ports, i);
+
+		appendStringInfo(&address, "%s%s:%s", i > 0 ? "," : "", get_list_item(hosts, i),
+						 port[0] != '\0' ? port : DEF_PGPORT_STR);
+		rest = strchr(rest, ',');
+		if (rest == NULL)
+			break;
+		rest++;
+		i++;
+	}
+	appendStringInfo(&address, "/%s", database != NULL ? database : "");
+	return address.data;
+}
+
+/* ---------------------------------------------------------------- talking */
+
+static void
+report_unreachable(const Probe *probe, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to worker \"%s\"", probe->name),
+			 errdetail_internal("%s", detail),
+			 errhint("Check that the server runs, that its pg_hba.conf admits this role from "
+					 "here, and that the connection string is right.")));
+}
+
+/* Wait until the socket is ready for `events`, the deadline (0: none) or an interrupt. */
+static bool
+wait_for_socket(PGconn *pg, int events, TimestampTz deadline)
+{
+	long		timeout = -1;
+	int			ready;
+
+	if (deadline != 0)
+	{
+		timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+		if (timeout <= 0)
+			return false;
+		events |= WL_TIMEOUT;
+	}
+	ready = WaitLatchOrSocket(MyLatch, events | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH,
+							  PQsocket(pg), timeout, PG_WAIT_EXTENSION);
+	if (ready & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+static void
+open_probe(Probe *probe, const char *conninfo)
+{
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													   strata_connect_timeout * 1000);
+	const char *const keywords[] = {
+		"application_name", "dbname", "user", "client_encoding", NULL
+	};
+	const char *const values[] = {
+		"strata add_worker", conninfo, GetUserNameFromId(GetUserId(), false),
+		GetDatabaseEncodingName(), NULL
+	};
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+
+	if (!AcquireExternalFD())
+		report_unreachable(probe, "There are too many open files.");
+	probe->pg = PQconnectStartParams(keywords, values, 1);
+	if (probe->pg == NULL)
+	{
+		ReleaseExternalFD();
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	}
+
+	while (PQstatus(probe->pg) != CONNECTION_BAD && status != PGRES_POLLING_OK &&
+		   status != PGRES_POLLING_FAILED)
+	{
+		if (!wait_for_socket(probe->pg, status == PGRES_POLLING_READING ?
+							 WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, deadline))
+			report_unreachable(probe, psprintf("There was no answer from %s within %d s.",
+											   worker_probe_address(conninfo),
+											   strata_connect_timeout));
+		status = PQconnectPoll(probe->pg);
+	}
+	if (PQstatus(probe->pg) != CONNECTION_OK)
+		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+}
+
+static void
+close_probe(Probe *probe)
+{
+	if (probe->pg != NULL)
+	{
+		PQfinish(probe->pg);
+		probe->pg = NULL;
+		ReleaseExternalFD();
+	}
+}
+
+/* Raise the server's error as ours. */
+static void
+report_result(const Probe *probe, PGresult *result, const char *sql)
+{
+	char	   *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	char	   *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	char	   *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	char	   *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	int			code = state != NULL && strlen(state) == 5 ?
+		MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4]) :
+		ERRCODE_CONNECTION_FAILURE;
+
+	message = message != NULL ? pstrdup(message) : pchomp(PQerrorMessage(probe->pg));
+	detail = detail != NULL ? pstrdup(detail) : NULL;
+	hint = hint != NULL ? pstrdup(hint) : NULL;
+	PQclear(result);
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg_internal("%s", message),
+			 detail != NULL ? errdetail_internal("%s", detail) : 0,
+			 hint != NULL ? errhint("%s", hint) : 0,
+			 errcontext("SQL on worker \"%s\": %s", probe->name, sql)));
+}
+
+/*
+ * Run one command; returns the columns of its first row, palloc'd ("" for NULL), or NULL
+ * when there is no row.
+ */
+static char **
+run_query(const Probe *probe, const char *sql)
+{
+	char	  **row = NULL;
+	PGresult   *result;
+
+	if (!PQsendQuery(probe->pg, sql))
+		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+	for (;;)
+	{
+		ExecStatusType status;
+
+		while (PQisBusy(probe->pg))
+		{
+			wait_for_socket(probe->pg, WL_SOCKET_READABLE, 0);
+			if (!PQconsumeInput(probe->pg))
+				report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+		}
+		result = PQgetResult(probe->pg);
+		if (result == NULL)
+			return row;
+		status = PQresultStatus(result);
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			report_result(probe, result, sql);
+		if (row == NULL && PQntuples(result) > 0)
+		{
+			row = palloc(PQnfields(result) * sizeof(char *));
+			for (int i = 0; i < PQnfields(result); i++)
+				row[i] = pstrdup(PQgetvalue(result, 0, i));
+		}
+		PQclear(result);
+	}
+}
+
+/* The same here: the first row of a query on this server. */
+static char **
+run_local_query(const char *sql)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	int			level = row_format_enter_sql_mode();
+	char	  **row = NULL;
+
+	SPI_connect();
+	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	if (SPI_processed > 0)
+	{
+		int			count = SPI_tuptable->tupdesc->natts;
+
+		row = MemoryContextAlloc(caller, count * sizeof(char *));
+		for (int i = 0; i < count; i++)
+		{
+			char	   *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
+
+			row[i] = MemoryContextStrdup(caller, value != NULL ? value : "");
+		}
+	}
+	SPI_finish();
+	row_format_leave_sql_mode(level);
+	return row;
+}
+
+/* ---------------------------------------------------------------- checks */
+
+const char *const worker_probe_identity_sql =
+	"SELECT system_identifier::text || '/' || pg_catalog.current_database() "
+	"FROM pg_catalog.pg_control_system()";
+
+/*
+ * What must be equal on both servers: the columns of facts_sql.  A locale's version is
+ * the library's, as it is now: rows sorted by several workers are merged here.
+ */
+static const char *const facts_sql =
+	"SELECT (current_setting('server_version_num')::integer / 10000)::text, "
+	"pg_encoding_to_char(d.encoding)::text, d.datlocprovider::text, d.datcollate::text, "
+	"d.datctype::text, "
+	"coalesce(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', ''), "
+	"coalesce(pg_database_collation_actual_version(d.oid), '') "
+	"FROM pg_database AS d WHERE d.datname = current_database()";
+
+static const struct
+{
+	const char *what;
+	const char *hint;
+}			facts[] = {
+	{"PostgreSQL major version", "All servers of a cluster must run the same major version."},
+	{"encoding", "Create the worker's database with the coordinator's encoding."},
+	{"locale provider", "Create the worker's database with the coordinator's locale."},
+	{"collation", "Create the worker's database with the coordinator's locale."},
+	{"character type", "Create the worker's database with the coordinator's locale."},
+	{"ICU locale", "Create the worker's database with the coordinator's locale."},
+	{"collation version", "Install the same version of the operating system's locales."},
+};
+
+static void
+report_difference(const Probe *probe, const char *what, const char *theirs, const char *ours,
+				  const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("worker \"%s\" differs from the coordinator in its %s", probe->name, what),
+			 errdetail("The worker has \"%s\", the coordinator \"%s\".", theirs, ours),
+			 errhint("%s", hint)));
+}
+
+static void
+check_server(const Probe *probe)
+{
+	char	  **theirs = run_query(probe, facts_sql);
+	char	  **ours = run_local_query(facts_sql);
+
+	for (int i = 0; i < lengthof(facts); i++)
+	{
+		if (strcmp(theirs[i], ours[i]) != 0)
+			report_difference(probe, facts[i].what, theirs[i], ours[i], facts[i].hint);
+	}
+
+	if (strcmp(run_query(probe, worker_probe_identity_sql)[0],
+			   run_local_query(worker_probe_identity_sql)[0]) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("worker \"%s\" is the coordinator itself", probe->name),
+				 errdetail("The connection string leads to this very database (or to its "
+						   "standby).")));
+	if (run_query(probe, "SELECT 1 WHERE pg_is_in_recovery()") != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" is a standby", probe->name),
+				 errhint("Name the primary, or all hosts: they are tried until one accepts "
+						 "writes.")));
+	if (run_query(probe, "SELECT 1 WHERE current_setting('max_prepared_transactions') = '0'"))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
+				 errdetail("Transactions over several workers commit in two phases."),
+				 errhint("Set max_prepared_transactions there to at least the coordinator's "
+						 "max_connections, and restart it.")));
+}
+
+/* ---------------------------------------------------------------- extensions */
+
+static void
+check_available(const Probe *probe, const char *extension)
+{
+	char	   *sql = psprintf("SELECT 1 FROM pg_available_extensions WHERE name = %s",
+							   quote_literal_cstr(extension));
+
+	if (run_query(probe, sql) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"%s\" is not available on worker \"%s\"", extension,
+						probe->name),
+				 errhint("Install the extension's files on that server.")));
+}
+
+/* Compare an extension's schema and version there with `name`'s here. */
+static void
+check_extension(const Probe *probe, const char *there, const char *here, bool compare_schema)
+{
+	const char *query = "SELECT e.extversion::text, n.nspname::text FROM pg_extension AS e "
+		"JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = %s";
+	char	  **theirs = run_query(probe, psprintf(query, quote_literal_cstr(there)));
+	char	  **ours = run_local_query(psprintf(query, quote_literal_cstr(here)));
+
+	if (strcmp(theirs[0], ours[0]) != 0)
+		report_difference(probe, psprintf("version of extension \"%s\"", there), theirs[0],
+						  ours[0],
+						  "Install the same version on both servers and run ALTER EXTENSION ... "
+						  "UPDATE where it is older.");
+	if (compare_schema && strcmp(theirs[1], ours[1]) != 0)
+		report_difference(probe, psprintf("schema of extension \"%s\"", there), theirs[1],
+						  ours[1], "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
+}
+
+static void
+install_extensions(const Probe *probe)
+{
+	char	   *hll_schema =
+		run_local_query("SELECT n.nspname::text FROM pg_extension AS e "
+						"JOIN pg_namespace AS n ON n.oid = e.extnamespace "
+						"WHERE e.extname = 'hll'")[0];
+
+	check_available(probe, "hll");
+	check_available(probe, "strata_worker");
+	run_query(probe, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
+	run_query(probe, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
+							  quote_identifier(hll_schema)));
+	check_extension(probe, "hll", "hll", true);
+	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_worker");
+	check_extension(probe, "strata_worker", "strata", false);
+}
+
+static void
+prepare_server(Probe *probe, const char *conninfo)
+{
+	int64		epoch;
+	const char *cluster_id = connection_cluster_id(&epoch);
+
+	open_probe(probe, conninfo);
+	run_query(probe, "SET search_path = pg_catalog");
+	run_query(probe, "SET client_min_messages = error");
+	run_query(probe, "SET lock_timeout = '30s'");
+	check_server(probe);
+	install_extensions(probe);
+	run_query(probe, psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ")",
+							  cluster_id, epoch));
+}
+
+void
+worker_probe_prepare(const char *name, const char *conninfo)
+{
+	Probe		probe = {name, NULL};
+
+	PG_TRY();
+	{
+		prepare_server(&probe, conninfo);
+	}
+	PG_CATCH();
+	{
+		close_probe(&probe);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	close_probe(&probe);
+}

@@ -1,0 +1,30 @@
+/*
+ * worker_probe.h
+ *		First contact with a server that is to become a worker.
+ */
+#ifndef STRATA_WORKER_PROBE_H
+#define STRATA_WORKER_PROBE_H
+
+#include "postgres.h"
+
+/*
+ * Connection string as it is stored: what was given, with the database's name (ours, when
+ * it was left out), and for several hosts the search for the primary.  ERROR when it is
+ * malformed or names a user or a password.
+ */
+extern char *worker_probe_normalize(const char *conninfo);
+
+/* "host:port[,host:port...]/database" of a connection string. */
+extern char *worker_probe_address(const char *conninfo);
+
+/*
+ * Check that the server can be a worker of this cluster, create the extension
+ * strata_worker there and attach it to the cluster.  Happens at once, outside of the
+ * current transaction; doing it twice does no harm.
+ */
+extern void worker_probe_prepare(const char *name, const char *conninfo);
+
+/* Identity of a server's database, the same over every address: SQL for one text. */
+extern const char *const worker_probe_identity_sql;
+
+#endif
