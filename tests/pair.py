@@ -23,19 +23,36 @@ class Pair:
     def __init__(self, cluster: Cluster, schema: str):
         self.cluster = cluster
         self.schema = schema
-        self.ours = cluster.coordinator.connect()
-        self.theirs = cluster.plain.connect()
-        for connection in (self.ours, self.theirs):
+        self._ours = cluster.coordinator.connect()
+        self._theirs = cluster.plain.connect()
+        for connection in (self._ours, self._theirs):
             connection.execute(
-                sql.SQL(
-                    "SET search_path = {0}, public, strata; DROP SCHEMA IF EXISTS {0} CASCADE;"
-                    " CREATE SCHEMA {0}"
-                ).format(sql.Identifier(schema))
+                sql.SQL("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}").format(
+                    sql.Identifier(schema)
+                )
             )
+            self._set_search_path(connection)
+
+    def _set_search_path(self, connection: psycopg.Connection) -> None:
+        connection.execute(
+            sql.SQL("SET search_path = {}, public, strata").format(sql.Identifier(self.schema))
+        )
+
+    @property
+    def ours(self) -> psycopg.Connection:
+        """The session on the coordinator; a new one when a crash ended the last."""
+        if self._ours.closed:
+            self._ours = self.cluster.coordinator.connect()
+            self._set_search_path(self._ours)
+        return self._ours
+
+    @property
+    def theirs(self) -> psycopg.Connection:
+        return self._theirs
 
     def close(self) -> None:
-        for connection in (self.ours, self.theirs):
-            connection.close()
+        self._ours.close()
+        self._theirs.close()
 
     # ---- both ----
 

@@ -269,14 +269,16 @@ CREATE FUNCTION strata.collation_definition(collation_oid oid) RETURNS text
     LANGUAGE sql STABLE STRICT
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('CREATE COLLATION IF NOT EXISTS %s (PROVIDER = %s, %s, DETERMINISTIC = %s)',
-                  collation_oid::regcollation,
+    SELECT format('DO %L', format(
+                  'BEGIN IF pg_catalog.to_regcollation(%L) IS NULL THEN '
+                  'CREATE COLLATION %s (PROVIDER = %s, %s, DETERMINISTIC = %s); END IF; END',
+                  collation_oid::regcollation, collation_oid::regcollation,
                   CASE c.collprovider WHEN 'i' THEN 'icu' WHEN 'b' THEN 'builtin' ELSE 'libc' END,
                   CASE c.collprovider
                       WHEN 'c' THEN format('LC_COLLATE = %L, LC_CTYPE = %L', c.collcollate, c.collctype)
                       ELSE format('LOCALE = %L', coalesce(to_jsonb(c) ->> 'colliculocale',
                                                           to_jsonb(c) ->> 'colllocale')) END,
-                  CASE WHEN c.collisdeterministic THEN 'true' ELSE 'false' END)
+                  CASE WHEN c.collisdeterministic THEN 'true' ELSE 'false' END))
       FROM pg_collation AS c WHERE c.oid = collation_oid
 $$;
 REVOKE ALL ON FUNCTION strata.collation_definition(oid) FROM PUBLIC;
@@ -406,8 +408,10 @@ AS $$
          WHERE d.level < 100
     ), command AS (
         SELECT 0 AS level, 0 AS rank, e.oid, format('extension %I', e.extname) AS object,
-               format('CREATE EXTENSION IF NOT EXISTS %I WITH SCHEMA %I CASCADE', e.extname, n.nspname)
-                   AS command,
+               format('DO %L', format(
+                   'BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = %L) '
+                   'THEN CREATE EXTENSION %I WITH SCHEMA %I CASCADE; END IF; END',
+                   e.extname, e.extname, n.nspname)) AS command,
                NULL::regclass AS relation, true AS optional
           FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
          WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata')

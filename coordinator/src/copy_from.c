@@ -55,17 +55,19 @@
 static void
 check_source_privilege(const CopyStmt *statement)
 {
-	bool		program = statement->is_program;
+	bool program = statement->is_program;
 
 	if (statement->filename == NULL ||
-		has_privs_of_role(GetUserId(), program ? ROLE_PG_EXECUTE_SERVER_PROGRAM :
-						  ROLE_PG_READ_SERVER_FILES))
+		has_privs_of_role(GetUserId(),
+						  program ? ROLE_PG_EXECUTE_SERVER_PROGRAM : ROLE_PG_READ_SERVER_FILES))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 program ?
-			 errmsg("must be superuser or have privileges of the pg_execute_server_program role to COPY to or from an external program") :
-			 errmsg("must be superuser or have privileges of the pg_read_server_files role to COPY from a file"),
+			 program
+				 ? errmsg("must be superuser or have privileges of the pg_execute_server_program "
+						  "role to COPY to or from an external program")
+				 : errmsg("must be superuser or have privileges of the pg_read_server_files role "
+						  "to COPY from a file"),
 			 errhint("Anyone can COPY to stdout or from stdin. "
 					 "psql's \\copy command also works for anyone.")));
 }
@@ -76,9 +78,9 @@ check_source_privilege(const CopyStmt *statement)
 static void
 check_where_columns(Relation relation, Node *clause)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
-	Bitmapset  *columns = NULL;
-	bool		whole_row;
+	TupleDesc desc = RelationGetDescr(relation);
+	Bitmapset *columns = NULL;
+	bool whole_row;
 
 	pull_varattnos(clause, 1, &columns);
 	whole_row = bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, columns);
@@ -99,7 +101,7 @@ check_where_columns(Relation relation, Node *clause)
 static Node *
 transform_where(ParseState *pstate, Relation relation, ParseNamespaceItem *item, Node *raw)
 {
-	Node	   *clause;
+	Node *clause;
 
 	if (raw == NULL)
 		return NULL;
@@ -119,20 +121,18 @@ check_table_privilege(ParseState *pstate, Relation relation, ParseNamespaceItem 
 					  List *column_names)
 {
 	CompatPermissions *permissions = compat_nsitem_permissions(item);
-	ListCell   *cell;
+	ListCell *cell;
 
 	permissions->requiredPerms = ACL_INSERT;
 	foreach(cell, CopyGetAttnums(RelationGetDescr(relation), relation, column_names))
-		permissions->insertedCols =
-			bms_add_member(permissions->insertedCols,
-						   lfirst_int(cell) - FirstLowInvalidHeapAttributeNumber);
+		permissions->insertedCols = bms_add_member(
+			permissions->insertedCols, lfirst_int(cell) - FirstLowInvalidHeapAttributeNumber);
 	compat_check_permissions(pstate, permissions);
 
 	if (check_enable_rls(RelationGetRelid(relation), InvalidOid, false) == RLS_ENABLED)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("COPY FROM not supported with row-level security"),
-				 errhint("Use INSERT statements instead.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("COPY FROM not supported with row-level security"),
+						errhint("Use INSERT statements instead.")));
 }
 
 /*
@@ -172,7 +172,7 @@ read_row(CopyFromState cstate, EState *estate, TupleTableSlot *slot, uint64 *exc
 	for (;;)
 	{
 		MemoryContext old;
-		bool		found;
+		bool found;
 
 		CHECK_FOR_INTERRUPTS();
 		ResetPerTupleExprContext(estate);
@@ -207,8 +207,8 @@ send_rows(CopyFromState cstate, EState *estate, ResultRelInfo *result)
 {
 	TupleTableSlot *slot = table_slot_create(result->ri_RelationDesc, &estate->es_tupleTable);
 	ErrorContextCallback context;
-	uint64		processed = 0;
-	uint64		excluded = 0;
+	uint64 processed = 0;
+	uint64 excluded = 0;
 
 	/* Off the stack while a row is sent: what a worker says then is about earlier rows. */
 	context.callback = CopyFromErrorCallback;
@@ -244,10 +244,10 @@ send_rows(CopyFromState cstate, EState *estate, ResultRelInfo *result)
 static uint64
 copy_rows(CopyFromState cstate)
 {
-	EState	   *estate = CreateExecutorState();
+	EState *estate = CreateExecutorState();
 	ResultRelInfo *result = makeNode(ResultRelInfo);
 	ModifyTableState *state = makeNode(ModifyTableState);
-	uint64		processed;
+	uint64 processed;
 
 	(void) GetCurrentCommandId(true);
 	compat_copy_init_range_table(estate, cstate);
@@ -261,9 +261,8 @@ copy_rows(CopyFromState cstate)
 	state->rootResultRelInfo = result;
 
 	AfterTriggerBeginQuery();
-	cstate->transition_capture = state->mt_transition_capture =
-		MakeTransitionCaptureState(cstate->rel->trigdesc, RelationGetRelid(cstate->rel),
-								   CMD_INSERT);
+	cstate->transition_capture = state->mt_transition_capture = MakeTransitionCaptureState(
+		cstate->rel->trigdesc, RelationGetRelid(cstate->rel), CMD_INSERT);
 	if (cstate->whereClause != NULL)
 		cstate->qualexpr = ExecInitQual(castNode(List, cstate->whereClause), &state->ps);
 
@@ -275,11 +274,10 @@ copy_rows(CopyFromState cstate)
 	remote_insert_flush_all();
 	pgstat_count_heap_insert(cstate->rel, processed);
 	if (compat_copy_bad_lines(cstate) > 0)
-		ereport(NOTICE,
-				errmsg_plural("%llu row was skipped due to data type incompatibility",
-							  "%llu rows were skipped due to data type incompatibility",
-							  (unsigned long) compat_copy_bad_lines(cstate),
-							  (unsigned long long) compat_copy_bad_lines(cstate)));
+		ereport(NOTICE, errmsg_plural("%llu row was skipped due to data type incompatibility",
+									  "%llu rows were skipped due to data type incompatibility",
+									  (unsigned long) compat_copy_bad_lines(cstate),
+									  (unsigned long long) compat_copy_bad_lines(cstate)));
 
 	ExecResetTupleTable(estate->es_tupleTable, false);
 	ExecCloseResultRelations(estate);
@@ -291,11 +289,11 @@ copy_rows(CopyFromState cstate)
 uint64
 copy_from_run(ParseState *pstate, const CopyStmt *statement)
 {
-	Relation	relation;
+	Relation relation;
 	ParseNamespaceItem *item;
-	Node	   *where;
+	Node *where;
 	CopyFromState cstate;
-	uint64		processed;
+	uint64 processed;
 
 	check_source_privilege(statement);
 	relation = table_openrv(statement->relation, RowExclusiveLock);

@@ -25,17 +25,17 @@
 typedef struct UtilityCall
 {
 	PlannedStmt *statement;
-	const char *source;			/* the whole query string, of which the statement is a slice */
-	bool		read_only_tree;
+	const char *source; /* the whole query string, of which the statement is a slice */
+	bool read_only_tree;
 	ProcessUtilityContext context;
 	ParamListInfo parameters;
 	QueryEnvironment *environment;
 	DestReceiver *destination;
 	QueryCompletion *completion;
-	int			first_created;	/* where this call's objects begin in the list of created ones */
+	int first_created; /* where this call's objects begin in the list of created ones */
 } UtilityCall;
 
-typedef void (*UtilityHandler) (UtilityCall *call);
+typedef void (*UtilityHandler)(UtilityCall *call);
 
 /* In utility.c: the command as PostgreSQL runs it. */
 extern void ddl_run_locally(UtilityCall *call);
@@ -78,9 +78,21 @@ extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
 
 /* In ddl_table.c */
 extern void ddl_alter_table(UtilityCall *call);
+
+/* In ddl_relation.c: the table that a relation is, or whose index it is, when it is ours; else NULL. */
+extern const DistributedTable *ddl_find_table(Oid relid);
+extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);
+
+/* ERROR if a table's kind changed while the command waited for its lock. */
+extern void ddl_ensure_unchanged(Oid relid, TableKind before);
+
+/* The statement's text without the word ONLY in front of the table's name. */
+extern char *ddl_text_without_only(const UtilityCall *call, const RangeVar *name);
+
 extern void ddl_create_table(UtilityCall *call);
 extern void ddl_create_index(UtilityCall *call);
 extern void ddl_create_trigger(UtilityCall *call);
+extern void ddl_create_rule(UtilityCall *call);
 extern void ddl_drop_indexes(UtilityCall *call);
 extern void ddl_rename(UtilityCall *call);
 extern void ddl_set_schema(UtilityCall *call);

@@ -27,7 +27,7 @@
 static void
 append_privileges(StringInfo sql, List *privileges)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (privileges == NIL)
 		appendStringInfoString(sql, "ALL PRIVILEGES");
@@ -35,7 +35,7 @@ append_privileges(StringInfo sql, List *privileges)
 	{
 		const AccessPriv *privilege = lfirst_node(AccessPriv, cell);
 		const char *separator = " (";
-		ListCell   *column;
+		ListCell *column;
 
 		appendStringInfo(sql, "%s%s", foreach_current_index(cell) == 0 ? "" : ", ",
 						 privilege->priv_name == NULL ? "ALL PRIVILEGES" : privilege->priv_name);
@@ -52,7 +52,7 @@ append_privileges(StringInfo sql, List *privileges)
 static void
 append_roles(StringInfo sql, List *roles)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, roles)
 		appendStringInfo(sql, "%s%s", foreach_current_index(cell) == 0 ? "" : ", ",
@@ -66,8 +66,9 @@ build_grant(const GrantStmt *grant, const char *table_name)
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, grant->is_grant ? "GRANT " :
-						   grant->grant_option ? "REVOKE GRANT OPTION FOR " : "REVOKE ");
+	appendStringInfoString(&sql, grant->is_grant	   ? "GRANT "
+								 : grant->grant_option ? "REVOKE GRANT OPTION FOR "
+													   : "REVOKE ");
 	append_privileges(&sql, grant->privileges);
 	appendStringInfo(&sql, " ON TABLE %s %s ", table_name, grant->is_grant ? "TO" : "FROM");
 	append_roles(&sql, grant->grantees);
@@ -82,18 +83,18 @@ build_grant(const GrantStmt *grant, const char *table_name)
 static List *
 granted_tables(const GrantStmt *grant)
 {
-	List	   *tables = NIL;
-	ListCell   *cell;
+	List *tables = NIL;
+	ListCell *cell;
 
 	if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
 	{
-		List	   *all = list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
-									  metadata_catalog_tables(CATALOG_KIND_REFERENCE));
-		ListCell   *schema;
+		List *all = list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
+								metadata_catalog_tables(CATALOG_KIND_REFERENCE));
+		ListCell *schema;
 
 		foreach(schema, grant->objects)
 		{
-			Oid			namespace = get_namespace_oid(strVal(lfirst(schema)), true);
+			Oid namespace = get_namespace_oid(strVal(lfirst(schema)), true);
 
 			foreach(cell, all)
 			{
@@ -105,7 +106,7 @@ granted_tables(const GrantStmt *grant)
 	}
 	foreach(cell, grant->objects)
 	{
-		Oid			relid = RangeVarGetRelid(lfirst_node(RangeVar, cell), NoLock, true);
+		Oid relid = RangeVarGetRelid(lfirst_node(RangeVar, cell), NoLock, true);
 
 		if (OidIsValid(relid) && metadata_table(relid) != NULL)
 			tables = lappend_oid(tables, relid);
@@ -117,8 +118,8 @@ granted_tables(const GrantStmt *grant)
 static bool
 grant_is_everywhere(const GrantStmt *grant)
 {
-	List	   *objects = grant->objects;
-	ListCell   *cell;
+	List *objects = grant->objects;
+	ListCell *cell;
 
 	if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
 		return ddl_objects_are_everywhere(OBJECT_SCHEMA, objects);
@@ -143,10 +144,10 @@ grant_is_everywhere(const GrantStmt *grant)
 void
 ddl_grant(UtilityCall *call)
 {
-	GrantStmt  *grant = castNode(GrantStmt, call->statement->utilityStmt);
-	bool		everywhere = false;
-	List	   *tables = NIL;
-	ListCell   *cell;
+	GrantStmt *grant = castNode(GrantStmt, call->statement->utilityStmt);
+	bool everywhere = false;
+	List *tables = NIL;
+	ListCell *cell;
 
 	if (metadata_all_workers() == NULL || grant->targtype == ACL_TARGET_DEFAULTS)
 	{
@@ -175,22 +176,18 @@ format_role_attributes(List *options)
 	{
 		const char *option;
 		const char *keyword;
-	}			flags[] = {
-		{"superuser", "SUPERUSER"},
-		{"inherit", "INHERIT"},
-		{"createrole", "CREATEROLE"},
-		{"createdb", "CREATEDB"},
-		{"canlogin", "LOGIN"},
-		{"isreplication", "REPLICATION"},
+	} flags[] = {
+		{"superuser", "SUPERUSER"}, {"inherit", "INHERIT"}, {"createrole", "CREATEROLE"},
+		{"createdb", "CREATEDB"},	{"canlogin", "LOGIN"},	{"isreplication", "REPLICATION"},
 		{"bypassrls", "BYPASSRLS"},
 	};
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, options)
 	{
-		DefElem    *option = lfirst_node(DefElem, cell);
+		DefElem *option = lfirst_node(DefElem, cell);
 
 		for (int i = 0; i < lengthof(flags); i++)
 		{
@@ -209,12 +206,12 @@ format_role_attributes(List *options)
 static void
 append_memberships(StringInfo sql, const char *role, List *options)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, options)
 	{
-		DefElem    *option = lfirst_node(DefElem, cell);
-		bool		admin = strcmp(option->defname, "adminmembers") == 0;
+		DefElem *option = lfirst_node(DefElem, cell);
+		bool admin = strcmp(option->defname, "adminmembers") == 0;
 
 		if (strcmp(option->defname, "addroleto") == 0)
 		{
@@ -238,8 +235,8 @@ ddl_create_role(UtilityCall *call)
 	CreateRoleStmt *create = castNode(CreateRoleStmt, call->statement->utilityStmt);
 	const char *role = pstrdup(quote_identifier(create->role));
 	StringInfoData sql;
-	char	   *attributes;
-	char	   *body;
+	char *attributes;
+	char *body;
 
 	ddl_run_locally(call);
 	attributes = psprintf("%s%s", create->stmt_type == ROLESTMT_USER ? " LOGIN" : "",
@@ -259,9 +256,9 @@ void
 ddl_alter_role(UtilityCall *call)
 {
 	AlterRoleStmt *alter = castNode(AlterRoleStmt, call->statement->utilityStmt);
-	bool		members = false;
-	char	   *attributes = format_role_attributes(alter->options);
-	ListCell   *cell;
+	bool members = false;
+	char *attributes = format_role_attributes(alter->options);
+	ListCell *cell;
 
 	foreach(cell, alter->options)
 		members |= strcmp(lfirst_node(DefElem, cell)->defname, "rolemembers") == 0;
@@ -277,7 +274,7 @@ ddl_drop_role(UtilityCall *call)
 {
 	DropRoleStmt *drop = castNode(DropRoleStmt, call->statement->utilityStmt);
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	/* Names are taken before the roles are gone. */
 	initStringInfo(&sql);

@@ -26,10 +26,10 @@
 static void
 check_index(Oid index)
 {
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
 	Form_pg_index form;
 	const DistributedTable *table;
-	bool		has_key = false;
+	bool has_key = false;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -37,7 +37,7 @@ check_index(Oid index)
 	table = metadata_table(form->indrelid);
 	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
 	{
-		char	   *key = get_attname(table->relation, table->key_attribute, false);
+		char *key = get_attname(table->relation, table->key_attribute, false);
 
 		for (int i = 0; i < form->indnkeyatts; i++)
 			has_key |= form->indkey.values[i] == table->key_attribute;
@@ -48,12 +48,13 @@ check_index(Oid index)
 							get_rel_name(table->relation)),
 					 errdetail("A worker cannot see the rows of the others.")));
 		if (form->indisunique && !has_key)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("unique index \"%s\" does not contain the distribution key of table \"%s\"",
-							get_rel_name(index), get_rel_name(table->relation)),
-					 errdetail("A worker cannot see the rows of the others."),
-					 errhint("Add column \"%s\" to the index or constraint.", key)));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("unique index \"%s\" does not contain the distribution key of table \"%s\"",
+						get_rel_name(index), get_rel_name(table->relation)),
+				 errdetail("A worker cannot see the rows of the others."),
+				 errhint("Add column \"%s\" to the index or constraint.", key)));
 	}
 	ReleaseSysCache(tuple);
 }
@@ -62,10 +63,10 @@ check_index(Oid index)
 static int
 find_column(HeapTuple constraint, AttrNumber array_column, AttrNumber attribute)
 {
-	bool		null;
-	Datum		value = SysCacheGetAttr(CONSTROID, constraint, array_column, &null);
-	ArrayType  *array;
-	int16	   *numbers;
+	bool null;
+	Datum value = SysCacheGetAttr(CONSTROID, constraint, array_column, &null);
+	ArrayType *array;
+	int16 *numbers;
 
 	if (null)
 		return -1;
@@ -87,11 +88,12 @@ static const char *
 foreign_key_problem(HeapTuple constraint, const DistributedTable *child,
 					const DistributedTable *parent)
 {
-	int			place;
+	int place;
 
 	if (child == NULL)
-		return parent != NULL && parent->kind == TABLE_DISTRIBUTED ?
-			"A local table cannot reference a distributed table." : NULL;
+		return parent != NULL && parent->kind == TABLE_DISTRIBUTED
+				   ? "A local table cannot reference a distributed table."
+				   : NULL;
 	if (parent != NULL && parent->kind == TABLE_REFERENCE)
 		return NULL;
 	if (parent == NULL)
@@ -103,14 +105,15 @@ foreign_key_problem(HeapTuple constraint, const DistributedTable *child,
 	place = find_column(constraint, Anum_pg_constraint_conkey, child->key_attribute);
 	if (place < 0 ||
 		place != find_column(constraint, Anum_pg_constraint_confkey, parent->key_attribute))
-		return "The foreign key must contain the distribution keys of both tables, in the same place.";
+		return "The foreign key must contain the distribution keys of both tables, in the same "
+			   "place.";
 	return NULL;
 }
 
 static void
 check_constraint(Oid constraint)
 {
-	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
 	Form_pg_constraint form;
 	const char *problem;
 
@@ -122,13 +125,15 @@ check_constraint(Oid constraint)
 		problem = foreign_key_problem(tuple, metadata_table(form->conrelid),
 									  metadata_table(form->confrelid));
 		if (problem != NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("foreign key \"%s\" from table \"%s\" to table \"%s\" cannot be enforced",
-							NameStr(form->conname), get_rel_name(form->conrelid),
-							get_rel_name(form->confrelid)),
-					 errdetail("%s", problem),
-					 errhint("Foreign keys can lead to reference tables, and to colocated tables by the distribution key.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("foreign key \"%s\" from table \"%s\" to table \"%s\" cannot be enforced",
+						NameStr(form->conname), get_rel_name(form->conrelid),
+						get_rel_name(form->confrelid)),
+				 errdetail("%s", problem),
+				 errhint("Foreign keys can lead to reference tables, and to colocated tables by "
+						 "the distribution key.")));
 	}
 	ReleaseSysCache(tuple);
 }
@@ -136,7 +141,7 @@ check_constraint(Oid constraint)
 void
 ddl_check_created(const UtilityCall *call)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, ddl_created_objects(call))
 	{

@@ -28,7 +28,6 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_type.h"
@@ -50,7 +49,7 @@ namespace_is_everywhere(Oid namespace)
 	if (name == NULL)
 		return true;
 	return !isAnyTempNamespace(namespace) && strcmp(name, "strata") != 0 &&
-		strcmp(name, "strata_partial") != 0 && strcmp(name, "strata_worker") != 0;
+		   strcmp(name, "strata_partial") != 0 && strcmp(name, "strata_worker") != 0;
 }
 
 /* Is this a relation that the workers lack?  Composite types are relations, too. */
@@ -64,11 +63,11 @@ relation_is_local(Oid relation)
 static bool
 depends_on_local_relation(const ObjectAddress *object)
 {
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	Relation depend = table_open(DependRelationId, AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	HeapTuple tuple;
+	bool found = false;
 
 	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(object->classId));
@@ -78,13 +77,13 @@ depends_on_local_relation(const ObjectAddress *object)
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
-		Oid			relation = InvalidOid;
+		Oid relation = InvalidOid;
 
 		if (entry->refclassid == RelationRelationId)
 			relation = entry->refobjid;
 		else if (entry->refclassid == TypeRelationId)
 		{
-			Oid			element = get_element_type(entry->refobjid);
+			Oid element = get_element_type(entry->refobjid);
 
 			relation = get_typ_typrelid(OidIsValid(element) ? element : entry->refobjid);
 		}
@@ -98,12 +97,13 @@ depends_on_local_relation(const ObjectAddress *object)
 static bool
 object_is_everywhere(const ObjectAddress *object)
 {
-	if (!namespace_is_everywhere(object->classId == NamespaceRelationId ? object->objectId :
-								 get_object_namespace(object)))
+	if (!namespace_is_everywhere(object->classId == NamespaceRelationId
+									 ? object->objectId
+									 : get_object_namespace(object)))
 		return false;
 	if (object->classId == ProcedureRelationId)
 	{
-		Oid			result = get_func_rettype(object->objectId);
+		Oid result = get_func_rettype(object->objectId);
 
 		if (result == TRIGGEROID || result == EVENT_TRIGGEROID)
 			return false;
@@ -118,15 +118,15 @@ object_is_everywhere(const ObjectAddress *object)
 bool
 ddl_objects_are_everywhere(ObjectType type, List *objects)
 {
-	int			everywhere = 0;
-	int			local = 0;
-	ListCell   *cell;
+	int everywhere = 0;
+	int local = 0;
+	ListCell *cell;
 
 	foreach(cell, objects)
 	{
-		Relation	relation = NULL;
-		ObjectAddress address = get_object_address(type, lfirst(cell), &relation,
-												   AccessShareLock, true);
+		Relation relation = NULL;
+		ObjectAddress address = get_object_address(type, lfirst(cell), &relation, AccessShareLock,
+												   true);
 
 		if (relation != NULL)
 			table_close(relation, AccessShareLock);
@@ -138,47 +138,28 @@ ddl_objects_are_everywhere(ObjectType type, List *objects)
 			local++;
 	}
 	if (everywhere > 0 && local > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("some of the objects exist on the workers and some on the coordinator only"),
-				 errhint("Use a separate statement for each object.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("some of the objects exist on the workers and some on the coordinator only"),
+			 errhint("Use a separate statement for each object.")));
 	return everywhere > 0;
-}
-
-/* ---------------------------------------------------------------- aggregates */
-
-/*
- * After aggregates came: make their partial aggregates on all nodes.  Schema strata_partial
- * belongs to the superuser; for others the aggregates work, but are not split.
- */
-static void
-create_partial_aggregates(void)
-{
-	int			result;
-
-	if (!superuser())
-		return;
-	SPI_connect();
-	result = SPI_execute("SELECT strata_partial.create_partials()", false, 0);
-	if (result != SPI_OK_SELECT)
-		elog(ERROR, "creating partial aggregates failed: %s", SPI_result_code_string(result));
-	SPI_finish();
-	ddl_send_everywhere("DO 'BEGIN PERFORM strata_worker.create_partials(); END'");
 }
 
 /* ---------------------------------------------------------------- commands */
 
 /*
  * CREATE of a type, function, operator or the like.  Function bodies are not checked on
- * the workers: they may name tables that only the coordinator has.
+ * the workers: they may name tables that only the coordinator has.  Partial aggregates are
+ * made by an event trigger on each node (schema strata_partial).
  */
 void
 ddl_create_object(UtilityCall *call)
 {
-	Node	   *statement = call->statement->utilityStmt;
-	bool		created = false;
-	ListCell   *cell;
-	char	   *text;
+	Node *statement = call->statement->utilityStmt;
+	bool created = false;
+	ListCell *cell;
+	char *text;
 
 	ddl_run_locally(call);
 	if (metadata_all_workers() == NULL)
@@ -201,8 +182,6 @@ ddl_create_object(UtilityCall *call)
 	if (IsA(statement, CreateFunctionStmt))
 		text = psprintf("SET LOCAL check_function_bodies = off; %s", text);
 	ddl_send_everywhere(text);
-	if (IsA(statement, DefineStmt) && castNode(DefineStmt, statement)->kind == OBJECT_AGGREGATE)
-		create_partial_aggregates();
 }
 
 /* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
@@ -218,7 +197,7 @@ object_list(ObjectType type, Node *object)
 static List *
 composite_type_list(const RangeVar *name)
 {
-	List	   *names = list_make1(makeString(name->relname));
+	List *names = list_make1(makeString(name->relname));
 
 	if (name->schemaname != NULL)
 		names = lcons(makeString(name->schemaname), names);
@@ -249,7 +228,7 @@ renamed_objects(const RenameStmt *rename, ObjectType *type)
 static List *
 altered_objects(Node *statement, ObjectType *type)
 {
-	Node	   *object = NULL;
+	Node *object = NULL;
 
 	switch (nodeTag(statement))
 	{
@@ -323,10 +302,10 @@ type_is_everywhere(ObjectType type)
 void
 ddl_alter_object(UtilityCall *call)
 {
-	ObjectType	type;
-	List	   *objects = altered_objects(call->statement->utilityStmt, &type);
-	bool		everywhere = metadata_all_workers() != NULL && type_is_everywhere(type) &&
-		ddl_objects_are_everywhere(type, objects);
+	ObjectType type;
+	List *objects = altered_objects(call->statement->utilityStmt, &type);
+	bool everywhere = metadata_all_workers() != NULL && type_is_everywhere(type) &&
+					  ddl_objects_are_everywhere(type, objects);
 
 	if (everywhere)
 		ddl_run_without_scans(call);
@@ -341,7 +320,7 @@ static void
 drop_schemas(UtilityCall *call, DropStmt *drop)
 {
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, drop->objects)
@@ -375,7 +354,7 @@ static void
 drop_extensions(UtilityCall *call, DropStmt *drop)
 {
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, drop->objects)
@@ -385,10 +364,10 @@ drop_extensions(UtilityCall *call, DropStmt *drop)
 		if (strcmp(name, "strata") == 0 &&
 			(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
 			 metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL))
-			ereport(ERROR,
-					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-					 errmsg("cannot drop extension \"strata\" while there are distributed or reference tables"),
-					 errhint("Run undistribute_table() on them, or drop them.")));
+			ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+							errmsg("cannot drop extension \"strata\" while there are distributed "
+								   "or reference tables"),
+							errhint("Run undistribute_table() on them, or drop them.")));
 		if (!extension_is_ours(name))
 			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
 							 quote_identifier(name));
@@ -406,8 +385,8 @@ drop_extensions(UtilityCall *call, DropStmt *drop)
 void
 ddl_drop_objects(UtilityCall *call)
 {
-	DropStmt   *drop = castNode(DropStmt, call->statement->utilityStmt);
-	bool		everywhere;
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	bool everywhere;
 
 	if (drop->removeType == OBJECT_INDEX)
 		ddl_drop_indexes(call);
@@ -418,7 +397,7 @@ ddl_drop_objects(UtilityCall *call)
 	else
 	{
 		everywhere = metadata_all_workers() != NULL && type_is_everywhere(drop->removeType) &&
-			ddl_objects_are_everywhere(drop->removeType, drop->objects);
+					 ddl_objects_are_everywhere(drop->removeType, drop->objects);
 		ddl_run_locally(call);
 		if (everywhere)
 			ddl_send_everywhere(ddl_statement_text(call));
@@ -429,7 +408,7 @@ ddl_drop_objects(UtilityCall *call)
 void
 ddl_create_schema(UtilityCall *call)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	ddl_run_locally(call);
 	foreach(cell, ddl_created_objects(call))
@@ -438,15 +417,16 @@ ddl_create_schema(UtilityCall *call)
 
 		if (address->classId == NamespaceRelationId && object_is_everywhere(address))
 		{
-			HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
+			HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
 			Form_pg_namespace form;
 
 			if (!HeapTupleIsValid(tuple))
 				continue;
 			form = (Form_pg_namespace) GETSTRUCT(tuple);
-			ddl_send_everywhere(psprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s",
-										 quote_identifier(NameStr(form->nspname)),
-										 quote_identifier(GetUserNameFromId(form->nspowner, false))));
+			ddl_send_everywhere(
+				psprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s",
+						 quote_identifier(NameStr(form->nspname)),
+						 quote_identifier(GetUserNameFromId(form->nspowner, false))));
 			ReleaseSysCache(tuple);
 		}
 	}
@@ -458,7 +438,7 @@ ddl_create_extension(UtilityCall *call)
 {
 	CreateExtensionStmt *create = castNode(CreateExtensionStmt, call->statement->utilityStmt);
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	ddl_run_locally(call);
 	if (extension_is_ours(create->extname) || metadata_all_workers() == NULL)
@@ -468,7 +448,7 @@ ddl_create_extension(UtilityCall *call)
 	appendStringInfo(&sql, "CREATE EXTENSION IF NOT EXISTS %s", quote_identifier(create->extname));
 	foreach(cell, create->options)
 	{
-		DefElem    *option = lfirst_node(DefElem, cell);
+		DefElem *option = lfirst_node(DefElem, cell);
 
 		if (strcmp(option->defname, "schema") == 0)
 			appendStringInfo(&sql, " SCHEMA %s", quote_identifier(defGetString(option)));
@@ -478,7 +458,6 @@ ddl_create_extension(UtilityCall *call)
 			appendStringInfoString(&sql, " CASCADE");
 	}
 	ddl_send_everywhere(sql.data);
-	create_partial_aggregates();
 }
 
 /* ALTER EXTENSION ... UPDATE */
@@ -491,5 +470,4 @@ ddl_alter_extension(UtilityCall *call)
 	if (extension_is_ours(alter->extname) || metadata_all_workers() == NULL)
 		return;
 	ddl_send_everywhere(ddl_statement_text(call));
-	create_partial_aggregates();
 }

@@ -28,7 +28,7 @@
 #include "reference_write.h"
 #include "remote_insert.h"
 
-int			executor_depth = 0;
+int executor_depth = 0;
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -55,7 +55,7 @@ static void
 remove_constraint_triggers(ResultRelInfo *result, bool shell)
 {
 	TriggerDesc *desc = result->ri_TrigDesc;
-	int			kept = 0;
+	int kept = 0;
 
 	if (desc == NULL)
 		return;
@@ -74,49 +74,37 @@ remove_constraint_triggers(ResultRelInfo *result, bool shell)
 	desc->trig_delete_after_row = false;
 	for (int i = 0; i < kept; i++)
 	{
-		int16		type = desc->triggers[i].tgtype;
+		int16 type = desc->triggers[i].tgtype;
 
-		desc->trig_insert_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
-															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_INSERT);
-		desc->trig_update_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
-															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_UPDATE);
-		desc->trig_delete_after_row |= TRIGGER_TYPE_MATCHES(type, TRIGGER_TYPE_ROW,
-															TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE);
+		desc->trig_insert_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_INSERT);
+		desc->trig_update_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_UPDATE);
+		desc->trig_delete_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE);
 	}
 }
 
-void
-executor_check_triggers(Relation relation, CmdType operation)
+/* ERROR if a shell has triggers that an INSERT would have to fire but cannot. */
+static void
+check_insert_triggers(Relation relation)
 {
 	const TriggerDesc *desc = relation->trigdesc;
 
-	if (desc == NULL)
-		return;
-	for (int i = 0; i < desc->numtriggers; i++)
+	for (int i = 0; desc != NULL && i < desc->numtriggers; i++)
 	{
 		const Trigger *trigger = &desc->triggers[i];
-		bool		fires;
 
-		if (trigger->tgisinternal || trigger->tgenabled == TRIGGER_DISABLED)
-			continue;
-		if (operation == CMD_INSERT)
-			fires = TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER,
-										 TRIGGER_TYPE_INSERT);
-		else if (operation == CMD_MERGE)
-			fires = TRIGGER_FOR_INSERT(trigger->tgtype) || TRIGGER_FOR_UPDATE(trigger->tgtype) ||
-				TRIGGER_FOR_DELETE(trigger->tgtype);
-		else
-			fires = operation == CMD_UPDATE ? TRIGGER_FOR_UPDATE(trigger->tgtype) :
-				TRIGGER_FOR_DELETE(trigger->tgtype);
-		if (fires)
+		if (!trigger->tgisinternal && trigger->tgenabled != TRIGGER_DISABLED &&
+			TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER,
+								 TRIGGER_TYPE_INSERT))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("trigger \"%s\" of distributed table \"%s\" cannot be fired",
 							trigger->tgname, RelationGetRelationName(relation)),
-					 operation == CMD_INSERT ?
-					 errdetail("Rows are not kept on the coordinator for AFTER ROW triggers.") :
-					 errdetail("The statement runs on the workers, where the trigger does not exist."),
-					 errhint("Drop or disable the trigger; BEFORE ROW and statement triggers for INSERT are supported.")));
+					 errdetail("Rows are not kept on the coordinator for AFTER ROW triggers."),
+					 errhint("Drop or disable the trigger; BEFORE ROW and statement triggers for "
+							 "INSERT are supported.")));
 	}
 }
 
@@ -125,11 +113,11 @@ executor_prepare_result_relation(ResultRelInfo *result)
 {
 	/* ExecInsert() opens the indexes of a relation whose array is still NULL. */
 	static RelationPtr no_indexes[1] = {NULL};
-	Relation	relation = result->ri_RelationDesc;
+	Relation relation = result->ri_RelationDesc;
 
 	if (metadata_is_shell(relation))
 	{
-		executor_check_triggers(relation, CMD_INSERT);
+		check_insert_triggers(relation);
 		remove_constraint_triggers(result, true);
 		result->ri_NumIndices = 0;
 		result->ri_IndexRelationDescs = (RelationPtr) no_indexes;
@@ -141,7 +129,7 @@ executor_prepare_result_relation(ResultRelInfo *result)
 static void
 start_query(QueryDesc *query, int eflags)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (!IsParallelWorker())
 		reference_write_flush();

@@ -6,14 +6,13 @@
 #define STRATA_EXECUTOR_HOOKS_H
 
 #include "nodes/execnodes.h"
-#include "utils/relcache.h"
 
 /*
  * How many executor runs and utility commands we are inside of.  Buffered rows are
  * sent when it falls back to 0, the end of the client's statement.
  * Whoever raises it lowers it again in PG_FINALLY().
  */
-extern int	executor_depth;
+extern int executor_depth;
 
 /*
  * Prepare a result relation for local inserts: no index is opened for a shell, and
@@ -21,12 +20,6 @@ extern int	executor_depth;
  * shell has triggers that cannot run.
  */
 extern void executor_prepare_result_relation(ResultRelInfo *result);
-
-/*
- * ERROR if a shell has triggers that an INSERT, made on the coordinator row by row,
- * or an UPDATE, DELETE or MERGE, sent to the workers, would not fire.
- */
-extern void executor_check_triggers(Relation relation, CmdType operation);
 
 extern void executor_hooks_initialize(void);
 

@@ -26,8 +26,8 @@ abandon(WorkerConnection **connections, int count)
 {
 	for (int i = 0; i < count; i++)
 	{
-		PGcancel   *cancel;
-		char		error[256];
+		PGcancel *cancel;
+		char error[256];
 
 		if (connections[i] == NULL)
 			continue;
@@ -45,8 +45,8 @@ abandon(WorkerConnection **connections, int count)
 static PGresult *
 read_results(WorkerConnection *connection)
 {
-	PGresult   *failure = NULL;
-	PGresult   *result;
+	PGresult *failure = NULL;
+	PGresult *result;
 
 	while ((result = connection_get_result(connection)) != NULL)
 	{
@@ -65,11 +65,11 @@ read_results(WorkerConnection *connection)
 static void
 run_outside_transaction(const Bitmapset *workers, const char *sql)
 {
-	int			count = bms_num_members(workers);
+	int count = bms_num_members(workers);
 	WorkerConnection **connections = palloc0(sizeof(WorkerConnection *) * Max(count, 1));
 	WorkerConnection *failed = NULL;
-	PGresult   *volatile failure = NULL;
-	int			worker = -1;
+	PGresult *volatile failure = NULL;
+	int worker = -1;
 
 	connection_open_all(workers);
 	PG_TRY();
@@ -91,7 +91,7 @@ run_outside_transaction(const Bitmapset *workers, const char *sql)
 		}
 		for (int i = 0; i < count; i++)
 		{
-			PGresult   *result = read_results(connections[i]);
+			PGresult *result = read_results(connections[i]);
 
 			if (result != NULL && failure == NULL)
 			{
@@ -121,12 +121,12 @@ static char *
 format_options(List *options, const char *left_out)
 {
 	StringInfoData text;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&text);
 	foreach(cell, options)
 	{
-		DefElem    *option = lfirst_node(DefElem, cell);
+		DefElem *option = lfirst_node(DefElem, cell);
 
 		if (left_out != NULL && strcmp(option->defname, left_out) == 0)
 			continue;
@@ -150,8 +150,8 @@ void
 maintenance_vacuum(UtilityCall *call)
 {
 	VacuumStmt *vacuum = castNode(VacuumStmt, call->statement->utilityStmt);
-	char	   *options;
-	ListCell   *cell;
+	char *options;
+	ListCell *cell;
 
 	if (vacuum->is_vacuumcmd && metadata_all_workers() != NULL)
 	{
@@ -162,8 +162,8 @@ maintenance_vacuum(UtilityCall *call)
 		foreach(cell, vacuum->rels)
 		{
 			VacuumRelation *target = lfirst_node(VacuumRelation, cell);
-			Oid			relid = target->relation == NULL ? target->oid :
-				RangeVarGetRelid(target->relation, NoLock, true);
+			Oid relid = target->relation == NULL ? target->oid
+												 : RangeVarGetRelid(target->relation, NoLock, true);
 			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 
 			if (table != NULL)
@@ -179,10 +179,10 @@ void
 maintenance_reindex(UtilityCall *call)
 {
 	ReindexStmt *reindex = castNode(ReindexStmt, call->statement->utilityStmt);
-	Oid			relid = reindex->relation == NULL ? InvalidOid :
-		RangeVarGetRelid(reindex->relation, NoLock, true);
-	bool		is_index = reindex->kind == REINDEX_OBJECT_INDEX;
-	Oid			table_id = OidIsValid(relid) && is_index ? IndexGetRelation(relid, true) : relid;
+	Oid relid = reindex->relation == NULL ? InvalidOid
+										  : RangeVarGetRelid(reindex->relation, NoLock, true);
+	bool is_index = reindex->kind == REINDEX_OBJECT_INDEX;
+	Oid table_id = OidIsValid(relid) && is_index ? IndexGetRelation(relid, true) : relid;
 	const DistributedTable *table = OidIsValid(table_id) ? metadata_table(table_id) : NULL;
 
 	if (table == NULL)
@@ -201,14 +201,15 @@ void
 maintenance_cluster(UtilityCall *call)
 {
 	ClusterStmt *cluster = castNode(ClusterStmt, call->statement->utilityStmt);
-	Oid			relid = cluster->relation == NULL ? InvalidOid :
-		RangeVarGetRelid(cluster->relation, NoLock, true);
+	Oid relid = cluster->relation == NULL ? InvalidOid
+										  : RangeVarGetRelid(cluster->relation, NoLock, true);
 
 	if (OidIsValid(relid) && metadata_table(relid) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot cluster table \"%s\", which is on several nodes",
-						get_rel_name(relid)),
-				 errhint("Insert the rows in the wanted order, or use VACUUM FULL to shrink the table.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot cluster table \"%s\", which is on several nodes", get_rel_name(relid)),
+			 errhint(
+				 "Insert the rows in the wanted order, or use VACUUM FULL to shrink the table.")));
 	ddl_run_locally(call);
 }

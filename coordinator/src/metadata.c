@@ -73,9 +73,23 @@ static bool current_is_stale = false;
 static uint64 invalidations = 0;	/* counts callbacks, to notice those that come during a read */
 static uint64 transactions_ended = 0;
 
+/* The relations that are read, and their OIDs while the extension is available. */
+enum
+{
+	RELATION_WORKER,
+	RELATION_COLOCATION,
+	RELATION_SHARD,
+	RELATION_TABLE,
+	RELATION_TABLE_INDEX,
+	RELATION_COUNT
+};
+
+static const char *const relation_names[RELATION_COUNT] = {
+	"worker", "colocation", "shard", "distributed_table", "distributed_table_pkey"
+};
+
 static Availability availability = AVAILABILITY_UNKNOWN;
-static Oid	placement_catalogs[3];	/* OIDs of worker, colocation, shard while current is valid */
-static Oid	table_catalog = InvalidOid; /* OID of distributed_table once it is known */
+static Oid	relation_oids[RELATION_COUNT];
 
 static Oid	distributed_am = InvalidOid;
 static bool distributed_am_known = false;
@@ -98,21 +112,22 @@ static void
 invalidate_relation(Datum arg, Oid relation)
 {
 	bool		all = !OidIsValid(relation);
+	bool		ours = all;
 
 	invalidations++;
+	for (int i = 0; i < RELATION_COUNT && !ours; i++)
+		ours = relation == relation_oids[i];
 
 	/*
-	 * Any relation may be the one that CREATE EXTENSION makes; only that of the catalog, once
-	 * known, announces DROP EXTENSION.
+	 * Any relation may be one that CREATE EXTENSION makes; only our own announce DROP EXTENSION.
 	 */
-	if (availability == AVAILABILITY_NO || all || relation == table_catalog)
+	if (availability == AVAILABILITY_NO || ours)
 		availability = AVAILABILITY_UNKNOWN;
 
 	if (current == NULL)
 		return;
 
-	if (all || relation == placement_catalogs[0] || relation == placement_catalogs[1] ||
-		relation == placement_catalogs[2])
+	if (ours)
 		current_is_stale = true;
 	else
 	{
@@ -152,6 +167,22 @@ count_transaction(XactEvent event, void *arg)
 
 /* ---------------------------------------------------------------- existence */
 
+/* Look the metadata tables up; false when some are missing, as within DROP EXTENSION. */
+static bool
+find_relations(void)
+{
+	Oid			schema = get_namespace_oid("strata", true);
+
+	for (int i = 0; i < RELATION_COUNT; i++)
+	{
+		relation_oids[i] = OidIsValid(schema) ?
+			get_relname_relid(relation_names[i], schema) : InvalidOid;
+		if (!OidIsValid(relation_oids[i]))
+			return false;
+	}
+	return true;
+}
+
 bool
 metadata_available(void)
 {
@@ -174,7 +205,11 @@ metadata_available(void)
 			availability = AVAILABILITY_UNKNOWN;
 			return false;
 		}
-		table_catalog = metadata_catalog_oid("distributed_table");
+		if (!find_relations())
+		{
+			availability = AVAILABILITY_UNKNOWN;
+			return false;
+		}
 		availability = AVAILABILITY_YES;
 	}
 	return availability == AVAILABILITY_YES;
@@ -218,9 +253,9 @@ metadata_is_shell(Relation relation)
 
 /* Start a scan over all rows of a metadata table, as of now. */
 static SysScanDesc
-begin_catalog_scan(const char *name, Relation *catalog)
+begin_catalog_scan(int relation, Relation *catalog)
 {
-	*catalog = table_open(metadata_catalog_oid(name), AccessShareLock);
+	*catalog = table_open(relation_oids[relation], AccessShareLock);
 	return systable_beginscan(*catalog, InvalidOid, false, NULL, 0, NULL);
 }
 
@@ -252,7 +287,7 @@ static void
 load_workers(Generation *generation)
 {
 	Relation	catalog;
-	SysScanDesc scan = begin_catalog_scan("worker", &catalog);
+	SysScanDesc scan = begin_catalog_scan(RELATION_WORKER, &catalog);
 	HeapTuple	tuple;
 
 	generation->worker_limit = 16;
@@ -311,7 +346,7 @@ static void
 load_colocations(Generation *generation)
 {
 	Relation	catalog;
-	SysScanDesc scan = begin_catalog_scan("colocation", &catalog);
+	SysScanDesc scan = begin_catalog_scan(RELATION_COLOCATION, &catalog);
 	HeapTuple	tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
@@ -351,7 +386,7 @@ static void
 load_shards(Generation *generation)
 {
 	Relation	catalog;
-	SysScanDesc scan = begin_catalog_scan("shard", &catalog);
+	SysScanDesc scan = begin_catalog_scan(RELATION_SHARD, &catalog);
 	HeapTuple	tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
@@ -408,10 +443,9 @@ get_generation(void)
 	if (current != NULL && !current_is_stale)
 		return current;
 
-	/* Resolve the names first: their OIDs tell the callback what to watch while we read. */
-	placement_catalogs[0] = metadata_catalog_oid("worker");
-	placement_catalogs[1] = metadata_catalog_oid("colocation");
-	placement_catalogs[2] = metadata_catalog_oid("shard");
+	/* The callers need the metadata: without it this says what to do. */
+	if (!metadata_available())
+		(void) metadata_catalog_oid("worker");
 
 	if (current != NULL)
 	{
@@ -498,8 +532,7 @@ metadata_table_workers(const DistributedTable *table)
 static bool
 read_table(Generation *generation, Oid relation, DistributedTable *table)
 {
-	Relation	catalog = table_open(table_catalog, AccessShareLock);
-	Oid			index = metadata_catalog_oid("distributed_table_pkey");
+	Relation	catalog = table_open(relation_oids[RELATION_TABLE], AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -507,7 +540,7 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 
 	ScanKeyInit(&key, CATALOG_TABLE_RELATION, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relation));
-	scan = systable_beginscan(catalog, index, true, NULL, 1, &key);
+	scan = systable_beginscan(catalog, relation_oids[RELATION_TABLE_INDEX], true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{

@@ -68,7 +68,7 @@ split_clauses(List *restrictlist, RelOptInfo *joinrel, JoinType jointype, List *
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
-		if (jointype != JOIN_INNER && RINFO_IS_PUSHED_DOWN(rinfo, joinrel->relids))
+		if (IS_OUTER_JOIN(jointype) && RINFO_IS_PUSHED_DOWN(rinfo, joinrel->relids))
 			*where = lappend(*where, rinfo->clause);
 		else
 			*on = lappend(*on, rinfo->clause);

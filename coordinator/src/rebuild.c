@@ -236,12 +236,8 @@ mutate_expr(Node *node, RebuildLevel *level)
 		case T_Aggref:
 			node = expression_tree_mutator(node, mutate_expr, level);
 			return (Node *) partial_aggregate_rename((Aggref *) node);
-		case T_List:
-		case T_TargetEntry:
-		case T_Const:
-			break;
 		default:
-			if (contain_mutable_functions(node) && shippable_is_runtime_constant(root, node))
+			if (shippable_is_shipped_value(root, node))
 				return make_shipped_param(node, level);
 			break;
 	}

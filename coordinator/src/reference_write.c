@@ -39,8 +39,8 @@
 /* A batch of this many bytes is sent. */
 #define BATCH_BYTES (64 * 1024)
 
-static StringInfoData batch = {0};	/* statements separated by semicolons */
-static bool inserts_pending = false;	/* rows given to remote_insert_row() may still be there */
+static StringInfoData batch = {0};	 /* statements separated by semicolons */
+static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
 PG_FUNCTION_INFO_V1(strata_replicate_reference_row);
 
@@ -55,7 +55,7 @@ forget_batch(void)
 void
 reference_write_flush(void)
 {
-	char	   *sql;
+	char *sql;
 
 	if (batch.data == NULL || batch.len == 0)
 		return;
@@ -71,8 +71,8 @@ static void
 append_column(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
 {
 	Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1);
-	bool		null;
-	Datum		value = slot_getattr(slot, attribute, &null);
+	bool null;
+	Datum value = slot_getattr(slot, attribute, &null);
 
 	appendStringInfo(sql, "%s = ", quote_identifier(NameStr(column->attname)));
 	row_format_append_literal(sql, column->atttypid, value, null);
@@ -82,17 +82,17 @@ append_column(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
 static void
 append_key(StringInfo sql, Relation relation, TupleTableSlot *row)
 {
-	Bitmapset  *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
+	Bitmapset *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	const char *separator = " WHERE ";
-	int			member = -1;
+	int member = -1;
 
 	if (bms_is_empty(key))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot update or delete rows of reference table \"%s\" because it has no primary key",
-						RelationGetRelationName(relation)),
-				 errdetail("The workers find a changed row by its primary key."),
-				 errhint("Add one with ALTER TABLE ... ADD PRIMARY KEY.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot update or delete rows of reference table \"%s\" because it "
+							   "has no primary key",
+							   RelationGetRelationName(relation)),
+						errdetail("The workers find a changed row by its primary key."),
+						errhint("Add one with ALTER TABLE ... ADD PRIMARY KEY.")));
 	while ((member = bms_next_member(key, member)) >= 0)
 	{
 		appendStringInfoString(sql, separator);
@@ -106,10 +106,10 @@ static bool
 columns_differ(TupleTableSlot *old_row, TupleTableSlot *new_row, AttrNumber attribute)
 {
 	Form_pg_attribute column = TupleDescAttr(old_row->tts_tupleDescriptor, attribute - 1);
-	bool		old_null;
-	bool		new_null;
-	Datum		old_value = slot_getattr(old_row, attribute, &old_null);
-	Datum		new_value = slot_getattr(new_row, attribute, &new_null);
+	bool old_null;
+	bool new_null;
+	Datum old_value = slot_getattr(old_row, attribute, &old_null);
+	Datum new_value = slot_getattr(new_row, attribute, &new_null);
 
 	if (old_null || new_null)
 		return old_null != new_null;
@@ -118,12 +118,12 @@ columns_differ(TupleTableSlot *old_row, TupleTableSlot *new_row, AttrNumber attr
 
 /* Append the UPDATE that turns old_row into new_row; nothing when they are the same. */
 static void
-append_update(StringInfo sql, Relation relation, const char *table_name,
-			  TupleTableSlot *old_row, TupleTableSlot *new_row)
+append_update(StringInfo sql, Relation relation, const char *table_name, TupleTableSlot *old_row,
+			  TupleTableSlot *new_row)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
-	int			start = sql->len;
-	bool		changed = false;
+	TupleDesc desc = RelationGetDescr(relation);
+	int start = sql->len;
+	bool changed = false;
 
 	appendStringInfo(sql, "UPDATE %s SET ", table_name);
 	for (int i = 0; i < desc->natts; i++)
@@ -154,9 +154,8 @@ append_update(StringInfo sql, Relation relation, const char *table_name,
 static void
 collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_row)
 {
-	char	   *name = quote_qualified_identifier(
-												  get_namespace_name(RelationGetNamespace(relation)),
-												  RelationGetRelationName(relation));
+	char *name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+											RelationGetRelationName(relation));
 
 	if (inserts_pending)
 	{
@@ -195,17 +194,19 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"replicate_reference_row\" must be fired AFTER ROW by a trigger")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("function \"replicate_reference_row\" must be fired AFTER ROW by a trigger")));
 
 	table = metadata_table(RelationGetRelid(trigger->tg_relation));
 	if (table == NULL || table->kind != TABLE_REFERENCE)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a reference table",
-						RelationGetRelationName(trigger->tg_relation)),
-				 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is not a reference table",
+					RelationGetRelationName(trigger->tg_relation)),
+			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);
 

@@ -48,23 +48,23 @@
 struct Sample
 {
 	ShellReader *reader;
-	double		fraction;		/* of the table's rows that come */
-	double		known_rows;		/* of the table, as just counted by the workers; -1 if not */
-	double		capacity;		/* rows returned at most */
-	double		received;
-	double		returned;
+	double fraction;   /* of the table's rows that come */
+	double known_rows; /* of the table, as just counted by the workers; -1 if not */
+	double capacity;   /* rows returned at most */
+	double received;
+	double returned;
 };
 
 /* How many rows ANALYZE wants, as std_typanalyze() computes it. */
 static double
 wanted_rows(Relation relation)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
-	int			target = 0;
+	TupleDesc desc = RelationGetDescr(relation);
+	int target = 0;
 
 	for (int i = 0; i < desc->natts; i++)
 	{
-		int			own;
+		int own;
 
 		if (TupleDescAttr(desc, i)->attisdropped)
 			continue;
@@ -78,11 +78,11 @@ wanted_rows(Relation relation)
 static double
 estimate_rows(const Bitmapset *workers, const char *table_name)
 {
-	TupleDesc	desc = CreateTemplateTupleDesc(1);
+	TupleDesc desc = CreateTemplateTupleDesc(1);
 	TupleTableSlot *slot;
 	RemoteScan *scan;
-	double		rows = 0;
-	char	   *sql;
+	double rows = 0;
+	char *sql;
 
 	TupleDescInitEntry(desc, 1, "rows", FLOAT8OID, -1, 0);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
@@ -98,8 +98,8 @@ estimate_rows(const Bitmapset *workers, const char *table_name)
 	scan = remote_scan_begin(workers, REMOTE_READ, sql, desc);
 	while (remote_scan_next(scan, slot))
 	{
-		bool		null;
-		Datum		value = slot_getattr(slot, 1, &null);
+		bool null;
+		Datum value = slot_getattr(slot, 1, &null);
 
 		if (!null)
 			rows += DatumGetFloat8(value);
@@ -124,13 +124,12 @@ sampling_clause(double fraction)
 Sample *
 sample_begin(Relation relation)
 {
-	Sample	   *sample = palloc0(sizeof(Sample));
+	Sample *sample = palloc0(sizeof(Sample));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	const char *name = quote_qualified_identifier(
-												  get_namespace_name(RelationGetNamespace(relation)),
-												  RelationGetRelationName(relation));
-	double		rows;
-	double		asked;
+		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
+	double rows;
+	double asked;
 
 	sample->fraction = 1;
 	sample->known_rows = -1;
@@ -177,7 +176,7 @@ sample_next(Sample *sample, TupleTableSlot *slot)
 double
 sample_unseen_rows(const Sample *sample)
 {
-	double		rows = sample->received;
+	double rows = sample->received;
 
 	if (sample->fraction < 1)
 		rows = sample->known_rows >= 0 ? sample->known_rows : sample->received / sample->fraction;

@@ -23,10 +23,10 @@
 
 struct ShellReader
 {
-	Relation	relation;
-	RemoteScan *scan;			/* NULL when the shell has no metadata yet */
-	TupleTableSlot *live_slot;	/* the row as sent; NULL when no column is dropped */
-	AttrNumber *live_attributes;	/* [live_slot's natts]: zero-based column of the shell */
+	Relation relation;
+	RemoteScan *scan;			 /* NULL when the shell has no metadata yet */
+	TupleTableSlot *live_slot;	 /* the row as sent; NULL when no column is dropped */
+	AttrNumber *live_attributes; /* [live_slot's natts]: zero-based column of the shell */
 };
 
 /*
@@ -36,8 +36,8 @@ struct ShellReader
 static TupleDesc
 describe_live_columns(TupleDesc full, AttrNumber **attributes)
 {
-	TupleDesc	live;
-	int			count = 0;
+	TupleDesc live;
+	int count = 0;
 
 	*attributes = palloc(sizeof(AttrNumber) * Max(full->natts, 1));
 	for (int i = 0; i < full->natts; i++)
@@ -79,7 +79,7 @@ shell_reader_begin(Relation relation, const char *clause)
 {
 	ShellReader *reader = palloc0(sizeof(ShellReader));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	TupleDesc	live;
+	TupleDesc live;
 
 	if (IsParallelWorker())
 		elog(ERROR, "a parallel worker cannot read from the workers of table \"%s\"",

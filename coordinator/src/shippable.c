@@ -180,11 +180,48 @@ walk_not_constant(Node *node, PlannerInfo *root)
 	return expression_tree_walker(node, walk_not_constant, root);
 }
 
+/* Is the node one that has a value (not a clause that only holds such nodes)? */
+static bool
+is_scalar_expression(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_BoolExpr:
+		case T_RelabelType:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CaseExpr:
+		case T_ArrayExpr:
+		case T_CoalesceExpr:
+		case T_MinMaxExpr:
+		case T_SQLValueFunction:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CoerceToDomain:
+			return true;
+		default:
+			return false;
+	}
+}
+
 bool
 shippable_is_runtime_constant(PlannerInfo *root, Node *expr)
 {
-	return !walk_not_constant(expr, root) && !contain_volatile_functions(expr) &&
-		!IsA(expr, List) && shippable_type(exprType(expr));
+	return (is_scalar_expression(expr) || IsA(expr, Const) || IsA(expr, Param)) &&
+		!walk_not_constant(expr, root) && !contain_volatile_functions(expr) &&
+		shippable_type(exprType(expr));
+}
+
+bool
+shippable_is_shipped_value(PlannerInfo *root, Node *expr)
+{
+	return is_scalar_expression(expr) && contain_mutable_functions(expr) &&
+		shippable_is_runtime_constant(root, expr);
 }
 
 /* Is a stable built-in function the same wherever our settings are? */
@@ -396,8 +433,7 @@ walk_unshippable(Node *node, ShippableContext *context)
 	}
 
 	/* One value for the whole execution: evaluated here, shipped as that value. */
-	if (!IsA(node, List) && !IsA(node, TargetEntry) && contain_mutable_functions(node) &&
-		shippable_is_runtime_constant(context->root, node))
+	if (shippable_is_shipped_value(context->root, node))
 		return false;
 
 	if (check_functions_in_node(node, is_local_function, context))

@@ -17,6 +17,12 @@ extern bool shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Re
 /* Has the expression one value for the whole execution: no columns, nothing volatile, no outer parameter? */
 extern bool shippable_is_runtime_constant(PlannerInfo *root, Node *expr);
 
+/*
+ * Is it such an expression whose value is not known before execution (now(), a
+ * setting), so that it is evaluated on the coordinator and shipped as a parameter?
+ */
+extern bool shippable_is_shipped_value(PlannerInfo *root, Node *expr);
+
 /* Does a PARAM_EXEC parameter come from an outer query (not from an InitPlan)? */
 extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
 

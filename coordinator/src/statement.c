@@ -42,35 +42,6 @@ make_value_param(Node *expr, StatementContext *context)
 	return (Node *) param;
 }
 
-/* Is the node one that has a value (not a clause that only holds such nodes)? */
-static bool
-is_scalar_expression(Node *node)
-{
-	switch (nodeTag(node))
-	{
-		case T_FuncExpr:
-		case T_OpExpr:
-		case T_DistinctExpr:
-		case T_NullIfExpr:
-		case T_ScalarArrayOpExpr:
-		case T_BoolExpr:
-		case T_RelabelType:
-		case T_CoerceViaIO:
-		case T_ArrayCoerceExpr:
-		case T_CaseExpr:
-		case T_ArrayExpr:
-		case T_CoalesceExpr:
-		case T_MinMaxExpr:
-		case T_SQLValueFunction:
-		case T_NullTest:
-		case T_BooleanTest:
-		case T_CoerceToDomain:
-			return true;
-		default:
-			return false;
-	}
-}
-
 static Node *
 mutate_statement(Node *node, StatementContext *context)
 {
@@ -97,19 +68,8 @@ mutate_statement(Node *node, StatementContext *context)
 			if (((Param *) node)->paramkind == PARAM_EXTERN)
 				return make_value_param(node, context);
 			break;
-		case T_List:
-		case T_TargetEntry:
-		case T_FromExpr:
-		case T_JoinExpr:
-		case T_SubLink:
-		case T_OnConflictExpr:
-		case T_MergeAction:
-		case T_Const:
-		case T_Var:
-			break;
 		default:
-			if (is_scalar_expression(node) && contain_mutable_functions(node) &&
-				shippable_is_runtime_constant(context->root, node))
+			if (shippable_is_shipped_value(context->root, node))
 				return make_value_param(node, context);
 			break;
 	}

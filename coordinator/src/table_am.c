@@ -56,16 +56,16 @@
 
 typedef struct ShellScan
 {
-	TableScanDescData base;		/* must be first */
-	MemoryContext context;		/* of the reader and the sample */
-	ShellReader *reader;		/* open while rows come */
-	bool		finished;		/* the reader returned its last row */
-	Sample	   *sample;			/* ANALYZE only */
-	bool		sampled;		/* the one block was handed out */
+	TableScanDescData base; /* must be first */
+	MemoryContext context;	/* of the reader and the sample */
+	ShellReader *reader;	/* open while rows come */
+	bool finished;			/* the reader returned its last row */
+	Sample *sample;			/* ANALYZE only */
+	bool sampled;			/* the one block was handed out */
 } ShellScan;
 
-int			table_am_suspended = 0;
-Oid			table_am_converting = InvalidOid;
+int table_am_suspended = 0;
+Oid table_am_converting = InvalidOid;
 
 PG_FUNCTION_INFO_V1(strata_distributed_handler);
 
@@ -77,10 +77,12 @@ refuse(Relation relation, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot %s distributed table \"%s\" on the coordinator",
-					what, RelationGetRelationName(relation)),
-			 errdetail("The rows are on the workers, and the statement cannot be sent there as a whole."),
-			 errhint("Join and filter on the distribution key, or compute the rows in a separate statement first.")));
+			 errmsg("cannot %s distributed table \"%s\" on the coordinator", what,
+					RelationGetRelationName(relation)),
+			 errdetail(
+				 "The rows are on the workers, and the statement cannot be sent there as a whole."),
+			 errhint("Join and filter on the distribution key, or compute the rows in a separate "
+					 "statement first.")));
 }
 
 static const TupleTableSlotOps *
@@ -95,7 +97,7 @@ static TableScanDesc
 distributed_scan_begin(Relation relation, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
 					   ParallelTableScanDesc parallel_scan, uint32 flags)
 {
-	ShellScan  *scan = palloc0(sizeof(ShellScan));
+	ShellScan *scan = palloc0(sizeof(ShellScan));
 
 	if (nkeys > 0)
 		elog(ERROR, "scan keys are not supported for distributed tables");
@@ -128,7 +130,7 @@ stop_scan(ShellScan *scan)
 static void
 distributed_scan_end(TableScanDesc base)
 {
-	ShellScan  *scan = (ShellScan *) base;
+	ShellScan *scan = (ShellScan *) base;
 
 	stop_scan(scan);
 	MemoryContextDelete(scan->context);
@@ -148,7 +150,7 @@ distributed_scan_rescan(TableScanDesc base, struct ScanKeyData *key, bool set_pa
 static bool
 distributed_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
-	ShellScan  *scan = (ShellScan *) base;
+	ShellScan *scan = (ShellScan *) base;
 
 	ExecClearTuple(slot);
 	if (scan->finished || table_am_suspended > 0)
@@ -157,11 +159,10 @@ distributed_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleT
 		elog(ERROR, "distributed table \"%s\" cannot be scanned in parallel",
 			 RelationGetRelationName(base->rs_rd));
 	if (ScanDirectionIsBackward(direction))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("distributed table \"%s\" cannot be scanned backward",
-						RelationGetRelationName(base->rs_rd)),
-				 errhint("Use a cursor declared WITH HOLD, or one over a sorted query.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("distributed table \"%s\" cannot be scanned backward",
+							   RelationGetRelationName(base->rs_rd)),
+						errhint("Use a cursor declared WITH HOLD, or one over a sorted query.")));
 
 	if (scan->reader == NULL)
 	{
@@ -221,9 +222,8 @@ distributed_index_fetch_end(struct IndexFetchTableData *fetch)
 }
 
 static bool
-distributed_index_fetch_tuple(struct IndexFetchTableData *fetch, ItemPointer tid,
-							  Snapshot snapshot, TupleTableSlot *slot, bool *call_again,
-							  bool *all_dead)
+distributed_index_fetch_tuple(struct IndexFetchTableData *fetch, ItemPointer tid, Snapshot snapshot,
+							  TupleTableSlot *slot, bool *call_again, bool *all_dead)
 {
 	*call_again = false;
 	if (all_dead != NULL)
@@ -231,6 +231,10 @@ distributed_index_fetch_tuple(struct IndexFetchTableData *fetch, ItemPointer tid
 	return false;
 }
 
+/*
+ * The index stays empty.  The number returned becomes the table's row count in
+ * pg_class, which is right as it is.
+ */
 static double
 distributed_index_build_range_scan(Relation table, Relation index, struct IndexInfo *info,
 								   bool allow_sync, bool anyvisible, bool progress,
@@ -240,7 +244,7 @@ distributed_index_build_range_scan(Relation table, Relation index, struct IndexI
 {
 	if (scan != NULL)
 		table_endscan(scan);
-	return 0;
+	return Max(0, table->rd_rel->reltuples);
 }
 
 static void
@@ -289,7 +293,8 @@ distributed_tuple_satisfies_snapshot(Relation relation, TupleTableSlot *slot, Sn
 
 static TM_Result
 distributed_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot,
-						 Snapshot crosscheck, bool wait, TM_FailureData *failure, bool changing_part)
+						 Snapshot crosscheck, bool wait, TM_FailureData *failure,
+						 bool changing_part)
 {
 	refuse(relation, "delete single rows of");
 	return TM_Ok;
@@ -323,11 +328,10 @@ static void
 distribute_new_table(Relation relation)
 {
 	if (relation->rd_rel->relkind != RELKIND_RELATION)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("materialized view \"%s\" cannot be distributed",
-						RelationGetRelationName(relation)),
-				 errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("materialized view \"%s\" cannot be distributed",
+							   RelationGetRelationName(relation)),
+						errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
 	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default", "heap");
 }
 
@@ -374,8 +378,7 @@ distributed_tuple_complete_speculative(Relation relation, TupleTableSlot *slot, 
 /* Make the empty main fork that every shell has. */
 static void
 distributed_set_new_filelocator(Relation relation, const CompatFileLocator *locator,
-								char persistence, TransactionId *freeze_xid,
-								MultiXactId *min_multi)
+								char persistence, TransactionId *freeze_xid, MultiXactId *min_multi)
 {
 	SMgrRelation storage;
 
@@ -448,13 +451,12 @@ distributed_toast_am(Relation relation)
 static void
 distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy)
 {
-	bool		frozen_updated;
-	bool		multi_updated;
+	bool frozen_updated;
+	bool multi_updated;
 
 	vac_update_relstats(relation, relation->rd_rel->relpages, relation->rd_rel->reltuples, 0,
-						relation->rd_rel->relhasindex,
-						GetOldestNonRemovableTransactionId(relation), GetOldestMultiXactId(),
-						&frozen_updated, &multi_updated, false);
+						relation->rd_rel->relhasindex, GetOldestNonRemovableTransactionId(relation),
+						GetOldestMultiXactId(), &frozen_updated, &multi_updated, false);
 	pgstat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
 						 Max(0, (PgStat_Counter) relation->rd_rel->reltuples), 0);
 }
@@ -462,7 +464,7 @@ distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessS
 static bool
 distributed_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUMENTS)
 {
-	ShellScan  *scan = (ShellScan *) base;
+	ShellScan *scan = (ShellScan *) base;
 	MemoryContext old;
 
 	if (scan->sampled || !compat_analyze_take_block())
@@ -478,7 +480,7 @@ static bool
 distributed_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, double *live_rows,
 							   double *dead_rows, TupleTableSlot *slot)
 {
-	ShellScan  *scan = (ShellScan *) base;
+	ShellScan *scan = (ShellScan *) base;
 
 	if (sample_next(scan->sample, slot))
 	{
@@ -494,11 +496,11 @@ distributed_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, do
  * fill.  Nothing is asked of the workers.
  */
 static void
-distributed_estimate_size(Relation relation, int32 *attr_widths, BlockNumber *pages,
-						  double *tuples, double *allvisfrac)
+distributed_estimate_size(Relation relation, int32 *attr_widths, BlockNumber *pages, double *tuples,
+						  double *allvisfrac)
 {
-	double		rows = relation->rd_rel->reltuples;
-	int32		width = get_rel_data_width(relation, attr_widths) + MAXALIGN(SizeofHeapTupleHeader);
+	double rows = relation->rd_rel->reltuples;
+	int32 width = get_rel_data_width(relation, attr_widths) + MAXALIGN(SizeofHeapTupleHeader);
 
 	if (rows < 0)
 		rows = UNANALYSED_ROWS;

@@ -12,13 +12,13 @@
  * rows: DDL that scans or rewrites a shell runs on the workers, which have the rows.
  * Whoever raises it lowers it again in PG_FINALLY().
  */
-extern int	table_am_suspended;
+extern int table_am_suspended;
 
 /*
  * The shell that ALTER TABLE ... SET ACCESS METHOD is turning into a heap, else
  * InvalidOid: it needs the TOAST table that the heap will have.
  */
-extern Oid	table_am_converting;
+extern Oid table_am_converting;
 
 /* The function strata_distributed_handler(internal) RETURNS table_am_handler is in table_am.c. */
 

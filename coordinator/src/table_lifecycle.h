@@ -8,9 +8,9 @@
 #include "postgres.h"
 
 /*
- * Distribute a table (heap with rows, or an empty shell) by `key`; a NULL key means: the first column of the
- * primary key, else the first column whose type hashes.  Rows move to the workers in the
- * same transaction.  shard_count 0 means: that of the table named by colocate_with, else
+ * Distribute a table (heap with rows, or an empty shell) by `key`; a NULL key means: the
+ * first column of the primary key, else the first column whose type hashes.  Rows move to
+ * the workers in the same transaction.  shard_count 0 means: that of the table named by colocate_with, else
  * the setting.  colocate_with: "default", "none" or a table's name.  storage: "heap".
  */
 extern void table_lifecycle_distribute(Oid relation, const char *key, int shard_count,
@@ -23,8 +23,9 @@ extern void table_lifecycle_replicate(Oid relation);
 extern void table_lifecycle_localize(Oid relation);
 
 /*
- * Drop the workers' copies and our metadata of a relation that is about to be dropped or was made local.
- * Where it is a heap now (ALTER TABLE ... SET ACCESS METHOD), its foreign keys are enforced here again.
+ * Drop the workers' copies and our metadata of a relation that is about to be dropped or was
+ * made local.  Where it is a heap now (ALTER TABLE ... SET ACCESS METHOD), its foreign keys
+ * are enforced here again.
  */
 extern void table_lifecycle_forget(Oid relation, bool drop_on_workers);
 

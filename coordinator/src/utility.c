@@ -49,13 +49,13 @@ static void truncate_tables(UtilityCall *call);
 
 /*
  * Commands that concern the workers.  Everything else is the coordinator's alone: views,
- * rules, policies, sequences, statistics objects, comments, publications, databases ...
+ * policies, sequences, statistics objects, comments, publications, databases ...
  */
 static const struct
 {
-	NodeTag		tag;
+	NodeTag tag;
 	UtilityHandler handler;
-}			utility_classes[] = {
+} utility_classes[] = {
 	/* rows */
 	{T_CopyStmt, copy_table},
 	{T_TruncateStmt, truncate_tables},
@@ -65,6 +65,7 @@ static const struct
 	{T_AlterTableStmt, ddl_alter_table},
 	{T_IndexStmt, ddl_create_index},
 	{T_CreateTrigStmt, ddl_create_trigger},
+	{T_RuleStmt, ddl_create_rule},
 	{T_RenameStmt, ddl_rename},
 	{T_AlterObjectSchemaStmt, ddl_set_schema},
 	{T_DropStmt, ddl_drop_objects},
@@ -103,7 +104,7 @@ static const struct
 	{T_ClusterStmt, maintenance_cluster},
 };
 
-int			utility_local_depth = 0;
+int utility_local_depth = 0;
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 static object_access_hook_type previous_object_access = NULL;
@@ -117,13 +118,13 @@ void
 ddl_run_locally(UtilityCall *call)
 {
 	if (previous_process_utility)
-		previous_process_utility(call->statement, call->source, call->read_only_tree,
-								 call->context, call->parameters, call->environment,
-								 call->destination, call->completion);
+		previous_process_utility(call->statement, call->source, call->read_only_tree, call->context,
+								 call->parameters, call->environment, call->destination,
+								 call->completion);
 	else
-		standard_ProcessUtility(call->statement, call->source, call->read_only_tree,
-								call->context, call->parameters, call->environment,
-								call->destination, call->completion);
+		standard_ProcessUtility(call->statement, call->source, call->read_only_tree, call->context,
+								call->parameters, call->environment, call->destination,
+								call->completion);
 }
 
 void
@@ -155,8 +156,8 @@ ddl_modifiable_statement(UtilityCall *call)
 char *
 ddl_statement_text(const UtilityCall *call)
 {
-	int			start = Max(call->statement->stmt_location, 0);
-	int			length = call->statement->stmt_len;
+	int start = Max(call->statement->stmt_location, 0);
+	int length = call->statement->stmt_len;
 
 	if (length <= 0)
 		length = strlen(call->source) - start;
@@ -175,7 +176,7 @@ ddl_created_objects(const UtilityCall *call)
 static void
 silence_workers(bool quiet)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, connection_list())
 		((WorkerConnection *) lfirst(cell))->quiet = quiet;
@@ -237,12 +238,12 @@ ddl_role_name(const RoleSpec *role)
 static void
 copy_table(UtilityCall *call)
 {
-	CopyStmt   *copy = castNode(CopyStmt, call->statement->utilityStmt);
+	CopyStmt *copy = castNode(CopyStmt, call->statement->utilityStmt);
 	ParseState *pstate;
-	Relation	relation;
-	bool		shell;
-	Oid			relid;
-	uint64		rows;
+	Relation relation;
+	bool shell;
+	Oid relid;
+	uint64 rows;
 
 	if (!copy->is_from || copy->relation == NULL)
 	{
@@ -279,12 +280,12 @@ truncate_tables(UtilityCall *call)
 {
 	TruncateStmt *truncate = castNode(TruncateStmt, call->statement->utilityStmt);
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, truncate->relations)
 	{
-		Oid			relid = RangeVarGetRelid(lfirst(cell), NoLock, true);
+		Oid relid = RangeVarGetRelid(lfirst(cell), NoLock, true);
 
 		if (OidIsValid(relid) && metadata_table(relid) != NULL)
 			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
@@ -316,12 +317,10 @@ check_new_shell(Relation relation)
 	else if (relation->rd_rel->relispartition)
 		reason = "Partitions cannot be distributed.";
 	if (reason != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot create \"%s\" with access method \"distributed\"",
-						RelationGetRelationName(relation)),
-				 errdetail("%s", reason),
-				 errhint("Create it USING heap.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot create \"%s\" with access method \"distributed\"",
+							   RelationGetRelationName(relation)),
+						errdetail("%s", reason), errhint("Create it USING heap.")));
 }
 
 /*
@@ -331,13 +330,13 @@ check_new_shell(Relation relation)
 static void
 distribute_new_tables(const UtilityCall *call)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, ddl_created_objects(call))
 	{
 		ObjectAddress *address = lfirst(cell);
-		Relation	relation;
-		bool		shell;
+		Relation relation;
+		bool shell;
 
 		if (address->classId != RelationRelationId ||
 			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(address->objectId)))
@@ -369,7 +368,7 @@ find_handler(NodeTag tag)
 static void
 handle_call(UtilityCall *call)
 {
-	NodeTag		tag = nodeTag(call->statement->utilityStmt);
+	NodeTag tag = nodeTag(call->statement->utilityStmt);
 
 	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
 	{
@@ -377,7 +376,7 @@ handle_call(UtilityCall *call)
 		return;
 	}
 	call->first_created = list_length(created_objects);
-	find_handler(tag) (call);
+	find_handler(tag)(call);
 
 	if (list_length(created_objects) > call->first_created)
 	{

@@ -12,8 +12,8 @@
  * exist: for commands by which we change the coordinator's own catalog only.
  * Whoever raises it lowers it again in PG_FINALLY().
  */
-extern int	utility_local_depth;
+extern int utility_local_depth;
 
-extern void utility_initialize(void);	/* from _PG_init: ProcessUtility and object access hooks */
+extern void utility_initialize(void); /* from _PG_init: ProcessUtility and object access hooks */
 
 #endif

@@ -86,7 +86,8 @@ check_new_server(int new_worker)
 		if (answer.success && answer.value != NULL && strcmp(answer.value, identity) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("worker \"%s\" already is this server", metadata_worker(worker_id)->name),
+					 errmsg("worker \"%s\" already is this server",
+							metadata_worker(worker_id)->name),
 					 errdetail("Both connection strings lead to the same database.")));
 	}
 }

@@ -64,11 +64,10 @@ analyze_take_stream_block(ReadStream *stream)
 static inline int
 compat_statistics_target(Oid relation, AttrNumber attribute)
 {
-	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation),
-										Int16GetDatum(attribute));
-	bool		null;
-	Datum		value;
-	int			target;
+	HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation), Int16GetDatum(attribute));
+	bool null;
+	Datum value;
+	int target;
 
 	if (!HeapTupleIsValid(tuple))
 		return -1;
@@ -170,8 +169,8 @@ compat_copy_rte(PlannedStmt *plan, Query *query, RangeTblEntry *rte)
 #if PG_VERSION_NUM >= 160000
 	if (rte->perminfoindex > 0)
 	{
-		plan->permInfos = lappend(plan->permInfos,
-								  copyObject(list_nth(query->rteperminfos, rte->perminfoindex - 1)));
+		plan->permInfos = lappend(
+			plan->permInfos, copyObject(list_nth(query->rteperminfos, rte->perminfoindex - 1)));
 		copy->perminfoindex = list_length(plan->permInfos);
 	}
 #endif

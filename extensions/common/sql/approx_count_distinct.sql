@@ -25,21 +25,41 @@ CREATE FUNCTION strata.hll_hash(value "char") RETURNS hll_hashval
 CREATE FUNCTION strata.hll_from_bits(value bigint) RETURNS hll_hashval
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN value::hll_hashval;
 
--- Every other type: PostgreSQL's own extended hash, reached through a one-element
--- array, so that what is equal (1.0 and 1.00) is counted once.  Inlined by the
--- planner; therefore no SET clause and not STRICT.
+-- pg_typeof(), but immutable: the type of an expression never changes.
+CREATE FUNCTION strata.type_of(value "any") RETURNS regtype
+    LANGUAGE internal IMMUTABLE PARALLEL SAFE AS 'pg_typeof';
+
+-- Values of user-defined types.  PostgreSQL hashes the OID of an enum's label, which
+-- differs between nodes: enums, and types that may contain them, are hashed as text.
+CREATE FUNCTION strata.hll_hash_user_type(value anyelement) RETURNS hll_hashval
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF EXISTS (WITH RECURSIVE part (oid) AS (
+                   SELECT strata.type_of(value)::oid
+                   UNION
+                   SELECT CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
+                     FROM part JOIN pg_type AS t USING (oid))
+               SELECT FROM part JOIN pg_type AS t USING (oid)
+                WHERE t.typtype IN ('e', 'c', 'r', 'm')) THEN
+        RETURN strata.hll_hash(value::text);
+    END IF;
+    RETURN strata.hll_from_bits(hash_array_extended(ARRAY[value], 0::bigint));
+END
+$$;
+
+-- Every type without a function of its own: PostgreSQL's extended hash, reached
+-- through a one-element array, so that what is equal (1.0 and 1.00) is counted once.
+-- OIDs below 16384 are those of built-in types.  Inlined by the planner; therefore no
+-- SET clause and not STRICT.
 CREATE FUNCTION strata.hll_hash(value anyelement) RETURNS hll_hashval
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT CASE WHEN value IS DISTINCT FROM NULL
-                      THEN strata.hll_from_bits(
-                               pg_catalog.hash_array_extended(ARRAY[value], 0::bigint)) END $$;
-
--- PostgreSQL hashes the OID of an enum's label, which differs between nodes.
--- This overload makes such a call ambiguous, an error instead of a wrong count:
--- the planner and whoever calls hll_hash() by hand cast enums to text.
-CREATE FUNCTION strata.hll_hash(value anyenum) RETURNS hll_hashval
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    AS $$ SELECT strata.hll_hash(value::text) $$;
+    AS $$ SELECT CASE
+              WHEN value IS NOT DISTINCT FROM NULL THEN NULL
+              WHEN strata.type_of(value)::pg_catalog.oid OPERATOR(pg_catalog.<) '16384'::pg_catalog.oid
+              THEN strata.hll_from_bits(pg_catalog.hash_array_extended(ARRAY[value], 0::bigint))
+              ELSE strata.hll_hash_user_type(value) END $$;
 
 COMMENT ON FUNCTION strata.hll_hash(boolean) IS 'hash of a value for HyperLogLog, as hll_hash_boolean()';
 COMMENT ON FUNCTION strata.hll_hash(smallint) IS 'hash of a value for HyperLogLog, as hll_hash_smallint()';
@@ -51,8 +71,9 @@ COMMENT ON FUNCTION strata.hll_hash(text) IS 'hash of a value for HyperLogLog, a
 COMMENT ON FUNCTION strata.hll_hash("char") IS 'hash of a value for HyperLogLog, as hll_hash_text()';
 COMMENT ON FUNCTION strata.hll_hash(anyelement) IS
     'hash of a value for HyperLogLog, by the type''s extended hash function';
-COMMENT ON FUNCTION strata.hll_hash(anyenum) IS
-    'makes strata.hll_hash() of an enum ambiguous: cast the enum to text';
+COMMENT ON FUNCTION strata.hll_hash_user_type(anyelement) IS
+    'hash of a value of a user-defined type for HyperLogLog, the same on every node';
+COMMENT ON FUNCTION strata.type_of("any") IS 'type of an expression, as pg_typeof()';
 COMMENT ON FUNCTION strata.hll_from_bits(bigint) IS 'a 64-bit hash as HyperLogLog hash value';
 
 -- NULL (no rows) counts as 0, as count() does.

@@ -174,16 +174,16 @@ $$;
 COMMENT ON FUNCTION strata_partial.create_partials() IS
     'creates the partial aggregates that are missing; returns how many';
 
--- Keeps schema strata_partial in step with the users' aggregates.  A dump restores
--- its partials by itself (with an empty search_path), so it is left alone.
-CREATE FUNCTION strata_partial.follow_aggregates() RETURNS event_trigger
+-- Keeps schema strata_partial in step with the users' aggregates: `event` is what
+-- the event trigger was fired for.
+CREATE FUNCTION strata_partial.follow_aggregates(event text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     stale record;
 BEGIN
-    IF TG_EVENT = 'sql_drop' THEN
+    IF event = 'sql_drop' THEN
         FOR stale IN
             SELECT p.oid::regprocedure AS partial
               FROM pg_event_trigger_dropped_objects() AS dropped
@@ -211,18 +211,31 @@ BEGIN
     PERFORM strata_partial.create_partials();
 END
 $$;
-REVOKE ALL ON FUNCTION strata_partial.follow_aggregates() FROM PUBLIC;
-COMMENT ON FUNCTION strata_partial.follow_aggregates() IS
+COMMENT ON FUNCTION strata_partial.follow_aggregates(text) IS
+    'creates and drops partial aggregates after a DDL command';
+
+-- A dump restores its partials by itself.  It works with an empty search_path, which
+-- tells it from a user; therefore this function has no SET clause.
+CREATE FUNCTION strata_partial.notice_aggregates() RETURNS event_trigger
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) '' THEN
+        PERFORM strata_partial.follow_aggregates(TG_EVENT);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_partial.notice_aggregates() IS
     'event trigger: partial aggregates come and go with their originals';
 
 SELECT strata_partial.create_partials();
 
 CREATE EVENT TRIGGER strata_aggregate_created ON ddl_command_end
     WHEN TAG IN ('CREATE AGGREGATE', 'ALTER AGGREGATE')
-    EXECUTE FUNCTION strata_partial.follow_aggregates();
+    EXECUTE FUNCTION strata_partial.notice_aggregates();
 COMMENT ON EVENT TRIGGER strata_aggregate_created IS 'creates the partial of a new aggregate';
 
 CREATE EVENT TRIGGER strata_aggregate_dropped ON sql_drop
     WHEN TAG IN ('DROP AGGREGATE', 'DROP FUNCTION', 'DROP ROUTINE')
-    EXECUTE FUNCTION strata_partial.follow_aggregates();
+    EXECUTE FUNCTION strata_partial.notice_aggregates();
 COMMENT ON EVENT TRIGGER strata_aggregate_dropped IS 'drops the partial of a dropped aggregate';
