@@ -276,7 +276,7 @@ commit_single_writer(WorkerConnection *conn)
 	{
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		{
-			if (PQstatus(conn->pg) != CONNECTION_OK)
+			if (connection_is_fatal(conn, result))
 				report_unknown_outcome(conn, result);
 			connection_report(ERROR, conn, result, NULL);
 		}

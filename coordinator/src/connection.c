@@ -67,6 +67,7 @@ typedef struct RemoteError
 	char	   *hint;
 	char	   *context;
 	int			sqlstate;
+	bool		fatal;			/* the worker's session ended with it */
 	char	   *names[5];
 } RemoteError;
 
@@ -84,9 +85,19 @@ copy_error_field(const PGresult *result, int field)
 	return value ? pstrdup(value) : NULL;
 }
 
-static void
-copy_error(RemoteError *error, const PGresult *result)
+bool
+connection_is_fatal(const WorkerConnection *conn, const PGresult *result)
 {
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+	return PQstatus(conn->pg) != CONNECTION_OK ||
+		(severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0));
+}
+
+static void
+copy_error(RemoteError *error, const WorkerConnection *conn, const PGresult *result)
+{
+	error->fatal = conn->pg == NULL || connection_is_fatal(conn, result);
 	error->message = copy_error_field(result, PG_DIAG_MESSAGE_PRIMARY);
 	error->detail = copy_error_field(result, PG_DIAG_MESSAGE_DETAIL);
 	error->hint = copy_error_field(result, PG_DIAG_MESSAGE_HINT);
@@ -144,11 +155,11 @@ connection_report(int elevel, WorkerConnection *conn, PGresult *result, const ch
 	copy_excerpt(excerpt, sql != NULL ? sql : conn->sql, sizeof(excerpt));
 	if (result != NULL)
 	{
-		copy_error(&error, result);
+		copy_error(&error, conn, result);
 		reason = error.message ? error.message : pchomp(PQresultErrorMessage(result));
 		PQclear(result);
 	}
-	if (error.message == NULL || conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD)
+	if (error.message == NULL || error.fatal)
 	{
 		report_lost_connection(elevel, conn, reason, excerpt);
 		return;

@@ -126,6 +126,9 @@ extern void connection_wait_any(WorkerConnection **conns, int count);
 /* The sessions' open connections, for end-of-transaction work. */
 extern List *connection_list(void);
 
+/* Is this error the last word of the worker's session (which may be heard before its socket closes)? */
+extern bool connection_is_fatal(const WorkerConnection *conn, const PGresult *result);
+
 /*
  * Raise a worker's error as ours: same SQLSTATE, message, detail and hint, with
  * CONTEXT naming the worker and the SQL (NULL: the statement sent last).  Frees result.

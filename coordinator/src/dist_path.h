@@ -66,6 +66,16 @@ typedef struct DistSemiJoin
 	bool		anti;
 } DistSemiJoin;
 
+/*
+ * A column of the inner side of a semi join, which SQL's EXISTS hides: the planner
+ * may use it above the join in place of a column it equals.
+ */
+typedef struct DistAlias
+{
+	Var		   *var;
+	Expr	   *expr;			/* equal, of the outer side */
+} DistAlias;
+
 typedef struct DistLock
 {
 	Index		rti;
@@ -84,6 +94,7 @@ typedef struct DistPath
 	List	   *quals;			/* WHERE, implicitly ANDed */
 	List	   *subs;			/* DistSub */
 	List	   *semijoins;		/* DistSemiJoin, WHERE [NOT] EXISTS */
+	List	   *aliases;		/* DistAlias: columns that semi joins hide */
 	List	   *locks;			/* DistLock: FOR UPDATE and its like */
 	Relids		outer_params;	/* PARAM_EXEC ids of outer queries used inside: can be embedded, not gathered */
 

@@ -11,6 +11,7 @@
 #include "access/sysattr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -172,6 +173,28 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->row_columns = list_nth(list, 6);
 }
 
+/*
+ * Columns that are one value for the whole execution are evaluated here anyway.
+ * They must not stand in the scan's target list: setrefs would take the equal
+ * expressions of custom_exprs for columns of the scan.  (Constants it never takes.)
+ */
+static List *
+hide_constant_columns(List *scan_tlist)
+{
+	ListCell   *lc;
+
+	foreach(lc, scan_tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+		Node	   *expr = (Node *) tle->expr;
+
+		if (!contain_var_clause(expr) && !contain_agg_clause(expr) &&
+			!contain_window_function(expr) && !contain_subplans(expr))
+			tle->expr = (Expr *) makeNullConst(exprType(expr), exprTypmod(expr), exprCollation(expr));
+	}
+	return scan_tlist;
+}
+
 CustomScan *
 gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *quals,
 				 List *params, const Locus *locus)
@@ -189,7 +212,7 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	scan->scan.plan.qual = quals;
 	scan->scan.scanrelid = 0;
 	scan->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	scan->custom_scan_tlist = scan_tlist;
+	scan->custom_scan_tlist = hide_constant_columns(copyObject(scan_tlist));
 	scan->custom_exprs = list_copy(params);
 	if (locus)
 	{
@@ -308,6 +331,6 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	if (locus_is_single(&dist->locus))
 		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first = NIL;
 
-	scan = gather_make_scan(&plan, tlist, copyObject(scan_tlist), path->local_quals, params, &dist->locus);
+	scan = gather_make_scan(&plan, tlist, scan_tlist, path->local_quals, params, &dist->locus);
 	return (Plan *) scan;
 }

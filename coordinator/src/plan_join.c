@@ -85,6 +85,7 @@ combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointyp
 	path->subs = list_concat_copy(outer->subs, inner->subs);
 	path->locks = list_concat_copy(outer->locks, inner->locks);
 	path->semijoins = outer->semijoins;
+	path->aliases = list_concat_copy(outer->aliases, inner->aliases);
 	path->quals = list_concat_copy(outer->quals, where);
 	path->nulled = outer->nulled;
 	path->relids = bms_union(outer->relids, inner->relids);
@@ -124,6 +125,7 @@ combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointyp
 			semijoin->anti = jointype == JOIN_ANTI;
 			path->from = outer->from;
 			path->subs = outer->subs;
+			path->aliases = outer->aliases;
 			path->relids = bms_copy(outer->relids);
 			path->semijoins = list_concat_copy(outer->semijoins, list_make1(semijoin));
 			if (jointype == JOIN_ANTI)
@@ -133,6 +135,61 @@ combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointyp
 		default:
 			return false;
 	}
+}
+
+/* An expression of the outer side that is known equal to a column of the inner one. */
+static Expr *
+find_equal_outer(PlannerInfo *root, Var *var, Relids outer_relids)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->eq_classes)
+	{
+		EquivalenceClass *ec = lfirst(lc);
+		EquivalenceMember *outer = NULL;
+		bool		found = false;
+		ListCell   *lc2;
+
+		if (ec->ec_has_volatile)
+			continue;
+		foreach(lc2, ec->ec_members)
+		{
+			EquivalenceMember *em = lfirst(lc2);
+
+			if (em->em_is_child)
+				continue;
+			found = found || equal(em->em_expr, var);
+			if (!em->em_is_const && bms_is_subset(em->em_relids, outer_relids) &&
+				exprType((Node *) em->em_expr) == var->vartype)
+				outer = em;
+		}
+		if (found && outer != NULL)
+			return outer->em_expr;
+	}
+	return NULL;
+}
+
+/* Columns that a semi join hides but that are used above it; false when one has no equal. */
+static bool
+add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *outer, DistPath *inner)
+{
+	ListCell   *lc;
+
+	foreach(lc, joinrel->reltarget->exprs)
+	{
+		Var		   *var = lfirst(lc);
+		DistAlias  *alias;
+
+		if (!bms_is_member(var->varno, inner->relids))
+			continue;
+		alias = palloc(sizeof(DistAlias));
+		alias->var = var;
+		alias->expr = find_equal_outer(root, var, outer->relids);
+		if (alias->expr == NULL)
+			return false;
+		path->aliases = lappend(list_copy(path->aliases), alias);
+	}
+	return true;
 }
 
 static void
@@ -154,6 +211,8 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	if (!shippable_expr(root, &path->locus, (Node *) on, &path->outer_params) ||
 		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params) ||
 		!combine_sides(path, outer, inner, jointype, on, where))
+		return;
+	if (jointype == JOIN_SEMI && !add_aliases(root, joinrel, path, outer, inner))
 		return;
 
 	workers = locus_worker_count(&path->locus);

@@ -221,7 +221,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	plan.returning = returning != NIL;
 	plan.sql = statement_deparse(root, modify->original, &params);
 	root->processed_tlist = copyObject(returning);
-	return gather_make_scan(&plan, copyObject(returning), copyObject(returning), NIL, params, &modify->locus);
+	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
 }
 
 /* PlanCustomPath of INSERT ... ON CONFLICT whose rows are routed here. */
@@ -252,7 +252,7 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 	plan.key_attribute = modify->table->key_attribute;
 	plan.sql = statement_deparse_row_insert(root, modify->original, attributes, &params);
 	root->processed_tlist = copyObject(returning);
-	return gather_make_scan(&plan, copyObject(returning), copyObject(returning), NIL, params, &locus);
+	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &locus);
 }
 
 static void

@@ -87,8 +87,22 @@ mutate_var(Var *var, RebuildLevel *level)
 
 	for (RebuildLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
 	{
+		ListCell   *lc;
+
 		if (owner->path->root != level->path->root)
 			break;
+		foreach(lc, owner->path->aliases)
+		{
+			DistAlias  *alias = lfirst(lc);
+
+			if (equal(alias->var, var))
+			{
+				Node	   *expr = mutate_expr((Node *) alias->expr, owner);
+
+				IncrementVarSublevelsUp(expr, levelsup, 0);
+				return expr;
+			}
+		}
 		if (bms_is_member(var->varno, owner->path->nulled))
 			return (Node *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
 		if (!bms_is_member(var->varno, owner->path->relids))

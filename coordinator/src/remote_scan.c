@@ -327,8 +327,14 @@ static bool
 read_spool(Stream *stream, TupleTableSlot *slot)
 {
 	int			natts = stream->scan->desc->natts;
+	MemoryContext previous;
+	bool		found;
 
-	if (!tuplestore_gettupleslot(stream->spool, true, false, stream->spool_slot))
+	/* a tuple from a file is allocated in the current context, and freed by the slot's next one */
+	previous = MemoryContextSwitchTo(stream->scan->context);
+	found = tuplestore_gettupleslot(stream->spool, true, false, stream->spool_slot);
+	MemoryContextSwitchTo(previous);
+	if (!found)
 	{
 		tuplestore_end(stream->spool);
 		stream->spool = NULL;

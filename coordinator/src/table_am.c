@@ -502,7 +502,7 @@ distributed_estimate_size(Relation relation, int32 *attr_widths, BlockNumber *pa
 	double rows = relation->rd_rel->reltuples;
 	int32 width = get_rel_data_width(relation, attr_widths) + MAXALIGN(SizeofHeapTupleHeader);
 
-	if (rows < 0)
+	if (rows <= 0)
 		rows = UNANALYSED_ROWS;
 	*tuples = rows;
 	*pages = (BlockNumber) Min(rows * (MAXALIGN(width) + sizeof(ItemIdData)) / BLCKSZ + 1,
