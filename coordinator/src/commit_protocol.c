@@ -67,7 +67,7 @@
 #define FINISH_TIMEOUT_MS 10000
 #define ABORT_TIMEOUT_MS 10000
 
-/* Acknowledged transactions whose decision rows are still to be deleted; more are left to the resolver. */
+/* So many acknowledged decision rows are kept in mind; more are left to the resolver. */
 #define ACKNOWLEDGED_MAX 64
 
 typedef enum CommitProtocol
@@ -80,7 +80,7 @@ typedef enum CommitProtocol
 /* Identities of transactions, in shared memory. */
 typedef struct TransactionIdentity
 {
-	uint64		incarnation;	/* 63 random bits, one draw per start of the server */
+	uint64 incarnation; /* 63 random bits, one draw per start of the server */
 	pg_atomic_uint64 counter;
 } TransactionIdentity;
 
@@ -89,20 +89,20 @@ static shmem_request_hook_type previous_shmem_request_hook = NULL;
 static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 static uint64 acknowledged[ACKNOWLEDGED_MAX];
-static int	acknowledged_count = 0;
-static int	deleting_count = 0; /* the first so many are deleted by the running transaction */
+static int acknowledged_count = 0;
+static int deleting_count = 0; /* the first so many are deleted by the running transaction */
 
 /* The transaction's connections by task; room for all that the session has. */
 static WorkerConnection **selected = NULL;
 static const char **commands = NULL;
-static int	selected_capacity = 0;
+static int selected_capacity = 0;
 
 /* ----------------------------------------------------------------
  * Choosing connections
  * ----------------------------------------------------------------
  */
 
-typedef bool (*Predicate) (const WorkerConnection *conn);
+typedef bool (*Predicate)(const WorkerConnection *conn);
 
 static bool
 is_reader(const WorkerConnection *conn)
@@ -126,8 +126,8 @@ is_prepared(const WorkerConnection *conn)
 static int
 select_connections(Predicate predicate)
 {
-	int			count = 0;
-	ListCell   *lc;
+	int count = 0;
+	ListCell *lc;
 
 	foreach(lc, connection_list())
 	{
@@ -142,7 +142,7 @@ select_connections(Predicate predicate)
 void
 commit_protocol_reserve(void)
 {
-	int			needed = list_length(connection_list());
+	int needed = list_length(connection_list());
 
 	if (needed <= selected_capacity)
 		return;
@@ -170,20 +170,15 @@ choose_protocol(int writers, bool has_local_xid, bool serializable)
  * ----------------------------------------------------------------
  */
 
-/* A scan that was never ended: its rows are of no use any more. */
-static void
-discard_stream(WorkerConnection *conn)
-{
-	conn->occupant = NULL;
-	wire_drain(&conn, 1, wire_now() + ABORT_TIMEOUT_MS);
-}
-
 /* No worker may have lost its transaction: COMMIT would answer ROLLBACK, without an error. */
 static void
 check_participant(WorkerConnection *conn)
 {
-	if (conn->occupant != NULL)
-		discard_stream(conn);
+	conn->occupant = NULL; /* rows nobody has asked for until now are of no use */
+	if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
+		remote_transaction_reclaim(&conn, 1);
+	if (conn->xact_depth == 0)
+		return;
 	if (PQstatus(conn->pg) != CONNECTION_OK)
 		connection_report(ERROR, conn, NULL, "COMMIT");
 	if (conn->failed || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
@@ -208,8 +203,8 @@ leave_transaction(WorkerConnection *conn)
 static void
 expect_tag(WorkerConnection *conn, const char *tag)
 {
-	char		received[64] = "";
-	PGresult   *result;
+	char received[64] = "";
+	PGresult *result;
 
 	while ((result = connection_get_result(conn)) != NULL)
 	{
@@ -219,11 +214,10 @@ expect_tag(WorkerConnection *conn, const char *tag)
 		PQclear(result);
 	}
 	if (strcmp(received, tag) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
-				 errdetail("It answered \"%s\" where \"%s\" was expected.", received, tag),
-				 errhint("Repeat the whole transaction.")));
+		ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
+						errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
+						errdetail("It answered \"%s\" where \"%s\" was expected.", received, tag),
+						errhint("Repeat the whole transaction.")));
 }
 
 /*
@@ -233,7 +227,7 @@ expect_tag(WorkerConnection *conn, const char *tag)
 static void
 commit_readers(void)
 {
-	int			count = select_connections(is_reader);
+	int count = select_connections(is_reader);
 
 	for (int i = 0; i < count; i++)
 		connection_send(selected[i], "COMMIT", 0, "COMMIT");
@@ -250,7 +244,7 @@ commit_readers(void)
 static void
 report_unknown_outcome(WorkerConnection *conn, PGresult *result)
 {
-	char	   *reason = pchomp(result ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+	char *reason = pchomp(result ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
 
 	PQclear(result);
 	ereport(ERROR,
@@ -267,8 +261,8 @@ report_unknown_outcome(WorkerConnection *conn, PGresult *result)
 static void
 commit_single_writer(WorkerConnection *conn)
 {
-	char		tag[64] = "";
-	PGresult   *result;
+	char tag[64] = "";
+	PGresult *result;
 
 	connection_send(conn, "COMMIT", 0, "COMMIT");
 	HOLD_CANCEL_INTERRUPTS();
@@ -287,10 +281,9 @@ commit_single_writer(WorkerConnection *conn)
 	if (tag[0] == '\0')
 		report_unknown_outcome(conn, NULL);
 	if (strcmp(tag, "COMMIT") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
-				 errhint("Repeat the whole transaction.")));
+		ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
+						errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
+						errhint("Repeat the whole transaction.")));
 	leave_transaction(conn);
 }
 
@@ -299,21 +292,22 @@ static void
 assign_identities(int count)
 {
 	const char *cluster = connection_cluster_id(NULL);
-	uint64		first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+	uint64 first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
 
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = selected[i];
-		int			same_worker = 0;
-		char		gid[CONNECTION_GID_SIZE];
+		int same_worker = 0;
+		char gid[CONNECTION_GID_SIZE];
 
 		for (int j = 0; j < i; j++)
 			same_worker += selected[j]->worker_id == conn->worker_id;
 		conn->prepared_counter = first + same_worker;
-		snprintf(gid, sizeof(gid), "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d",
-				 cluster, identity->incarnation, conn->prepared_counter, conn->worker_id);
+		snprintf(gid, sizeof(gid), "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d", cluster,
+				 identity->incarnation, conn->prepared_counter, conn->worker_id);
 		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
-		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'", gid);
+		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'",
+				 gid);
 	}
 }
 
@@ -321,8 +315,8 @@ static void
 send_prepare(WorkerConnection *conn)
 {
 	const char *gid = conn->commit_prepared + strlen("COMMIT PREPARED ");
-	char		message[CONNECTION_GID_SIZE + 96];
-	bool		weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH;
+	char message[CONNECTION_GID_SIZE + 96];
+	bool weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH;
 
 	/* not SET LOCAL: COMMIT PREPARED, outside of the transaction, needs it, too */
 	snprintf(message, sizeof(message), "%sPREPARE TRANSACTION %s",
@@ -366,13 +360,13 @@ is_repeated_counter(int index)
 static void
 delete_acknowledged(Relation catalog)
 {
-	Oid			index = RelationGetPrimaryKeyIndex(catalog);
+	Oid index = RelationGetPrimaryKeyIndex(catalog);
 
 	for (int i = 0; i < acknowledged_count; i++)
 	{
 		ScanKeyData keys[2];
 		SysScanDesc scan;
-		HeapTuple	tuple;
+		HeapTuple tuple;
 
 		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
 					Int64GetDatum((int64) identity->incarnation));
@@ -395,14 +389,15 @@ delete_acknowledged(Relation catalog)
 static void
 write_decision(int count)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("distributed_transaction"), RowExclusiveLock);
+	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"),
+								  RowExclusiveLock);
 
 	delete_acknowledged(catalog);
 	for (int i = 0; i < count; i++)
 	{
-		Datum		values[DECISION_COLUMNS];
-		bool		nulls[DECISION_COLUMNS] = {false};
-		HeapTuple	tuple;
+		Datum values[DECISION_COLUMNS];
+		bool nulls[DECISION_COLUMNS] = {false};
+		HeapTuple tuple;
 
 		if (is_repeated_counter(i))
 			continue;
@@ -421,7 +416,7 @@ prepare_writers(int count)
 	assign_identities(count);
 	for (int i = 0; i < count; i++)
 		send_prepare(selected[i]);
-	write_decision(count);		/* while the workers flush */
+	write_decision(count); /* while the workers flush */
 	for (int i = 0; i < count; i++)
 		finish_prepare(selected[i]);
 
@@ -434,9 +429,9 @@ prepare_writers(int count)
 void
 commit_protocol_prepare(void)
 {
-	bool		has_local_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
-	int			writers;
-	ListCell   *lc;
+	bool has_local_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
+	int writers;
+	ListCell *lc;
 
 	commit_protocol_reserve();
 	foreach(lc, connection_list())
@@ -471,7 +466,7 @@ commit_protocol_prepare(void)
 static bool
 is_decision_replicated(void)
 {
-	bool		confirmed;
+	bool confirmed;
 
 	if (max_wal_senders == 0 || SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
 		return true;
@@ -484,12 +479,14 @@ is_decision_replicated(void)
 static void
 warn_in_doubt(const WorkerConnection *conn, bool committed)
 {
-	ereport(WARNING,
-			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
-			 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
-			 committed ?
-			 errdetail("It is prepared and will be committed when the worker can be reached.") :
-			 errdetail("It may be prepared and will be rolled back when the worker can be reached.")));
+	ereport(
+		WARNING,
+		(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+		 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
+		 committed
+			 ? errdetail("It is prepared and will be committed when the worker can be reached.")
+			 : errdetail(
+				   "It may be prepared and will be rolled back when the worker can be reached.")));
 }
 
 /* Keep in mind that these decision rows can go. */
@@ -538,7 +535,7 @@ commit_prepared_writers(int count)
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = selected[i];
-		bool		done = conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
+		bool done = conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
 
 		conn->quiet = false;
 		conn->prepared_counter = 0;
@@ -554,7 +551,7 @@ commit_prepared_writers(int count)
 void
 commit_protocol_finish(void)
 {
-	int			count = select_connections(is_prepared);
+	int count = select_connections(is_prepared);
 
 	/* rows that this transaction has deleted need not be remembered */
 	acknowledged_count -= deleting_count;
@@ -592,7 +589,7 @@ static bool
 is_busy(const WorkerConnection *conn)
 {
 	return is_concerned(conn) && conn->outcome == WIRE_PENDING &&
-		PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
 }
 
 static bool
@@ -614,14 +611,15 @@ static void
 note_prepare_answer(WorkerConnection *conn)
 {
 	if (conn->prepare_state == PREPARE_SENT && conn->outcome != WIRE_LOST)
-		conn->prepare_state = strcmp(conn->tag, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE : PREPARE_NONE;
+		conn->prepare_state = strcmp(conn->tag, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE
+																			: PREPARE_NONE;
 }
 
 /* Cancel and drain whatever runs; wires that do not become idle are WIRE_LOST. */
 static void
 stop_statements(int64 deadline)
 {
-	int			count = select_connections(is_concerned);
+	int count = select_connections(is_concerned);
 
 	for (int i = 0; i < count; i++)
 	{
@@ -642,7 +640,8 @@ stop_statements(int64 deadline)
 	for (int i = 0; i < count; i++)
 	{
 		/* an error in the middle of a statement leaves its last result, but it is still running */
-		if (selected[i]->outcome != WIRE_LOST && PQtransactionStatus(selected[i]->pg) == PQTRANS_ACTIVE)
+		if (selected[i]->outcome != WIRE_LOST &&
+			PQtransactionStatus(selected[i]->pg) == PQTRANS_ACTIVE)
 			selected[i]->outcome = WIRE_PENDING;
 	}
 	count = select_connections(is_busy);
@@ -671,8 +670,8 @@ choose_rollback(const WorkerConnection *conn)
 static void
 run_rollbacks(int64 deadline)
 {
-	int			candidates = select_connections(needs_rollback);
-	int			count = 0;
+	int candidates = select_connections(needs_rollback);
+	int count = 0;
 
 	for (int i = 0; i < candidates; i++)
 	{
@@ -696,8 +695,8 @@ run_rollbacks(int64 deadline)
 void
 commit_protocol_abort(void)
 {
-	int64		deadline = wire_now() + ABORT_TIMEOUT_MS;
-	int			count;
+	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
+	int count;
 
 	deleting_count = 0;
 	if (!in_error_recursion_trouble())
@@ -743,7 +742,7 @@ request_shared_memory(void)
 static void
 create_shared_memory(void)
 {
-	bool		found;
+	bool found;
 
 	if (previous_shmem_startup_hook)
 		previous_shmem_startup_hook();
@@ -753,9 +752,8 @@ create_shared_memory(void)
 	if (!found)
 	{
 		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
-			ereport(FATAL,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not draw a random number for distributed transactions")));
+			ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
+							errmsg("could not draw a random number for distributed transactions")));
 		identity->incarnation &= PG_INT64_MAX;
 		pg_atomic_init_u64(&identity->counter, 0);
 	}
@@ -766,10 +764,9 @@ void
 commit_protocol_initialize(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("strata must be loaded when the server starts"),
-				 errhint("Add strata to shared_preload_libraries and restart the server.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("strata must be loaded when the server starts"),
+						errhint("Add strata to shared_preload_libraries and restart the server.")));
 
 	previous_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;

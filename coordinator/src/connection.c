@@ -37,10 +37,10 @@ typedef struct SharedWait
 {
 	WaitEventSet *set;
 	WorkerConnection **conns;
-	pgsocket   *sockets;
-	WaitEvent  *events;
-	int			count;			/* 0 when the set is not valid */
-	int			capacity;
+	pgsocket *sockets;
+	WaitEvent *events;
+	int count; /* 0 when the set is not valid */
+	int capacity;
 } SharedWait;
 
 static List *connections = NIL; /* of WorkerConnection, in TopMemoryContext */
@@ -62,20 +62,18 @@ connection_make_sqlstate(const char *text)
 /* What a PGresult says about an error, copied so that the result can be freed before we throw. */
 typedef struct RemoteError
 {
-	char	   *message;
-	char	   *detail;
-	char	   *hint;
-	char	   *context;
-	int			sqlstate;
-	bool		fatal;			/* the worker's session ended with it */
-	char	   *names[5];
+	char *message;
+	char *detail;
+	char *hint;
+	char *context;
+	int sqlstate;
+	bool fatal; /* the worker's session ended with it */
+	char *names[5];
 } RemoteError;
 
 /* Names that drivers read from errors. */
-static const int name_fields[] = {
-	PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME, PG_DIAG_COLUMN_NAME, PG_DIAG_DATATYPE_NAME,
-	PG_DIAG_CONSTRAINT_NAME
-};
+static const int name_fields[] = {PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME, PG_DIAG_COLUMN_NAME,
+								  PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME};
 
 static char *
 copy_error_field(const PGresult *result, int field)
@@ -91,7 +89,7 @@ connection_is_fatal(const WorkerConnection *conn, const PGresult *result)
 	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
 
 	return PQstatus(conn->pg) != CONNECTION_OK ||
-		(severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0));
+		   (severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0));
 }
 
 static void
@@ -121,7 +119,7 @@ set_error_names(const RemoteError *error)
 static void
 copy_excerpt(char *target, const char *sql, int size)
 {
-	int			length = strlen(sql);
+	int length = strlen(sql);
 
 	if (length < size)
 		memcpy(target, sql, length + 1);
@@ -148,11 +146,12 @@ report_lost_connection(int elevel, WorkerConnection *conn, const char *reason, c
 void
 connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql)
 {
-	char		excerpt[CONNECTION_SQL_EXCERPT];
-	char	   *reason = NULL;
+	char excerpt[CONNECTION_SQL_EXCERPT];
+	char *reason = NULL;
 	RemoteError error = {0};
 
 	copy_excerpt(excerpt, sql != NULL ? sql : conn->sql, sizeof(excerpt));
+	conn->statement_failed = true;
 	if (result != NULL)
 	{
 		copy_error(&error, conn, result);
@@ -164,14 +163,12 @@ connection_report(int elevel, WorkerConnection *conn, PGresult *result, const ch
 		report_lost_connection(elevel, conn, reason, excerpt);
 		return;
 	}
-	ereport(elevel,
-			(errcode(error.sqlstate),
-			 errmsg_internal("%s", error.message),
-			 error.detail ? errdetail_internal("%s", error.detail) : 0,
-			 error.hint ? errhint("%s", error.hint) : 0,
-			 error.context ? errcontext("%s", error.context) : 0,
-			 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, excerpt),
-			 set_error_names(&error)));
+	ereport(elevel, (errcode(error.sqlstate), errmsg_internal("%s", error.message),
+					 error.detail ? errdetail_internal("%s", error.detail) : 0,
+					 error.hint ? errhint("%s", error.hint) : 0,
+					 error.context ? errcontext("%s", error.context) : 0,
+					 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, excerpt),
+					 set_error_names(&error)));
 }
 
 void
@@ -183,7 +180,7 @@ connection_receive_notice(void *arg, const PGresult *result)
 	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
 	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-	int			elevel;
+	int elevel;
 
 	/* commit_protocol.c must know; the function's name does not depend on lc_messages */
 	if (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0)
@@ -202,10 +199,8 @@ connection_receive_notice(void *arg, const PGresult *result)
 
 	ereport(elevel,
 			(errcode(connection_make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE))),
-			 errmsg_internal("%s", message),
-			 detail ? errdetail_internal("%s", detail) : 0,
-			 hint ? errhint("%s", hint) : 0,
-			 errcontext("worker \"%s\"", conn->worker_name)));
+			 errmsg_internal("%s", message), detail ? errdetail_internal("%s", detail) : 0,
+			 hint ? errhint("%s", hint) : 0, errcontext("worker \"%s\"", conn->worker_name)));
 }
 
 /* ----------------------------------------------------------------
@@ -223,7 +218,7 @@ connection_consume(WorkerConnection *conn)
 static uint32
 flush_output(WorkerConnection *conn)
 {
-	int			pending = PQflush(conn->pg);
+	int pending = PQflush(conn->pg);
 
 	if (pending < 0)
 		connection_report(ERROR, conn, NULL, NULL);
@@ -250,9 +245,9 @@ connection_handle_latch(void)
 static void
 wait_one(WorkerConnection *conn)
 {
-	WaitEvent	events[2];
-	uint32		wanted = WL_SOCKET_READABLE | flush_output(conn);
-	int			count;
+	WaitEvent events[2];
+	uint32 wanted = WL_SOCKET_READABLE | flush_output(conn);
+	int count;
 
 	if (conn->wait_set == NULL)
 	{
@@ -275,7 +270,7 @@ wait_one(WorkerConnection *conn)
 static void
 prepare_shared_wait(WorkerConnection **conns, int count)
 {
-	bool		same = shared_wait.count == count;
+	bool same = shared_wait.count == count;
 
 	for (int i = 0; i < count && same; i++)
 		same = shared_wait.conns[i] == conns[i] && shared_wait.sockets[i] == PQsocket(conns[i]->pg);
@@ -303,7 +298,8 @@ prepare_shared_wait(WorkerConnection **conns, int count)
 	{
 		shared_wait.conns[i] = conns[i];
 		shared_wait.sockets[i] = PQsocket(conns[i]->pg);
-		AddWaitEventToSet(shared_wait.set, WL_SOCKET_READABLE, shared_wait.sockets[i], NULL, conns[i]);
+		AddWaitEventToSet(shared_wait.set, WL_SOCKET_READABLE, shared_wait.sockets[i], NULL,
+						  conns[i]);
 	}
 	shared_wait.count = count;
 }
@@ -311,7 +307,7 @@ prepare_shared_wait(WorkerConnection **conns, int count)
 void
 connection_wait_any(WorkerConnection **conns, int count)
 {
-	int			occurred;
+	int occurred;
 
 	/* a broken wire has no socket to wait for; its reader will find the error */
 	for (int i = 0; i < count; i++)
@@ -329,7 +325,8 @@ connection_wait_any(WorkerConnection **conns, int count)
 	for (int i = 0; i < count; i++)
 		ModifyWaitEvent(shared_wait.set, i + 2, WL_SOCKET_READABLE | flush_output(conns[i]), NULL);
 
-	occurred = WaitEventSetWait(shared_wait.set, -1, shared_wait.events, count + 1, PG_WAIT_EXTENSION);
+	occurred = WaitEventSetWait(shared_wait.set, -1, shared_wait.events, count + 1,
+								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
 		if (shared_wait.events[i].events & WL_LATCH_SET)
@@ -350,7 +347,7 @@ connection_poll_result(WorkerConnection *conn, PGresult **result)
 	for (;;)
 	{
 		ExecStatusType status;
-		bool		intact = true;
+		bool intact = true;
 
 		if (PQisBusy(conn->pg))
 			intact = connection_consume(conn);
@@ -373,7 +370,7 @@ connection_poll_result(WorkerConnection *conn, PGresult **result)
 PGresult *
 connection_get_result(WorkerConnection *conn)
 {
-	PGresult   *result;
+	PGresult *result;
 
 	while (!connection_poll_result(conn, &result))
 		connection_wait_any(&conn, 1);
@@ -385,6 +382,7 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
 {
 	copy_excerpt(conn->sql, sql, sizeof(conn->sql));
 	conn->skip_results = skip_results;
+	conn->statement_failed = false;
 	if (!PQsendQuery(conn->pg, message))
 		connection_report(ERROR, conn, NULL, NULL);
 }
@@ -392,13 +390,20 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
 void
 connection_settle(WorkerConnection *conn)
 {
-	PGresult   *result;
+	PGresult *result;
 
 	if (!conn->end_pending)
 		return;
 	while ((result = connection_get_result(conn)) != NULL)
 		PQclear(result);
 	conn->end_pending = false;
+}
+
+void
+connection_discard(WorkerConnection *conn)
+{
+	while (!wire_drain_arrived(conn))
+		connection_wait_any(&conn, 1);
 }
 
 void
@@ -426,7 +431,7 @@ connection_drop(WorkerConnection *conn)
 	conn->prepared_counter = 0;
 	conn->prepare_state = PREPARE_NONE;
 	session_settings_forget(conn);
-	shared_wait.count = 0;		/* the kernel forgets a closed socket, the set does not */
+	shared_wait.count = 0; /* the kernel forgets a closed socket, the set does not */
 	if (conn->row != NULL)
 	{
 		PQfreemem(conn->row);
@@ -460,7 +465,7 @@ connection_list(void)
 static void
 close_at_exit(int code, Datum arg)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, connections)
 	{
@@ -476,10 +481,10 @@ close_at_exit(int code, Datum arg)
 static WorkerConnection *
 find_connection(int worker_id)
 {
-	Oid			role = GetUserId();
+	Oid role = GetUserId();
 	WorkerConnection *conn;
 	MemoryContext previous;
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, connections)
 	{
@@ -502,7 +507,7 @@ find_connection(int worker_id)
 	return conn;
 }
 
-/* Did the worker close this idle connection?  Reads what has come in (a notice, the last words of a server). */
+/* Did the worker close this idle connection?  Reads what has come in, e.g. its last words. */
 static bool
 is_wire_closed(WorkerConnection *conn)
 {
@@ -516,7 +521,7 @@ is_wire_closed(WorkerConnection *conn)
 			return false;
 		if (!connection_consume(conn))
 			return true;
-		(void) PQisBusy(conn->pg);	/* lets libpq parse what was read */
+		(void) PQisBusy(conn->pg); /* lets libpq parse what was read */
 	}
 	return false;
 }
@@ -565,8 +570,8 @@ void
 connection_open_all(const Bitmapset *workers)
 {
 	WorkerConnection **conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
-	int			count = 0;
-	int			worker_id = -1;
+	int count = 0;
+	int worker_id = -1;
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{

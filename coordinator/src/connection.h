@@ -29,14 +29,14 @@
 typedef struct WireOccupant
 {
 	/* Make the wire idle but lose nothing; may ERROR.  Called by connection_vacate(). */
-	void		(*yield) (void *occupant);
+	void (*yield)(void *occupant);
 } WireOccupant;
 
 /* What is known of the prepared transaction of a connection. */
 typedef enum PrepareState
 {
 	PREPARE_NONE,
-	PREPARE_SENT,				/* the answer to PREPARE TRANSACTION is not known */
+	PREPARE_SENT, /* the answer to PREPARE TRANSACTION is not known */
 	PREPARE_DONE
 } PrepareState;
 
@@ -45,8 +45,8 @@ typedef enum WireOutcome
 {
 	WIRE_PENDING,
 	WIRE_OK,
-	WIRE_ERROR,					/* the worker reported an error */
-	WIRE_LOST					/* no answer in time, or the connection broke */
+	WIRE_ERROR, /* the worker reported an error */
+	WIRE_LOST	/* no answer in time, or the connection broke */
 } WireOutcome;
 
 /*
@@ -55,40 +55,41 @@ typedef enum WireOutcome
  */
 typedef struct WorkerConnection
 {
-	int			worker_id;
-	Oid			role;
-	char	   *worker_name;
-	PGconn	   *pg;
-	WireOccupant *occupant;		/* first member of the occupant's struct; NULL when idle */
-	int			skip_results;	/* results of the preamble (BEGIN, SET) still to be skipped */
+	int worker_id;
+	Oid role;
+	char *worker_name;
+	PGconn *pg;
+	WireOccupant *occupant; /* first member of the occupant's struct; NULL when idle */
+	int skip_results;		/* results of the preamble (BEGIN, SET) still to be skipped */
 
 	/* connection.c owns these */
-	char	   *conninfo;		/* of the worker, when the connection was made */
-	WaitEventSet *wait_set;		/* to wait for this wire alone */
-	char	   *row;			/* the row last handed out by libpq, freed with the next one */
-	char		sql[CONNECTION_SQL_EXCERPT];	/* begin of the running statement */
-	bool		quiet;			/* notices are dropped */
-	bool		replica_wait_cancelled; /* a commit there did not wait for its replica */
+	char *conninfo;			/* of the worker, when the connection was made */
+	WaitEventSet *wait_set; /* to wait for this wire alone */
+	char *row;				/* the row last handed out by libpq, freed with the next one */
+	char sql[CONNECTION_SQL_EXCERPT]; /* begin of the running statement */
+	bool statement_failed;			  /* the running statement has reported an error */
+	bool quiet;						  /* notices are dropped */
+	bool replica_wait_cancelled;	  /* a commit there did not wait for its replica */
 
 	/* remote_transaction.c and commit_protocol.c own these */
-	int			xact_depth;		/* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
-	int			release_depth;	/* savepoints of this level and above are to be released, 0 none */
-	bool		written;		/* this transaction wrote or locked there: never cancel, never retry */
-	bool		failed;			/* the remote transaction is lost */
-	bool		end_pending;	/* COMMIT or ROLLBACK of a reader was sent, its result not collected */
-	struct SentSettings *settings;	/* what session_settings.c sent, NULL when unknown */
-	uint64		prepared_counter;	/* counter of the prepared gid, 0 when not prepared */
+	int xact_depth;	   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int release_depth; /* savepoints of this level and above are to be released, 0 none */
+	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
+	bool failed;	   /* the remote transaction is lost */
+	bool end_pending;  /* COMMIT or ROLLBACK of a reader was sent, its result not collected */
+	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
+	uint64 prepared_counter;	   /* counter of the prepared gid, 0 when not prepared */
 	PrepareState prepare_state;
-	char		commit_prepared[CONNECTION_GID_SIZE + 32];
-	char		rollback_prepared[CONNECTION_GID_SIZE + 32];
+	char commit_prepared[CONNECTION_GID_SIZE + 32];
+	char rollback_prepared[CONNECTION_GID_SIZE + 32];
 
 	/* wire_cleanup.c owns these */
 	WireOutcome outcome;
-	char		tag[32];		/* command tag of the last result */
-	int			cleanup_socket; /* a probe of the worker's postmaster, -1 none */
-	bool		probe_asked;	/* the probe has sent its question */
-	bool		wire_idle;		/* nothing runs any more */
-	bool		copy_ended;		/* CopyFail was sent */
+	char tag[32];		/* command tag of the last result */
+	int cleanup_socket; /* a probe of the worker's postmaster, -1 none */
+	bool probe_asked;	/* the probe has sent its question */
+	bool wire_idle;		/* nothing runs any more */
+	bool copy_ended;	/* CopyFail was sent */
 } WorkerConnection;
 
 /*
@@ -102,13 +103,20 @@ extern void connection_open_all(const Bitmapset *workers);
 /* Make the wire idle: ask the occupant, if there is one, to yield. */
 extern void connection_vacate(WorkerConnection *conn);
 
+/* Throw away the rest of a statement whose occupant is gone, waiting for its end. */
+extern void connection_discard(WorkerConnection *conn);
+
 /* Close and forget (a broken connection, or one in an unknown state).  Never throws. */
 extern void connection_drop(WorkerConnection *conn);
 
 /* Send one message; the results of its first skip_results commands are not handed out. */
-extern void connection_send(WorkerConnection *conn, const char *message, int skip_results, const char *sql);
+extern void
+connection_send(WorkerConnection *conn, const char *message, int skip_results, const char *sql);
 
-/* Next result of the running statement, waiting; NULL at its end.  Preamble results are skipped, and raise ERROR when they failed. */
+/*
+ * Next result of the running statement, waiting; NULL at its end.  Results of the preamble are
+ * skipped, and raise ERROR when they failed.
+ */
 extern PGresult *connection_get_result(WorkerConnection *conn);
 
 /* The same without waiting: false when there is nothing yet. */
@@ -126,7 +134,7 @@ extern void connection_wait_any(WorkerConnection **conns, int count);
 /* The sessions' open connections, for end-of-transaction work. */
 extern List *connection_list(void);
 
-/* Is this error the last word of the worker's session (which may be heard before its socket closes)? */
+/* Is this error the last word of the worker's session?  (It may be heard before the socket closes.) */
 extern bool connection_is_fatal(const WorkerConnection *conn, const PGresult *result);
 
 /*
@@ -134,7 +142,8 @@ extern bool connection_is_fatal(const WorkerConnection *conn, const PGresult *re
  * CONTEXT naming the worker and the SQL (NULL: the statement sent last).  Frees result.
  * conn-level failures (no result) become 08006 with the worker's name.
  */
-extern void connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql);
+extern void
+connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql);
 
 /*
  * Identity of this cluster, from strata.cluster: uuid as text, and epoch.

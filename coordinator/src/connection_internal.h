@@ -10,7 +10,7 @@
 /* Connect all of them concurrently; on error none is opened. */
 extern void connection_connect(WorkerConnection **conns, int count);
 
-/* An event set for so many sockets, with our latch and the postmaster's death at its first two positions. */
+/* An event set for so many sockets, behind our latch and the postmaster's death. */
 extern WaitEventSet *connection_make_wait_set(int sockets);
 
 /* Our latch was set: reset it and look for interrupts. */
@@ -20,6 +20,6 @@ extern void connection_handle_latch(void);
 extern void connection_receive_notice(void *arg, const PGresult *result);
 
 /* An SQLSTATE of five characters as core's number; 08006 when there is none. */
-extern int	connection_make_sqlstate(const char *text);
+extern int connection_make_sqlstate(const char *text);
 
 #endif

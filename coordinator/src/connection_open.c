@@ -43,9 +43,9 @@
  * Timeouts are the coordinator's business, which cancels; a warning of the lexer
  * would tell the user about SQL that he has not written.
  */
-#define PINNED_SETTINGS \
+#define PINNED_SETTINGS                                                        \
 	"SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; " \
-	"SET idle_session_timeout = 0; SET escape_string_warning = off; " \
+	"SET idle_session_timeout = 0; SET escape_string_warning = off; "          \
 	"SET default_transaction_deferrable = off; " COMPAT_PINNED_SETTINGS
 
 /* A connection being made. */
@@ -53,10 +53,10 @@ typedef struct Attempt
 {
 	WorkerConnection *conn;
 	const Worker *worker;
-	PGconn	   *pg;
+	PGconn *pg;
 	PostgresPollingStatusType poll;
-	bool		handshaking;	/* libpq is done, our own handshake runs */
-	bool		done;
+	bool handshaking; /* libpq is done, our own handshake runs */
+	bool done;
 } Attempt;
 
 static WaitEventSet *connect_set = NULL;
@@ -66,25 +66,25 @@ static int64 cluster_epoch;
 const char *
 connection_cluster_id(int64 *epoch)
 {
-	Relation	catalog;
+	Relation catalog;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
 	tuple = systable_getnext(scan);
 	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the cluster has no identity"),
-				 errdetail("Table strata.cluster is empty.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the cluster has no identity"),
+						errdetail("Table strata.cluster is empty.")));
 	else
 	{
-		bool		isnull;
-		Datum		id = heap_getattr(tuple, CLUSTER_ID, RelationGetDescr(catalog), &isnull);
+		bool isnull;
+		Datum id = heap_getattr(tuple, CLUSTER_ID, RelationGetDescr(catalog), &isnull);
 
 		strlcpy(cluster_id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(cluster_id));
-		cluster_epoch = DatumGetInt64(heap_getattr(tuple, CLUSTER_EPOCH, RelationGetDescr(catalog), &isnull));
+		cluster_epoch = DatumGetInt64(
+			heap_getattr(tuple, CLUSTER_EPOCH, RelationGetDescr(catalog), &isnull));
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -98,19 +98,16 @@ start_attempt(Attempt *attempt)
 {
 	const char *role = GetUserNameFromId(attempt->conn->role, false);
 	const char *const keywords[] = {
-		"application_name", "tcp_user_timeout", "dbname", "user", "client_encoding", NULL
-	};
+		"application_name", "tcp_user_timeout", "dbname", "user", "client_encoding", NULL};
 	/* the worker's conninfo is expanded at "dbname": what stands behind it cannot be overridden */
 	const char *const values[] = {
-		"strata", "30000", attempt->worker->conninfo, role, GetDatabaseEncodingName(), NULL
-	};
+		"strata", "30000", attempt->worker->conninfo, role, GetDatabaseEncodingName(), NULL};
 
 	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-				 errmsg("could not connect to worker \"%s\"", attempt->worker->name),
-				 errdetail("There are too many open files."),
-				 errhint("Raise max_files_per_process.")));
+		ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+						errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+						errdetail("There are too many open files."),
+						errhint("Raise max_files_per_process.")));
 	attempt->pg = PQconnectStartParams(keywords, values, 1);
 	if (attempt->pg == NULL)
 	{
@@ -124,10 +121,9 @@ start_attempt(Attempt *attempt)
 static void
 report_failed_attempt(Attempt *attempt, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not connect to worker \"%s\"", attempt->worker->name),
-			 errdetail_internal("%s", detail)));
+	ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+					errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+					errdetail_internal("%s", detail)));
 }
 
 /* libpq has logged in: check what text rows rely on, and ask whether the worker is ours. */
@@ -135,7 +131,7 @@ static void
 begin_handshake(Attempt *attempt)
 {
 	const char *encoding = PQparameterStatus(attempt->pg, "server_encoding");
-	char		message[1024];
+	char message[1024];
 
 	if (encoding == NULL || strcmp(encoding, GetDatabaseEncodingName()) != 0)
 		ereport(ERROR,
@@ -145,8 +141,9 @@ begin_handshake(Attempt *attempt)
 						   encoding ? encoding : "an unknown one", GetDatabaseEncodingName()),
 				 errhint("Create the worker's database with the coordinator's encoding.")));
 
-	snprintf(message, sizeof(message), "%sSELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ")",
-			 PINNED_SETTINGS, cluster_id, cluster_epoch);
+	snprintf(message, sizeof(message),
+			 "%sSELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ")", PINNED_SETTINGS,
+			 cluster_id, cluster_epoch);
 	PQsetnonblocking(attempt->pg, 1);
 	if (!PQsendQuery(attempt->pg, message))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
@@ -158,17 +155,17 @@ begin_handshake(Attempt *attempt)
 static void
 report_refusal(Attempt *attempt, PGresult *result)
 {
-	int			sqlstate = connection_make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+	int sqlstate = connection_make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE));
 
-	attempt->conn->pg = attempt->pg;	/* for the report; connection_connect() cleans up */
+	attempt->conn->pg = attempt->pg; /* for the report; connection_connect() cleans up */
 	if (sqlstate == ERRCODE_UNDEFINED_SCHEMA || sqlstate == ERRCODE_UNDEFINED_FUNCTION)
 	{
 		PQclear(result);
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker \"%s\" is not prepared", attempt->worker->name),
-				 errdetail("Its database does not have the extension strata_worker, or an old version of it."),
-				 errhint("Run CREATE EXTENSION strata_worker in the worker's database.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("worker \"%s\" is not prepared", attempt->worker->name),
+						errdetail("Its database does not have the extension strata_worker, or an "
+								  "old version of it."),
+						errhint("Run CREATE EXTENSION strata_worker in the worker's database.")));
 	}
 	connection_report(ERROR, attempt->conn, result, "SELECT strata_worker.check_coordinator(...)");
 }
@@ -176,13 +173,13 @@ report_refusal(Attempt *attempt, PGresult *result)
 static void
 advance_handshake(Attempt *attempt)
 {
-	bool		intact = PQconsumeInput(attempt->pg) != 0;
+	bool intact = PQconsumeInput(attempt->pg) != 0;
 
 	if (intact && PQflush(attempt->pg) < 0)
 		intact = false;
 	while (!intact || !PQisBusy(attempt->pg))
 	{
-		PGresult   *result = PQgetResult(attempt->pg);
+		PGresult *result = PQgetResult(attempt->pg);
 		ExecStatusType status;
 
 		if (result == NULL)
@@ -227,7 +224,7 @@ wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, long timeout)
 	connect_set = connection_make_wait_set(count);
 	for (int i = 0; i < count; i++)
 	{
-		uint32		wanted = WL_SOCKET_READABLE;
+		uint32 wanted = WL_SOCKET_READABLE;
 
 		if (attempts[i].done)
 			continue;
@@ -246,19 +243,19 @@ report_silence(Attempt *attempts, int count)
 	for (int i = 0; i < count; i++)
 	{
 		if (!attempts[i].done)
-			report_failed_attempt(&attempts[i],
-								  psprintf("It did not answer within %d s (strata.connect_timeout).",
-										   strata_connect_timeout));
+			report_failed_attempt(
+				&attempts[i], psprintf("It did not answer within %d s (strata.connect_timeout).",
+									   strata_connect_timeout));
 	}
 }
 
 static void
 drive_attempts(Attempt *attempts, int count)
 {
-	WaitEvent  *events = palloc((count + 1) * sizeof(WaitEvent));
+	WaitEvent *events = palloc((count + 1) * sizeof(WaitEvent));
 	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 													   (int64) strata_connect_timeout * 1000);
-	int			open = count;
+	int open = count;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -268,8 +265,8 @@ drive_attempts(Attempt *attempts, int count)
 	}
 	while (open > 0)
 	{
-		long		timeout = -1;
-		int			occurred;
+		long timeout = -1;
+		int occurred;
 
 		if (strata_connect_timeout > 0)
 		{
@@ -284,7 +281,7 @@ drive_attempts(Attempt *attempts, int count)
 				connection_handle_latch();
 			else
 			{
-				Attempt    *attempt = events[i].user_data;
+				Attempt *attempt = events[i].user_data;
 
 				advance_attempt(attempt);
 				if (attempt->done)
@@ -298,7 +295,7 @@ drive_attempts(Attempt *attempts, int count)
 void
 connection_connect(WorkerConnection **conns, int count)
 {
-	Attempt    *attempts = palloc0(count * sizeof(Attempt));
+	Attempt *attempts = palloc0(count * sizeof(Attempt));
 
 	(void) connection_cluster_id(NULL);
 	for (int i = 0; i < count; i++)
@@ -312,7 +309,11 @@ connection_connect(WorkerConnection **conns, int count)
 		drive_attempts(attempts, count);
 		for (int i = 0; i < count; i++)
 		{
-			conns[i]->conninfo = MemoryContextStrdup(TopMemoryContext, attempts[i].worker->conninfo);
+			if (conns[i]->conninfo != NULL)
+				pfree(conns[i]->conninfo);
+			pfree(conns[i]->worker_name);
+			conns[i]->conninfo = MemoryContextStrdup(TopMemoryContext,
+													 attempts[i].worker->conninfo);
 			conns[i]->worker_name = MemoryContextStrdup(TopMemoryContext, attempts[i].worker->name);
 			conns[i]->pg = attempts[i].pg;
 			attempts[i].pg = NULL;

@@ -22,16 +22,16 @@ typedef struct Command
 {
 	WireOccupant occupant;
 	WorkerConnection *conn;
-	PGresult   *error;			/* first error it gave */
-	uint64		rows;
-	bool		done;
+	PGresult *error; /* first error it gave */
+	uint64 rows;
+	bool done;
 } Command;
 
 /* Take what has arrived, without waiting. */
 static void
 advance_command(Command *command)
 {
-	PGresult   *result;
+	PGresult *result;
 
 	while (!command->done && connection_poll_result(command->conn, &result))
 	{
@@ -50,7 +50,8 @@ advance_command(Command *command)
 		else if (command->error == NULL)
 		{
 			command->error = result;
-			if (PQstatus(command->conn->pg) != CONNECTION_OK || status == PGRES_COPY_IN || status == PGRES_COPY_OUT)
+			if (PQstatus(command->conn->pg) != CONNECTION_OK || status == PGRES_COPY_IN ||
+				status == PGRES_COPY_OUT)
 				command->done = true;
 		}
 		else
@@ -62,7 +63,7 @@ advance_command(Command *command)
 static void
 finish_command(void *occupant)
 {
-	Command    *command = occupant;
+	Command *command = occupant;
 
 	for (;;)
 	{
@@ -74,7 +75,7 @@ finish_command(void *occupant)
 	command->conn->occupant = NULL;
 	if (command->error != NULL)
 	{
-		PGresult   *error = command->error;
+		PGresult *error = command->error;
 
 		command->error = NULL;
 		connection_report(ERROR, command->conn, error, NULL);
@@ -85,8 +86,8 @@ finish_command(void *occupant)
 static void
 stop_commands(Command *commands, int count, WorkerConnection **conns)
 {
-	int64		deadline = wire_now() + STOP_TIMEOUT_MS;
-	int			running = 0;
+	int64 deadline = wire_now() + STOP_TIMEOUT_MS;
+	int running = 0;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -105,16 +106,16 @@ wait_for_commands(Command *commands, int count, WorkerConnection **conns)
 {
 	for (;;)
 	{
-		int			waiting = 0;
+		int waiting = 0;
 
 		for (int i = 0; i < count; i++)
 		{
-			Command    *command = &commands[i];
+			Command *command = &commands[i];
 
 			advance_command(command);
 			if (command->error != NULL)
 			{
-				PGresult   *error = command->error;
+				PGresult *error = command->error;
 
 				command->error = NULL;
 				stop_commands(commands, count, conns);
@@ -145,10 +146,10 @@ abandon_commands(Command *commands, int count)
 uint64
 remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAccess access)
 {
-	Command    *commands = palloc0((count + 1) * sizeof(Command));
+	Command *commands = palloc0((count + 1) * sizeof(Command));
 	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
-	Bitmapset  *workers = NULL;
-	uint64		rows = 0;
+	Bitmapset *workers = NULL;
+	uint64 rows = 0;
 
 	for (int i = 0; i < count; i++)
 		workers = bms_add_member(workers, worker_ids[i]);
@@ -159,7 +160,7 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 	{
 		for (int i = 0; i < count; i++)
 		{
-			Command    *command = &commands[i];
+			Command *command = &commands[i];
 
 			command->occupant.yield = finish_command;
 			command->conn = connection_open(worker_ids[i]);
@@ -186,11 +187,11 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 uint64
 remote_command_run(const Bitmapset *workers, RemoteAccess access, const char *sql)
 {
-	int			count = bms_num_members(workers);
-	int		   *worker_ids = palloc((count + 1) * sizeof(int));
-	char	  **sqls = palloc((count + 1) * sizeof(char *));
-	int			worker_id = -1;
-	uint64		rows;
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc((count + 1) * sizeof(int));
+	char **sqls = palloc((count + 1) * sizeof(char *));
+	int worker_id = -1;
+	uint64 rows;
 
 	count = 0;
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
@@ -208,8 +209,8 @@ char *
 remote_command_fetch(int worker_id, const char *sql)
 {
 	WorkerConnection *conn = connection_open(worker_id);
-	PGresult   *result;
-	char	   *value = NULL;
+	PGresult *result;
+	char *value = NULL;
 
 	remote_transaction_send(conn, REMOTE_READ, sql);
 	while ((result = connection_get_result(conn)) != NULL)

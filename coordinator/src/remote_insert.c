@@ -52,11 +52,11 @@
 
 typedef enum BufferState
 {
-	BUFFER_IDLE,				/* nothing on the wires */
+	BUFFER_IDLE, /* nothing on the wires */
 	BUFFER_INSERT_SENT,
-	BUFFER_COPY_SENT,			/* the workers have not yet said that they take data */
+	BUFFER_COPY_SENT, /* the workers have not yet said that they take data */
 	BUFFER_COPYING,
-	BUFFER_ENDING				/* end of COPY sent, result awaited */
+	BUFFER_ENDING /* end of COPY sent, result awaited */
 } BufferState;
 
 typedef struct Target Target;
@@ -64,30 +64,30 @@ typedef struct Target Target;
 typedef struct RowBuffer
 {
 	WireOccupant occupant;
-	Target	   *target;
+	Target *target;
 	BufferState state;
-	WorkerConnection **conns;	/* one, or all workers of a reference table */
-	int			conn_count;
-	bool		encoding;		/* rows are in `data`, else in `kept` */
-	int			kept_count;
-	Size		kept_bytes;
+	WorkerConnection **conns; /* one, or all workers of a reference table */
+	int conn_count;
+	bool encoding; /* rows are in `data`, else in `kept` */
+	int kept_count;
+	Size kept_bytes;
 	MinimalTuple kept[KEPT_ROWS];
-	int64		data_rows;
+	int64 data_rows;
 	StringInfoData data;
 } RowBuffer;
 
 struct Target
 {
-	Oid			relation;
-	Oid			role;
+	Oid relation;
+	Oid role;
 	const DistributedTable *table;
-	TupleDesc	desc;
+	TupleDesc desc;
 	RowEncoder *encoder;
-	char	   *qualified_name;
-	char	   *column_list;	/* "(a, b)", empty if there is no column to send */
-	TupleTableSlot *slot;		/* for kept tuples */
-	RowBuffer	  **buffers;		/* by worker id; reference tables: one, at 0 */
-	int			buffer_count;
+	char *qualified_name;
+	char *column_list;	  /* "(a, b)", empty if there is no column to send */
+	TupleTableSlot *slot; /* for kept tuples */
+	RowBuffer **buffers;  /* by worker id; reference tables: one, at 0 */
+	int buffer_count;
 };
 
 static MemoryContext insert_context = NULL; /* NULL: nothing is buffered */
@@ -128,8 +128,8 @@ create_target(Relation relation)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	MemoryContext previous;
-	Target	   *target;
-	int			largest = 0;
+	Target *target;
+	int largest = 0;
 
 	if (table == NULL)
 		ereport(ERROR,
@@ -138,8 +138,10 @@ create_target(Relation relation)
 				 errhint("Distribute it with strata.create_distributed_table().")));
 	if (insert_context == NULL)
 	{
-		insert_context = AllocSetContextCreate(TopTransactionContext, "remote insert", ALLOCSET_DEFAULT_SIZES);
-		row_context = AllocSetContextCreate(insert_context, "remote insert row", ALLOCSET_DEFAULT_SIZES);
+		insert_context = AllocSetContextCreate(TopTransactionContext, "remote insert",
+											   ALLOCSET_DEFAULT_SIZES);
+		row_context = AllocSetContextCreate(insert_context, "remote insert row",
+											ALLOCSET_DEFAULT_SIZES);
 	}
 
 	previous = MemoryContextSwitchTo(insert_context);
@@ -149,14 +151,13 @@ create_target(Relation relation)
 	target->table = table;
 	target->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
 	target->encoder = row_encoder_create(target->desc, insert_context);
-	target->qualified_name =
-		quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-								   RelationGetRelationName(relation));
+	target->qualified_name = quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
 	target->column_list = make_column_list(target->desc);
 	target->slot = MakeTupleTableSlot(target->desc, &TTSOpsMinimalTuple);
 	if (table->kind == TABLE_DISTRIBUTED)
 	{
-		int			worker_id = -1;
+		int worker_id = -1;
 
 		while ((worker_id = bms_next_member(table->colocation->workers, worker_id)) >= 0)
 			largest = worker_id;
@@ -171,7 +172,7 @@ create_target(Relation relation)
 static Target *
 find_target(Relation relation)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (last_target != NULL && last_target->relation == RelationGetRelid(relation) &&
 		last_target->role == GetUserId())
@@ -179,7 +180,7 @@ find_target(Relation relation)
 
 	foreach(lc, targets)
 	{
-		Target	   *target = lfirst(lc);
+		Target *target = lfirst(lc);
 
 		if (target->relation == RelationGetRelid(relation) && target->role == GetUserId())
 			return last_target = target;
@@ -191,11 +192,12 @@ find_target(Relation relation)
 static RowBuffer *
 create_buffer(Target *target, int worker_id)
 {
-	const Bitmapset *workers = target->table->kind == TABLE_DISTRIBUTED ?
-		bms_make_singleton(worker_id) : metadata_table_workers(target->table);
-	int			member = -1;
+	const Bitmapset *workers = target->table->kind == TABLE_DISTRIBUTED
+								   ? bms_make_singleton(worker_id)
+								   : metadata_table_workers(target->table);
+	int member = -1;
 	MemoryContext previous;
-	RowBuffer	   *buffer;
+	RowBuffer *buffer;
 
 	connection_open_all(workers);
 	previous = MemoryContextSwitchTo(insert_context);
@@ -213,13 +215,14 @@ create_buffer(Target *target, int worker_id)
 static RowBuffer *
 route_row(Target *target, TupleTableSlot *slot)
 {
-	int			worker_id = 0;
+	int worker_id = 0;
 
 	if (target->table->kind == TABLE_DISTRIBUTED)
 	{
-		int			key = target->table->key_attribute - 1;
+		int key = target->table->key_attribute - 1;
 
-		worker_id = shard_map_worker(target->table->colocation, slot->tts_values[key], slot->tts_isnull[key]);
+		worker_id = shard_map_worker(target->table->colocation, slot->tts_values[key],
+									 slot->tts_isnull[key]);
 	}
 	if (target->buffers[worker_id] == NULL)
 		target->buffers[worker_id] = create_buffer(target, worker_id);
@@ -248,8 +251,8 @@ release_wires(RowBuffer *buffer)
 }
 
 /*
- * Start the same statement on all of the buffer's workers.  Each wire is occupied as soon
- * as it is used; yielding before the last one was sent cannot happen, since they are different wires.
+ * Start the same statement on all of the buffer's workers.  The wires become occupied
+ * when all are in use; until then none can be asked to yield, since they are different ones.
  */
 static void
 send_statement(RowBuffer *buffer, const char *sql, BufferState state)
@@ -262,9 +265,10 @@ send_statement(RowBuffer *buffer, const char *sql, BufferState state)
 static void
 start_copy(RowBuffer *buffer)
 {
-	Target	   *target = buffer->target;
-	char	   *sql = psprintf("COPY %s %s FROM STDIN (FORMAT %s)", target->qualified_name, target->column_list,
-							   row_encoder_is_binary(target->encoder) ? "binary" : "text");
+	Target *target = buffer->target;
+	char *sql = psprintf("COPY %s %s FROM STDIN (FORMAT %s)", target->qualified_name,
+						 target->column_list,
+						 row_encoder_is_binary(target->encoder) ? "binary" : "text");
 
 	send_statement(buffer, sql, BUFFER_COPY_SENT);
 	pfree(sql);
@@ -276,7 +280,7 @@ await_copy(RowBuffer *buffer)
 {
 	for (int i = 0; i < buffer->conn_count; i++)
 	{
-		PGresult   *result = connection_get_result(buffer->conns[i]);
+		PGresult *result = connection_get_result(buffer->conns[i]);
 
 		if (PQresultStatus(result) != PGRES_COPY_IN)
 			connection_report(ERROR, buffer->conns[i], result, NULL);
@@ -292,9 +296,10 @@ await_copy(RowBuffer *buffer)
 static int
 collect_writing_wires(WorkerConnection *first, WorkerConnection ***wires)
 {
-	WorkerConnection **found = palloc((list_length(connection_list()) + 1) * sizeof(WorkerConnection *));
-	int			count = 0;
-	ListCell   *lc;
+	WorkerConnection **found = palloc((list_length(connection_list()) + 1) *
+									  sizeof(WorkerConnection *));
+	int count = 0;
+	ListCell *lc;
 
 	found[count++] = first;
 	foreach(lc, connection_list())
@@ -313,12 +318,12 @@ collect_writing_wires(WorkerConnection *first, WorkerConnection ***wires)
 static void
 flush_wire(WorkerConnection *conn)
 {
-	int			pending;
+	int pending;
 
 	while ((pending = PQflush(conn->pg)) > 0)
 	{
 		WorkerConnection **wires;
-		int			count = collect_writing_wires(conn, &wires);
+		int count = collect_writing_wires(conn, &wires);
 
 		connection_wait_any(wires, count);
 		pfree(wires);
@@ -330,7 +335,7 @@ flush_wire(WorkerConnection *conn)
 static void
 put_data(WorkerConnection *conn, const char *data, int length)
 {
-	int			taken;
+	int taken;
 
 	while ((taken = PQputCopyData(conn->pg, data, length)) == 0)
 		flush_wire(conn);
@@ -363,7 +368,7 @@ end_copy(RowBuffer *buffer)
 	for (int i = 0; i < buffer->conn_count; i++)
 	{
 		WorkerConnection *conn = buffer->conns[i];
-		int			taken;
+		int taken;
 
 		if (trailer.len > 0)
 			put_data(conn, trailer.data, trailer.len);
@@ -382,7 +387,7 @@ await_results(RowBuffer *buffer)
 {
 	for (int i = 0; i < buffer->conn_count; i++)
 	{
-		PGresult   *result;
+		PGresult *result;
 
 		while ((result = connection_get_result(buffer->conns[i])) != NULL)
 		{
@@ -502,13 +507,13 @@ keep_row(RowBuffer *buffer, TupleTableSlot *slot)
 void
 remote_insert_row(Relation relation, TupleTableSlot *slot)
 {
-	Target	   *target = find_target(relation);
-	RowBuffer	   *buffer;
+	Target *target = find_target(relation);
+	RowBuffer *buffer;
 
 	slot_getallattrs(slot);
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
-		buffer->data_rows++;	/* only their number matters */
+		buffer->data_rows++; /* only their number matters */
 	else if (buffer->encoding)
 		encode_row(buffer, slot->tts_values, slot->tts_isnull);
 	else
@@ -535,7 +540,8 @@ append_values(StringInfo sql, TupleDesc desc, TupleTableSlot *slot)
 		if (attribute->attisdropped || attribute->attgenerated)
 			continue;
 		appendStringInfoString(sql, separator);
-		row_format_append_literal(sql, attribute->atttypid, slot->tts_values[i], slot->tts_isnull[i]);
+		row_format_append_literal(sql, attribute->atttypid, slot->tts_values[i],
+								  slot->tts_isnull[i]);
 		separator = ", ";
 	}
 	appendStringInfoChar(sql, ')');
@@ -545,14 +551,15 @@ append_values(StringInfo sql, TupleDesc desc, TupleTableSlot *slot)
 static void
 send_insert(RowBuffer *buffer)
 {
-	Target	   *target = buffer->target;
+	Target *target = buffer->target;
 	MemoryContext previous;
 	StringInfoData sql;
 
 	MemoryContextReset(row_context);
 	previous = MemoryContextSwitchTo(row_context);
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "INSERT INTO %s %s VALUES ", target->qualified_name, target->column_list);
+	appendStringInfo(&sql, "INSERT INTO %s %s VALUES ", target->qualified_name,
+					 target->column_list);
 	for (int i = 0; i < buffer->kept_count; i++)
 	{
 		ExecStoreMinimalTuple(buffer->kept[i], target->slot, false);
@@ -572,8 +579,9 @@ send_insert(RowBuffer *buffer)
 static void
 send_empty_rows(RowBuffer *buffer)
 {
-	char	   *sql = psprintf("INSERT INTO %s SELECT FROM pg_catalog.generate_series(1, " INT64_FORMAT ")",
-							   buffer->target->qualified_name, buffer->data_rows);
+	char *sql = psprintf("INSERT INTO %s SELECT FROM pg_catalog.generate_series(1, " INT64_FORMAT
+						 ")",
+						 buffer->target->qualified_name, buffer->data_rows);
 
 	send_statement(buffer, sql, BUFFER_INSERT_SENT);
 	buffer->data_rows = 0;
@@ -599,13 +607,13 @@ begin_flush(RowBuffer *buffer)
 
 /* Apply a step to all buffers. */
 static void
-for_all_buffers(void (*step) (RowBuffer *buffer))
+for_all_buffers(void (*step)(RowBuffer *buffer))
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, targets)
 	{
-		Target	   *target = lfirst(lc);
+		Target *target = lfirst(lc);
 
 		for (int i = 0; i < target->buffer_count; i++)
 		{

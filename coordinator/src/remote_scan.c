@@ -23,9 +23,8 @@
  * it any more) is broken: to read on is an error.
  *
  * Ending early must not cost what the worker's transaction wrote (PLANNER.md section
- * 5, trap 1): a cancel aborts that transaction.  So only readers in READ COMMITTED without savepoints
- * are cancelled, and they then begin a new transaction with their next statement; the others are
- * drained.
+ * 5, trap 1): a cancel aborts that transaction.  Little is simply thrown away; for the rest
+ * remote_transaction_reclaim() knows who may be cancelled.
  */
 #include "postgres.h"
 
@@ -39,11 +38,9 @@
 #include "remote_insert.h"
 #include "remote_scan.h"
 #include "row_format.h"
-#include "wire_cleanup.h"
 
 /* Bytes of unread rows that are cheaper to throw away than a cancel is. */
 #define CHEAP_DRAIN_BYTES (256 * 1024)
-#define CANCEL_TIMEOUT_MS 10000
 
 typedef enum StreamState
 {
@@ -59,24 +56,25 @@ typedef struct Stream
 	RemoteScan *scan;
 	WorkerConnection *conn;
 	StreamState state;
-	bool		header_read;
-	Tuplestorestate *spool;		/* rows to come, after the stream yielded */
+	bool header_read;
+	Tuplestorestate *spool; /* rows to come, after the stream yielded */
 	TupleTableSlot *spool_slot;
-	MemoryContext row_context;	/* values of the row handed out last */
-	uint64		rows;
-	uint64		bytes;
+	MemoryContext row_context; /* values of the row handed out last */
+	uint64 rows;
+	uint64 bytes;
 } Stream;
 
 struct RemoteScan
 {
-	MemoryContext context;
+	MemoryContext context; /* of everything here, deleted at the end */
+	MemoryContextCallback forget;
 	ResourceOwner owner;
-	TupleDesc	desc;
+	TupleDesc desc;
 	RowDecoder *decoder;
 	WorkerConnection **waiting; /* scratch for connection_wait_any() */
-	int			current;		/* the stream that gave the last row */
-	int			count;
-	Stream		streams[FLEXIBLE_ARRAY_MEMBER];
+	int current;				/* the stream that gave the last row */
+	int count;
+	Stream streams[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* What a look at a stream gave. */
@@ -97,28 +95,54 @@ static void spool_stream(void *occupant);
 static void
 begin_stream(RemoteScan *scan, int index, int worker_id, RemoteAccess access, const char *sql)
 {
-	Stream	   *stream = &scan->streams[index];
+	Stream *stream = &scan->streams[index];
 	StringInfoData copy;
 
 	stream->occupant.yield = spool_stream;
 	stream->scan = scan;
 	stream->conn = connection_open(worker_id);
-	stream->row_context = AllocSetContextCreate(scan->context, "remote row", ALLOCSET_DEFAULT_SIZES);
+	stream->row_context = AllocSetContextCreate(scan->context, "remote row",
+												ALLOCSET_DEFAULT_SIZES);
 
 	initStringInfo(&copy);
 	appendStringInfo(&copy, "COPY (%s) TO STDOUT (FORMAT binary)", sql);
 	remote_transaction_send(stream->conn, access, copy.data);
 	stream->conn->occupant = &stream->occupant;
+	scan->count++;
 	pfree(copy.data);
 }
 
-RemoteScan *
-remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAccess access, TupleDesc desc)
+/*
+ * The scan's memory goes.  If that is not by remote_scan_end() - core drops failed portals without
+ * ending their executors - the wires must not point here any more; the next user of a wire
+ * finds it orphaned.
+ */
+static void
+forget_scan(void *arg)
 {
-	RemoteScan *scan = palloc0(offsetof(RemoteScan, streams) + count * sizeof(Stream));
-	Bitmapset  *workers = NULL;
+	RemoteScan *scan = arg;
 
-	scan->context = CurrentMemoryContext;
+	for (int i = 0; i < scan->count; i++)
+	{
+		if (scan->streams[i].conn->occupant == &scan->streams[i].occupant)
+			scan->streams[i].conn->occupant = NULL;
+	}
+}
+
+RemoteScan *
+remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAccess access,
+					   TupleDesc desc)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "remote scan",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext previous = MemoryContextSwitchTo(context);
+	RemoteScan *scan = palloc0(offsetof(RemoteScan, streams) + count * sizeof(Stream));
+	Bitmapset *workers = NULL;
+
+	scan->context = context;
+	scan->forget.func = forget_scan;
+	scan->forget.arg = scan;
+	MemoryContextRegisterResetCallback(context, &scan->forget);
 	scan->owner = CurrentResourceOwner;
 	scan->desc = desc;
 	scan->decoder = row_decoder_create(desc, scan->context);
@@ -130,20 +154,18 @@ remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAcce
 	connection_open_all(workers);
 	bms_free(workers);
 	for (int i = 0; i < count; i++)
-	{
 		begin_stream(scan, i, worker_ids[i], access, sqls[i]);
-		scan->count++;
-	}
+	MemoryContextSwitchTo(previous);
 	return scan;
 }
 
 RemoteScan *
 remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc)
 {
-	int			count = bms_num_members(workers);
-	int		   *worker_ids = palloc((count + 1) * sizeof(int));
-	char	  **sqls = palloc((count + 1) * sizeof(char *));
-	int			worker_id = -1;
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc((count + 1) * sizeof(int));
+	char **sqls = palloc((count + 1) * sizeof(char *));
+	int worker_id = -1;
 	RemoteScan *scan;
 
 	count = 0;
@@ -177,11 +199,11 @@ finish_stream(Stream *stream)
 	stream->conn->occupant = NULL;
 }
 
-/* Results around the rows: the beginning and the end of COPY.  Without waiting; false when nothing is there. */
+/* Results around the rows, the beginning and the end of COPY; false when none is there yet. */
 static bool
 take_result(Stream *stream)
 {
-	PGresult   *result;
+	PGresult *result;
 	ExecStatusType status;
 
 	if (!connection_poll_result(stream->conn, &result))
@@ -207,7 +229,7 @@ static Progress
 take_row(Stream *stream, int *length)
 {
 	WorkerConnection *conn = stream->conn;
-	bool		consumed = false;
+	bool consumed = false;
 
 	if (conn->row != NULL)
 	{
@@ -250,15 +272,15 @@ take_row(Stream *stream, int *length)
 static Progress
 decode_next(Stream *stream, Datum *values, bool *nulls)
 {
-	Progress	progress;
-	int			length;
+	Progress progress;
+	int length;
 
 	while ((progress = take_row(stream, &length)) == PROGRESS_ROW)
 	{
-		char	   *data = stream->conn->row;
-		int			header = 0;
+		char *data = stream->conn->row;
+		int header = 0;
 		MemoryContext previous;
-		bool		is_row;
+		bool is_row;
 
 		if (!stream->header_read)
 		{
@@ -269,7 +291,8 @@ decode_next(Stream *stream, Datum *values, bool *nulls)
 		}
 		MemoryContextReset(stream->row_context);
 		previous = MemoryContextSwitchTo(stream->row_context);
-		is_row = row_decoder_decode(stream->scan->decoder, data + header, length - header, values, nulls);
+		is_row = row_decoder_decode(stream->scan->decoder, data + header, length - header, values,
+									nulls);
 		MemoryContextSwitchTo(previous);
 		if (is_row)
 		{
@@ -284,14 +307,14 @@ decode_next(Stream *stream, Datum *values, bool *nulls)
 static void
 spool_stream(void *occupant)
 {
-	Stream	   *stream = occupant;
+	Stream *stream = occupant;
 	RemoteScan *scan = stream->scan;
-	Datum	   *values = MemoryContextAlloc(scan->context, (scan->desc->natts + 1) * sizeof(Datum));
-	bool	   *nulls = MemoryContextAlloc(scan->context, scan->desc->natts + 1);
+	Datum *values = MemoryContextAlloc(scan->context, (scan->desc->natts + 1) * sizeof(Datum));
+	bool *nulls = MemoryContextAlloc(scan->context, scan->desc->natts + 1);
 	MemoryContext row_context = stream->row_context;
 	ResourceOwner previous_owner = CurrentResourceOwner;
 	MemoryContext previous_context = MemoryContextSwitchTo(scan->context);
-	uint64		rows = stream->rows;
+	uint64 rows = stream->rows;
 
 	if (stream->spool == NULL)
 	{
@@ -302,10 +325,11 @@ spool_stream(void *occupant)
 	}
 
 	/* the values handed out last stay valid until the scan is asked for the next row */
-	stream->row_context = AllocSetContextCreate(scan->context, "remote row", ALLOCSET_DEFAULT_SIZES);
+	stream->row_context = AllocSetContextCreate(scan->context, "remote row",
+												ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
-		Progress	progress = decode_next(stream, values, nulls);
+		Progress progress = decode_next(stream, values, nulls);
 
 		if (progress == PROGRESS_END)
 			break;
@@ -316,7 +340,7 @@ spool_stream(void *occupant)
 	}
 	MemoryContextDelete(stream->row_context);
 	stream->row_context = row_context;
-	stream->rows = rows;		/* counted again when they are handed out */
+	stream->rows = rows; /* counted again when they are handed out */
 	MemoryContextSwitchTo(previous_context);
 	pfree(values);
 	pfree(nulls);
@@ -326,9 +350,9 @@ spool_stream(void *occupant)
 static bool
 read_spool(Stream *stream, TupleTableSlot *slot)
 {
-	int			natts = stream->scan->desc->natts;
+	int natts = stream->scan->desc->natts;
 	MemoryContext previous;
-	bool		found;
+	bool found;
 
 	/* a tuple from a file is allocated in the current context, and freed by the slot's next one */
 	previous = MemoryContextSwitchTo(stream->scan->context);
@@ -354,13 +378,14 @@ poll_stream(Stream *stream, TupleTableSlot *slot)
 	if (stream->state != STREAM_DONE)
 	{
 		if (!is_live(stream))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_CURSOR_STATE),
-					 errmsg("rows of worker \"%s\" were lost", stream->conn->worker_name),
-					 errdetail("The subtransaction in which they were requested was rolled back.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_INVALID_CURSOR_STATE),
+				 errmsg("rows of worker \"%s\" were lost", stream->conn->worker_name),
+				 errdetail("The subtransaction in which they were requested was rolled back.")));
 		if (stream->spool == NULL)
 			return decode_next(stream, slot->tts_values, slot->tts_isnull);
-		spool_stream(stream);	/* an error interrupted it before */
+		spool_stream(stream); /* an error interrupted it before */
 	}
 	return stream->spool != NULL && read_spool(stream, slot) ? PROGRESS_ROW : PROGRESS_END;
 }
@@ -382,12 +407,12 @@ remote_scan_next(RemoteScan *scan, TupleTableSlot *slot)
 	ExecClearTuple(slot);
 	for (;;)
 	{
-		int			waiting = 0;
+		int waiting = 0;
 
 		for (int i = 0; i < scan->count; i++)
 		{
-			Stream	   *stream = &scan->streams[scan->current];
-			Progress	progress = poll_stream(stream, slot);
+			Stream *stream = &scan->streams[scan->current];
+			Progress progress = poll_stream(stream, slot);
 
 			if (progress == PROGRESS_ROW)
 			{
@@ -407,7 +432,7 @@ remote_scan_next(RemoteScan *scan, TupleTableSlot *slot)
 bool
 remote_scan_next_from(RemoteScan *scan, int index, TupleTableSlot *slot)
 {
-	Stream	   *stream = &scan->streams[index];
+	Stream *stream = &scan->streams[index];
 
 	ExecClearTuple(slot);
 	for (;;)
@@ -438,77 +463,54 @@ remote_scan_counters(const RemoteScan *scan, int index, int *worker_id, uint64 *
  * ----------------------------------------------------------------
  */
 
-/* Throw away up to `limit` bytes of rows (0: all, waiting for them); is the wire free then? */
+/* Throw away up to `limit` bytes of rows that have arrived; is the wire free then? */
 static bool
 drain_stream(Stream *stream, uint64 limit)
 {
-	uint64		start = stream->bytes;
+	uint64 start = stream->bytes;
 
-	while (limit == 0 || stream->bytes - start < limit)
+	while (stream->bytes - start < limit)
 	{
-		int			length;
-		Progress	progress = take_row(stream, &length);
+		int length;
+		Progress progress = take_row(stream, &length);
 
-		if (progress == PROGRESS_END)
-			return true;
-		if (progress == PROGRESS_WAIT)
-		{
-			if (limit > 0)
-				return false;
-			connection_wait_any(&stream->conn, 1);
-		}
+		if (progress != PROGRESS_ROW)
+			return progress == PROGRESS_END;
 	}
 	return false;
 }
 
-/* Cancel what still runs for readers that lose nothing by it; their transactions end. */
+/* Free the wires of streams that have not come to their end. */
 static void
-cancel_streams(RemoteScan *scan)
+stop_streams(RemoteScan *scan)
 {
-	int64		deadline = wire_now() + CANCEL_TIMEOUT_MS;
-	int			count = 0;
+	int count = 0;
 
 	for (int i = 0; i < scan->count; i++)
 	{
-		Stream	   *stream = &scan->streams[i];
+		Stream *stream = &scan->streams[i];
 
-		if (!is_live(stream) || !remote_transaction_can_restart(stream->conn) ||
-			drain_stream(stream, CHEAP_DRAIN_BYTES))
+		if (!is_live(stream) || drain_stream(stream, CHEAP_DRAIN_BYTES))
 			continue;
 		scan->waiting[count++] = stream->conn;
 		finish_stream(stream);
 	}
-	if (count == 0)
-		return;
-
-	wire_cancel(scan->waiting, count, deadline);
-	wire_drain(scan->waiting, count, deadline);
-	for (int i = 0; i < count; i++)
-	{
-		if (scan->waiting[i]->outcome == WIRE_LOST)
-			connection_drop(scan->waiting[i]);
-		else if (PQtransactionStatus(scan->waiting[i]->pg) != PQTRANS_INTRANS)
-			remote_transaction_restart(scan->waiting[i]);
-	}
+	if (count > 0)
+		remote_transaction_reclaim(scan->waiting, count);
 }
 
 void
 remote_scan_end(RemoteScan *scan)
 {
-	cancel_streams(scan);
+	stop_streams(scan);
 	for (int i = 0; i < scan->count; i++)
 	{
-		Stream	   *stream = &scan->streams[i];
+		Stream *stream = &scan->streams[i];
 
-		if (is_live(stream))
-			(void) drain_stream(stream, 0);
 		if (stream->spool != NULL)
 			tuplestore_end(stream->spool);
 		if (stream->spool_slot != NULL)
 			ExecDropSingleTupleTableSlot(stream->spool_slot);
-		MemoryContextDelete(stream->row_context);
 	}
-	pfree(scan->waiting);
-	pfree(scan->decoder);
-	pfree(scan);
+	MemoryContextDelete(scan->context);
 }

@@ -22,13 +22,14 @@ typedef struct RemoteScan RemoteScan;
  * a scan left open by an error is cleaned up by the transaction's abort.
  * Streams are numbered 0 .. count - 1 in the order of the workers' ids.
  */
-extern RemoteScan *remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc);
+extern RemoteScan *
+remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc);
 
 /* The same with an SQL text per worker. */
-extern RemoteScan *remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAccess access,
-										  TupleDesc desc);
+extern RemoteScan *remote_scan_begin_each(const int *worker_ids, char **sqls, int count,
+										  RemoteAccess access, TupleDesc desc);
 
-extern int	remote_scan_stream_count(const RemoteScan *scan);
+extern int remote_scan_stream_count(const RemoteScan *scan);
 
 /*
  * Next row, from whichever stream has one, stored as a virtual tuple into slot
@@ -43,7 +44,8 @@ extern bool remote_scan_next(RemoteScan *scan, TupleTableSlot *slot);
 extern bool remote_scan_next_from(RemoteScan *scan, int stream, TupleTableSlot *slot);
 
 /* Rows and bytes received so far from one stream, and the worker it comes from. */
-extern void remote_scan_counters(const RemoteScan *scan, int stream, int *worker_id, uint64 *rows, uint64 *bytes);
+extern void remote_scan_counters(const RemoteScan *scan, int stream, int *worker_id, uint64 *rows,
+								 uint64 *bytes);
 
 /*
  * Stop early or after the last row.  Rows not read yet are thrown away: by

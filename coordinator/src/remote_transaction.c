@@ -44,11 +44,14 @@
 /* How long a rollback to a savepoint may take before the wire is given up. */
 #define ROLLBACK_TIMEOUT_MS 10000
 
+/* How long a cancelled reader may take to stop before its wire is given up. */
+#define RECLAIM_TIMEOUT_MS 10000
+
 /* Has a worker joined the current transaction? */
 static bool participating = false;
 
 /* Nesting level for which statements are sent, if it is not the current one; else 0. */
-static int	level_override = 0;
+static int level_override = 0;
 
 static inline int
 current_level(void)
@@ -67,13 +70,13 @@ static const char *
 choose_begin(void)
 {
 	if (IsolationIsSerializable())
-		return XactReadOnly ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; " :
-			"BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; "
+							: "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
 	if (IsolationUsesXactSnapshot())
-		return XactReadOnly ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " :
-			"BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
-	return XactReadOnly ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; " :
-		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+							: "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
+	return XactReadOnly ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
+						: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
 }
 
 /*
@@ -84,8 +87,8 @@ choose_begin(void)
 static int
 append_transaction_commands(StringInfo message, WorkerConnection *conn)
 {
-	int			level = current_level();
-	int			count = 0;
+	int level = current_level();
+	int count = 0;
 
 	if (conn->release_depth > 0)
 	{
@@ -113,27 +116,83 @@ static void
 check_wire(WorkerConnection *conn)
 {
 	if (conn->failed)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_EXCEPTION),
-				 errmsg("transaction on worker \"%s\" was lost", conn->worker_name),
-				 errdetail("Its rollback to a savepoint failed."),
-				 errhint("Roll back the whole transaction.")));
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
+						errmsg("transaction on worker \"%s\" was lost", conn->worker_name),
+						errdetail("Its rollback to a savepoint failed."),
+						errhint("Roll back the whole transaction.")));
 	if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK)
 		connection_report(ERROR, conn, NULL, "");
-	if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
-		elog(ERROR, "a statement still runs on worker \"%s\": %s", conn->worker_name, conn->sql);
+}
+
+/* May what runs there be cancelled without losing anything but its own rows? */
+static bool
+can_restart(const WorkerConnection *conn)
+{
+	return !conn->written && conn->xact_depth == 1 && !IsolationUsesXactSnapshot();
+}
+
+/* The worker's transaction ends, and begins anew with the next statement; the wire is idle. */
+static void
+restart_transaction(WorkerConnection *conn)
+{
+	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
+	conn->end_pending = true;
+	conn->xact_depth = 0;
+	conn->release_depth = 0;
+	session_settings_rolled_back(conn);
+}
+
+/* Does something run on the wire that nobody waits for any more? */
+static inline bool
+is_orphaned(const WorkerConnection *conn)
+{
+	return conn->occupant == NULL && PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+}
+
+void
+remote_transaction_reclaim(WorkerConnection **conns, int count)
+{
+	WorkerConnection **cancelled = palloc((count + 1) * sizeof(WorkerConnection *));
+	int64 deadline = wire_now() + RECLAIM_TIMEOUT_MS;
+	int cancelled_count = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		conns[i]->copy_ended = false;
+		if (can_restart(conns[i]))
+			cancelled[cancelled_count++] = conns[i];
+	}
+	wire_cancel(cancelled, cancelled_count, deadline);
+	wire_drain(cancelled, cancelled_count, deadline);
+	for (int i = 0; i < cancelled_count; i++)
+	{
+		if (cancelled[i]->outcome == WIRE_LOST)
+			connection_drop(cancelled[i]);
+		else if (PQtransactionStatus(cancelled[i]->pg) != PQTRANS_INTRANS)
+			restart_transaction(cancelled[i]);
+	}
+
+	for (int i = 0; i < count; i++)
+	{
+		if (conns[i]->pg != NULL && !conns[i]->end_pending && is_orphaned(conns[i]))
+			connection_discard(conns[i]);
+	}
+	pfree(cancelled);
 }
 
 void
 remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
 {
 	StringInfoData message;
-	bool		lexical;
-	int			commands;
+	bool lexical;
+	int commands;
 
 	if (access == REMOTE_READ)
 		remote_insert_flush_all();
 	connection_vacate(conn);
+	connection_settle(conn);
+	if (conn->pg != NULL && is_orphaned(conn))
+		remote_transaction_reclaim(&conn, 1);
 	connection_settle(conn);
 	check_wire(conn);
 
@@ -163,22 +222,6 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	pfree(message.data);
 }
 
-bool
-remote_transaction_can_restart(const WorkerConnection *conn)
-{
-	return !conn->written && conn->xact_depth == 1 && !IsolationUsesXactSnapshot();
-}
-
-void
-remote_transaction_restart(WorkerConnection *conn)
-{
-	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
-	conn->end_pending = true;
-	conn->xact_depth = 0;
-	conn->release_depth = 0;
-	session_settings_rolled_back(conn);
-}
-
 /* ----------------------------------------------------------------
  * Subtransactions
  * ----------------------------------------------------------------
@@ -203,7 +246,7 @@ flush_for_enclosing_level(void)
 static void
 release_savepoints(int level)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, connection_list())
 	{
@@ -218,7 +261,7 @@ release_savepoints(int level)
 static void
 give_up_transaction(WorkerConnection *conn)
 {
-	bool		restart = conn->outcome != WIRE_LOST && !conn->written && !IsolationUsesXactSnapshot();
+	bool restart = conn->outcome != WIRE_LOST && !conn->written && !IsolationUsesXactSnapshot();
 	const char *command = "ROLLBACK";
 
 	conn->occupant = NULL;
@@ -258,8 +301,8 @@ stop_statement(WorkerConnection *conn, int64 deadline)
 static void
 rollback_to_savepoint(WorkerConnection *conn, int level)
 {
-	int64		deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
-	char		text[80];
+	int64 deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
+	char text[80];
 	const char *command = text;
 
 	conn->quiet = true;
@@ -273,7 +316,8 @@ rollback_to_savepoint(WorkerConnection *conn, int level)
 	}
 	else if (conn->outcome != WIRE_LOST)
 	{
-		snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", level, level);
+		snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", level,
+				 level);
 		wire_run(&conn, &command, 1, deadline);
 		conn->xact_depth = level - 1;
 		conn->release_depth = 0;
@@ -288,7 +332,7 @@ rollback_to_savepoint(WorkerConnection *conn, int level)
 static void
 abort_subtransaction(int level)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	remote_insert_reset();
 	foreach(lc, connection_list())
@@ -299,17 +343,20 @@ abort_subtransaction(int level)
 			continue;
 		if (logical_depth(conn) >= level)
 			rollback_to_savepoint(conn, level);
-		else if (PQstatus(conn->pg) != CONNECTION_OK || PQtransactionStatus(conn->pg) == PQTRANS_INERROR)
+		else if (conn->statement_failed || PQstatus(conn->pg) != CONNECTION_OK)
 		{
 			/* it failed while serving something that began outside */
-			conn->outcome = PQstatus(conn->pg) == CONNECTION_OK ? WIRE_PENDING : WIRE_LOST;
+			conn->quiet = true;
+			stop_statement(conn, wire_now() + ROLLBACK_TIMEOUT_MS);
 			give_up_transaction(conn);
+			conn->quiet = false;
 		}
 	}
 }
 
 static void
-handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
+							void *arg)
 {
 	switch (event)
 	{
@@ -351,10 +398,10 @@ handle_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			remote_insert_flush_all();
 			if (participating)
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that has used distributed or reference tables"),
-						 errhint("Use COMMIT: it is atomic over all workers.")));
+				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+								errmsg("cannot PREPARE a transaction that has used distributed or "
+									   "reference tables"),
+								errhint("Use COMMIT: it is atomic over all workers.")));
 			break;
 		case XACT_EVENT_COMMIT:
 			if (participating)
@@ -369,7 +416,7 @@ handle_transaction_event(XactEvent event, void *arg)
 			remote_insert_reset();
 			participating = false;
 			break;
-		default:				/* parallel workers have no connections */
+		default: /* parallel workers have no connections */
 			break;
 	}
 }

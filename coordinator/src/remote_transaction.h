@@ -16,7 +16,7 @@
 typedef enum RemoteAccess
 {
 	REMOTE_READ,
-	REMOTE_WRITE				/* writes or locks: decides one- or two-phase commit */
+	REMOTE_WRITE /* writes or locks: decides one- or two-phase commit */
 } RemoteAccess;
 
 /*
@@ -28,12 +28,13 @@ typedef enum RemoteAccess
  */
 extern void remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql);
 
-/* May what runs there be cancelled without losing anything but its own rows? */
-extern bool remote_transaction_can_restart(const WorkerConnection *conn);
+/*
+ * Free wires on which statements run that nobody waits for any more.  Where nothing is lost by it
+ * (readers in READ COMMITTED, which then begin a new transaction) they are cancelled, all at once;
+ * else drained.
+ */
+extern void remote_transaction_reclaim(WorkerConnection **conns, int count);
 
-/* The worker's transaction, of which remote_transaction_can_restart() said yes, ends; the wire must be idle. */
-extern void remote_transaction_restart(WorkerConnection *conn);
-
-extern void remote_transaction_initialize(void);	/* from _PG_init: shared memory, callbacks */
+extern void remote_transaction_initialize(void); /* from _PG_init: shared memory, callbacks */
 
 #endif

@@ -37,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/uuid.h"
 
+#include "compat.h"
 #include "row_format.h"
 
 #define COPY_SIGNATURE "PGCOPY\n\377\r\n\0"
@@ -50,37 +51,37 @@ typedef enum FieldFormat
 	FIELD_INT2,
 	FIELD_INT4,
 	FIELD_INT8,
-	FIELD_VARLENA,				/* the payload of a varlena */
+	FIELD_VARLENA, /* the payload of a varlena */
 	FIELD_UUID,
-	FIELD_FUNCTION,				/* the type's send and receive functions */
-	FIELD_TEXT					/* the type's output and input functions */
+	FIELD_FUNCTION, /* the type's send and receive functions */
+	FIELD_TEXT		/* the type's output and input functions */
 } FieldFormat;
 
 typedef struct Field
 {
 	FieldFormat format;
-	int			column;			/* index into values and nulls */
-	Oid			type;
-	Oid			io_param;
-	FmgrInfo	function;
+	int column; /* index into values and nulls */
+	Oid type;
+	Oid io_param;
+	FmgrInfo function;
 } Field;
 
 struct RowDecoder
 {
-	int			field_count;
-	bool		needs_encoding; /* does any field call a receive function? */
-	Field		fields[FLEXIBLE_ARRAY_MEMBER];
+	int field_count;
+	bool needs_encoding; /* does any field call a receive function? */
+	Field fields[FLEXIBLE_ARRAY_MEMBER];
 };
 
 struct RowEncoder
 {
-	bool		binary;
-	bool		needs_encoding;
-	int			field_count;
-	Field		fields[FLEXIBLE_ARRAY_MEMBER];
+	bool binary;
+	bool needs_encoding;
+	int field_count;
+	Field fields[FLEXIBLE_ARRAY_MEMBER];
 };
 
-/* Formats whose conversion needs no function; the types' representations are fixed by COPY BINARY. */
+/* Formats whose conversion needs no function: COPY BINARY fixes the types' representations. */
 static FieldFormat
 choose_binary_format(Oid type)
 {
@@ -130,8 +131,7 @@ static pg_noinline void
 report_malformed(const char *detail)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PROTOCOL_VIOLATION),
-			 errmsg("malformed row received from a worker"),
+			(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("malformed row received from a worker"),
 			 errdetail_internal("%s", detail)));
 }
 
@@ -139,14 +139,14 @@ RowDecoder *
 row_decoder_create(TupleDesc desc, MemoryContext context)
 {
 	RowDecoder *decoder = MemoryContextAllocZero(context, offsetof(RowDecoder, fields) +
-												 desc->natts * sizeof(Field));
+															  desc->natts * sizeof(Field));
 
 	decoder->field_count = desc->natts;
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-		Field	   *field = &decoder->fields[i];
-		Oid			function;
+		Field *field = &decoder->fields[i];
+		Oid function;
 
 		if (attribute->attisdropped)
 			elog(ERROR, "remote rows cannot have dropped columns");
@@ -173,7 +173,7 @@ row_decoder_create(TupleDesc desc, MemoryContext context)
 int
 row_decoder_skip_header(const char *data, int length)
 {
-	uint32		extension;
+	uint32 extension;
 
 	if (length < COPY_HEADER_LENGTH || memcmp(data, COPY_SIGNATURE, COPY_SIGNATURE_LENGTH) != 0)
 		report_malformed("The signature of COPY BINARY is missing.");
@@ -194,9 +194,9 @@ check_length(int actual, int expected)
 static inline Datum
 decode_fixed(const Field *field, const char *data, int length)
 {
-	uint16		value16;
-	uint32		value32;
-	uint64		value64;
+	uint16 value16;
+	uint32 value32;
+	uint64 value64;
 
 	switch (field->format)
 	{
@@ -212,7 +212,8 @@ decode_fixed(const Field *field, const char *data, int length)
 			memcpy(&value32, data, 4);
 			value32 = pg_ntoh32(value32);
 			/* oid is unsigned in a Datum, int4, date and float4 are sign-extended */
-			return field->type == OIDOID ? ObjectIdGetDatum(value32) : Int32GetDatum((int32) value32);
+			return field->type == OIDOID ? ObjectIdGetDatum(value32)
+										 : Int32GetDatum((int32) value32);
 		default:
 			Assert(field->format == FIELD_INT8);
 			check_length(length, 8);
@@ -224,7 +225,7 @@ decode_fixed(const Field *field, const char *data, int length)
 static inline Datum
 decode_varlena(const char *data, int length)
 {
-	char	   *value = palloc(length + VARHDRSZ);
+	char *value = palloc(length + VARHDRSZ);
 
 	SET_VARSIZE(value, length + VARHDRSZ);
 	memcpy(VARDATA(value), data, length);
@@ -235,8 +236,8 @@ decode_varlena(const char *data, int length)
 static Datum
 decode_by_function(Field *field, char *data, int length)
 {
-	char		saved = data[length];
-	Datum		value;
+	char saved = data[length];
+	Datum value;
 
 	data[length] = '\0';
 	if (field->format == FIELD_TEXT)
@@ -273,8 +274,8 @@ decode_field(Field *field, char *data, int length)
 static bool
 decode_row(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls)
 {
-	char	   *end = data + length;
-	uint16		count;
+	char *end = data + length;
+	uint16 count;
 
 	if (unlikely(length < 2))
 		report_malformed("The field count is missing.");
@@ -291,8 +292,8 @@ decode_row(RowDecoder *decoder, char *data, int length, Datum *values, bool *nul
 
 	for (int i = 0; i < count; i++)
 	{
-		uint32		raw;
-		int32		size;
+		uint32 raw;
+		int32 size;
 
 		if (unlikely(end - data < 4))
 			report_malformed("The row ends inside a field.");
@@ -318,8 +319,8 @@ decode_row(RowDecoder *decoder, char *data, int length, Datum *values, bool *nul
 bool
 row_decoder_decode(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls)
 {
-	int			client_encoding;
-	bool		result;
+	int client_encoding;
+	bool result;
 
 	if (likely(!decoder->needs_encoding || !is_client_encoding_foreign()))
 		return decode_row(decoder, data, length, values, nulls);
@@ -347,7 +348,7 @@ RowEncoder *
 row_encoder_create(TupleDesc desc, MemoryContext context)
 {
 	RowEncoder *encoder = MemoryContextAllocZero(context, offsetof(RowEncoder, fields) +
-												 desc->natts * sizeof(Field));
+															  desc->natts * sizeof(Field));
 
 	encoder->binary = true;
 	for (int i = 0; i < desc->natts; i++)
@@ -364,9 +365,9 @@ row_encoder_create(TupleDesc desc, MemoryContext context)
 
 	for (int i = 0; i < encoder->field_count; i++)
 	{
-		Field	   *field = &encoder->fields[i];
-		Oid			function;
-		bool		is_varlena;
+		Field *field = &encoder->fields[i];
+		Oid function;
+		bool is_varlena;
 
 		field->format = encoder->binary ? choose_binary_format(field->type) : FIELD_TEXT;
 		if (field->format == FIELD_TEXT)
@@ -443,22 +444,22 @@ encode_field(Field *field, StringInfo buffer, Datum value)
 			pq_sendint64(buffer, (uint64) DatumGetInt64(value));
 			break;
 		case FIELD_VARLENA:
-			{
-				struct varlena *varlena = PG_DETOAST_DATUM_PACKED(value);
+		{
+			struct varlena *varlena = PG_DETOAST_DATUM_PACKED(value);
 
-				encode_bytes(buffer, VARDATA_ANY(varlena), VARSIZE_ANY_EXHDR(varlena));
-				break;
-			}
+			encode_bytes(buffer, VARDATA_ANY(varlena), VARSIZE_ANY_EXHDR(varlena));
+			break;
+		}
 		case FIELD_UUID:
 			encode_bytes(buffer, (const char *) DatumGetPointer(value), UUID_LEN);
 			break;
 		default:
-			{
-				bytea	   *bytes = SendFunctionCall(&field->function, value);
+		{
+			bytea *bytes = SendFunctionCall(&field->function, value);
 
-				encode_bytes(buffer, VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ);
-				break;
-			}
+			encode_bytes(buffer, VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ);
+			break;
+		}
 	}
 }
 
@@ -468,7 +469,7 @@ encode_binary_row(RowEncoder *encoder, StringInfo buffer, const Datum *values, c
 	pq_sendint16(buffer, encoder->field_count);
 	for (int i = 0; i < encoder->field_count; i++)
 	{
-		Field	   *field = &encoder->fields[i];
+		Field *field = &encoder->fields[i];
 
 		if (nulls[field->column])
 			pq_sendint32(buffer, (uint32) -1);
@@ -506,11 +507,11 @@ append_escaped(StringInfo buffer, const char *text)
 static void
 encode_text_row(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls)
 {
-	int			nest_level = row_format_enter_sql_mode();
+	int nest_level = row_format_enter_sql_mode();
 
 	for (int i = 0; i < encoder->field_count; i++)
 	{
-		Field	   *field = &encoder->fields[i];
+		Field *field = &encoder->fields[i];
 
 		if (i > 0)
 			appendStringInfoChar(buffer, '\t');
@@ -526,7 +527,7 @@ encode_text_row(RowEncoder *encoder, StringInfo buffer, const Datum *values, con
 void
 row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls)
 {
-	int			client_encoding;
+	int client_encoding;
 
 	if (!encoder->binary)
 	{

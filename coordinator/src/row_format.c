@@ -44,11 +44,11 @@
 /* The settings that output functions obey, saved while ours hold. */
 typedef struct OutputStyle
 {
-	int			date_style;
-	int			date_order;
-	int			interval_style;
-	int			float_digits;
-	int			bytea;
+	int date_style;
+	int date_order;
+	int interval_style;
+	int float_digits;
+	int bytea;
 } OutputStyle;
 
 /* ----------------------------------------------------------------
@@ -67,15 +67,15 @@ has_fixed_oid(Oid type)
 static bool
 is_composite_binary(Oid type)
 {
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	bool		binary = true;
+	TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+	bool binary = true;
 
 	for (int i = 0; i < desc->natts && binary; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
 		binary = attribute->attisdropped ||
-			(has_fixed_oid(attribute->atttypid) && row_format_is_binary(attribute->atttypid));
+				 (has_fixed_oid(attribute->atttypid) && row_format_is_binary(attribute->atttypid));
 	}
 	ReleaseTupleDesc(desc);
 	return binary;
@@ -99,7 +99,7 @@ is_bound_to_node(Oid type)
 		case REGDICTIONARYOID:
 		case REGCOLLATIONOID:
 			return true;
-		case XMLOID:			/* xml_send() adds an encoding declaration */
+		case XMLOID: /* xml_send() adds an encoding declaration */
 			return true;
 		default:
 			return false;
@@ -111,13 +111,13 @@ is_catalog_type_binary(Oid type, Form_pg_type form)
 {
 	if (!OidIsValid(form->typsend) || !OidIsValid(form->typreceive) || is_bound_to_node(type))
 		return false;
-	if (IsTrueArrayType(form))	/* array_send() writes the element's type OID */
+	if (IsTrueArrayType(form)) /* array_send() writes the element's type OID */
 		return has_fixed_oid(form->typelem) && row_format_is_binary(form->typelem);
 
 	switch (form->typtype)
 	{
 		case TYPTYPE_BASE:
-		case TYPTYPE_ENUM:		/* labels */
+		case TYPTYPE_ENUM: /* labels */
 			return true;
 		case TYPTYPE_DOMAIN:
 			return row_format_is_binary(form->typbasetype);
@@ -127,7 +127,7 @@ is_catalog_type_binary(Oid type, Form_pg_type form)
 			return row_format_is_binary(get_multirange_range(type));
 		case TYPTYPE_COMPOSITE:
 			return is_composite_binary(type);
-		default:				/* pseudo-types */
+		default: /* pseudo-types */
 			return false;
 	}
 }
@@ -139,8 +139,8 @@ is_catalog_type_binary(Oid type, Form_pg_type form)
 bool
 row_format_is_binary(Oid type)
 {
-	HeapTuple	tuple;
-	bool		binary;
+	HeapTuple tuple;
+	bool binary;
 
 	switch (type)
 	{
@@ -205,13 +205,14 @@ leave_output_style(const OutputStyle *saved)
 static void
 set_local_option(const char *name, const char *value)
 {
-	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+							 false);
 }
 
 int
 row_format_enter_sql_mode(void)
 {
-	int			nest_level = NewGUCNestLevel();
+	int nest_level = NewGUCNestLevel();
 
 	if (DateStyle != USE_ISO_DATES)
 		set_local_option("datestyle", "ISO");
@@ -256,10 +257,10 @@ append_quoted(StringInfo buffer, const char *text)
 static char *
 make_neutral_text(Oid type, Datum value)
 {
-	Oid			function;
-	bool		is_varlena;
+	Oid function;
+	bool is_varlena;
 	OutputStyle style;
-	char	   *text;
+	char *text;
 
 	getTypeOutputInfo(type, &function, &is_varlena);
 	switch (type)
@@ -278,9 +279,9 @@ make_neutral_text(Oid type, Datum value)
 			break;
 	}
 
-	if (!row_format_is_binary(type))	/* names of objects may be in it */
+	if (!row_format_is_binary(type)) /* names of objects may be in it */
 	{
-		int			nest_level = row_format_enter_sql_mode();
+		int nest_level = row_format_enter_sql_mode();
 
 		text = OidOutputFunctionCall(function, value);
 		row_format_leave_sql_mode(nest_level);
@@ -309,6 +310,7 @@ row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull)
 		append_quoted(buffer, make_neutral_text(type, value));
 
 	/* "given, but -1" keeps bpchar and bit from becoming char(1) and bit(1) */
-	appendStringInfo(buffer, "::%s",
-					 format_type_extended(type, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+	appendStringInfo(
+		buffer, "::%s",
+		format_type_extended(type, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
 }

@@ -18,20 +18,22 @@
 
 extern bool row_format_is_binary(Oid type);
 
-/* Decoder of COPY BINARY tuples into Datums of `desc`; columns that are not binary arrive as text. */
+/* Decoder of COPY BINARY tuples into Datums of `desc`; what is not binary arrives as text. */
 typedef struct RowDecoder RowDecoder;
 extern RowDecoder *row_decoder_create(TupleDesc desc, MemoryContext context);
 
 /* Length of the file header with which a stream begins.  ERROR 08P01 when there is none. */
-extern int	row_decoder_skip_header(const char *data, int length);
+extern int row_decoder_skip_header(const char *data, int length);
 
 /*
  * Decode one COPY BINARY tuple (without file header; field count first).
- * Values are allocated in CurrentMemoryContext.  ERROR 08P01 on malformed bytes or a wrong field count.
+ * Values are allocated in CurrentMemoryContext.  ERROR 08P01 on malformed bytes or a wrong field
+ * count.
  * Returns false for the trailer (-1).  data[length] must exist, and bytes behind a
  * field are overwritten for a moment (libpq's row buffers allow both).
  */
-extern bool row_decoder_decode(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls);
+extern bool
+row_decoder_decode(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls);
 
 /* Encoder of rows for COPY FROM STDIN; dropped and generated columns are left out. */
 typedef struct RowEncoder RowEncoder;
@@ -39,16 +41,17 @@ extern RowEncoder *row_encoder_create(TupleDesc desc, MemoryContext context);
 extern bool row_encoder_is_binary(const RowEncoder *encoder);
 
 /* Number of columns that travel. */
-extern int	row_encoder_column_count(const RowEncoder *encoder);
+extern int row_encoder_column_count(const RowEncoder *encoder);
 
 /* What stands before the first and after the last row of a stream; nothing in the text format. */
 extern void row_encoder_begin(const RowEncoder *encoder, StringInfo buffer);
 extern void row_encoder_end(const RowEncoder *encoder, StringInfo buffer);
 
 /* Append one row; CurrentMemoryContext takes garbage. */
-extern void row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls);
+extern void
+row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls);
 
-/* Append value as an SQL literal with its type, schema-qualified: '...'::pg_catalog.int4, NULL::... */
+/* Append value as an SQL literal with its type, schema-qualified: '...'::public.mood, NULL::... */
 extern void row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull);
 
 /*
@@ -58,7 +61,7 @@ extern void row_format_append_literal(StringInfo buffer, Oid type, Datum value, 
  * digits of floats) and all names outside of pg_catalog come out qualified.  The return
  * value of the first is to be given to the second; an error undoes it, too.
  */
-extern int	row_format_enter_sql_mode(void);
+extern int row_format_enter_sql_mode(void);
 extern void row_format_leave_sql_mode(int nest_level);
 
 #endif

@@ -43,21 +43,21 @@ typedef enum WatchKind
 	WATCH_INT,
 	WATCH_BOOL,
 	WATCH_STRING,
-	WATCH_TIMEZONE				/* pg_tz structs are never freed: the pointer tells */
+	WATCH_TIMEZONE /* pg_tz structs are never freed: the pointer tells */
 } WatchKind;
 
 typedef struct Watch
 {
 	const char *name;
-	WatchKind	kind;
+	WatchKind kind;
 	const void *variable;
-	bool		lexical;		/* changes how the lexer reads SQL */
+	bool lexical; /* changes how the lexer reads SQL */
 
 	/* state */
-	uint64		version;		/* 0: never looked at */
-	int			number;
+	uint64 version; /* 0: never looked at */
+	int number;
 	const void *pointer;
-	char	   *text;
+	char *text;
 } Watch;
 
 /* Two variables of one setting (DateStyle) stand next to each other. */
@@ -88,12 +88,12 @@ static Watch watches[] = {
 
 struct SentSettings
 {
-	uint64		generation;		/* newest version that was sent */
-	bool		uncommitted;	/* some were sent in the worker's running transaction */
-	uint64		versions[lengthof(watches)];
+	uint64 generation; /* newest version that was sent */
+	bool uncommitted;  /* some were sent in the worker's running transaction */
+	uint64 versions[lengthof(watches)];
 };
 
-static uint64 generation = 0;	/* version of the newest change */
+static uint64 generation = 0; /* version of the newest change */
 
 /* Has the variable another value than at the last look? */
 static bool
@@ -103,36 +103,36 @@ take_value(Watch *watch)
 	{
 		case WATCH_INT:
 		case WATCH_BOOL:
-			{
-				int			number = watch->kind == WATCH_INT ?
-					*(const int *) watch->variable : *(const bool *) watch->variable;
-				bool		changed = watch->version == 0 || watch->number != number;
+		{
+			int number = watch->kind == WATCH_INT ? *(const int *) watch->variable
+												  : *(const bool *) watch->variable;
+			bool changed = watch->version == 0 || watch->number != number;
 
-				watch->number = number;
-				return changed;
-			}
+			watch->number = number;
+			return changed;
+		}
 		case WATCH_TIMEZONE:
-			{
-				const void *pointer = *(pg_tz *const *) watch->variable;
-				bool		changed = watch->version == 0 || watch->pointer != pointer;
+		{
+			const void *pointer = *(pg_tz *const *) watch->variable;
+			bool changed = watch->version == 0 || watch->pointer != pointer;
 
-				watch->pointer = pointer;
-				return changed;
-			}
+			watch->pointer = pointer;
+			return changed;
+		}
 		default:
-			{
-				const char *text = *(char *const *) watch->variable;
+		{
+			const char *text = *(char *const *) watch->variable;
 
-				if (text == NULL)
-					text = "";
-				if (watch->text != NULL && strcmp(watch->text, text) == 0)
-					return false;
-				text = MemoryContextStrdup(TopMemoryContext, text);
-				if (watch->text != NULL)
-					pfree(watch->text);
-				watch->text = unconstify(char *, text);
-				return true;
-			}
+			if (text == NULL)
+				text = "";
+			if (watch->text != NULL && strcmp(watch->text, text) == 0)
+				return false;
+			text = MemoryContextStrdup(TopMemoryContext, text);
+			if (watch->text != NULL)
+				pfree(watch->text);
+			watch->text = unconstify(char *, text);
+			return true;
+		}
 	}
 }
 
@@ -150,9 +150,9 @@ watch_all(void)
 static void
 append_identifier_list(StringInfo buffer, const char *value)
 {
-	char	   *copy = pstrdup(value);
-	List	   *names;
-	ListCell   *lc;
+	char *copy = pstrdup(value);
+	List *names;
+	ListCell *lc;
 
 	if (!SplitIdentifierString(copy, ',', &names) || names == NIL)
 	{
@@ -170,7 +170,7 @@ append_identifier_list(StringInfo buffer, const char *value)
 static void
 append_setting(StringInfo buffer, const char *name)
 {
-	char	   *value = GetConfigOptionByName(name, NULL, false);
+	char *value = GetConfigOptionByName(name, NULL, false);
 
 	appendStringInfo(buffer, "SET %s = ", name);
 	if (strcmp(name, "search_path") == 0)
@@ -185,7 +185,7 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 {
 	struct SentSettings *sent;
 	const char *last = "";
-	int			count = 0;
+	int count = 0;
 
 	*lexical = false;
 	watch_all();

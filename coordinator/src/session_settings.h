@@ -15,7 +15,7 @@
  * read: then they must be executed before the statement is sent.
  * Costs a few comparisons when nothing changed.
  */
-extern int	session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical);
+extern int session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical);
 
 /* The worker's (sub)transaction rolls back, and with it settings sent in it. */
 extern void session_settings_rolled_back(WorkerConnection *conn);

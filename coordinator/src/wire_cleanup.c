@@ -32,7 +32,7 @@
 
 static struct pollfd *poll_slots = NULL;
 static WorkerConnection **poll_owners = NULL;
-static int	poll_capacity = 0;
+static int poll_capacity = 0;
 
 void
 wire_cleanup_reserve(int count)
@@ -48,7 +48,7 @@ wire_cleanup_reserve(int count)
 int64
 wire_now(void)
 {
-	instr_time	now;
+	instr_time now;
 
 	INSTR_TIME_SET_CURRENT(now);
 	return (int64) INSTR_TIME_GET_MILLISEC(now);
@@ -58,7 +58,7 @@ wire_now(void)
 static bool
 wait_for_slots(int count, int64 deadline)
 {
-	int64		left = deadline - wire_now();
+	int64 left = deadline - wire_now();
 
 	if (left <= 0)
 		return false;
@@ -87,8 +87,8 @@ note_result(WorkerConnection *conn, PGresult *result)
 static bool
 discard_rows(WorkerConnection *conn)
 {
-	char	   *row;
-	int			length;
+	char *row;
+	int length;
 
 	while ((length = PQgetCopyData(conn->pg, &row, 1)) > 0)
 		PQfreemem(row);
@@ -98,12 +98,12 @@ discard_rows(WorkerConnection *conn)
 bool
 wire_drain_arrived(WorkerConnection *conn)
 {
-	bool		intact = PQconsumeInput(conn->pg) != 0;
+	bool intact = PQconsumeInput(conn->pg) != 0;
 
 	conn->skip_results = 0;
 	while (!intact || !PQisBusy(conn->pg))
 	{
-		PGresult   *result = PQgetResult(conn->pg);
+		PGresult *result = PQgetResult(conn->pg);
 		ExecStatusType status;
 
 		if (result == NULL)
@@ -141,11 +141,11 @@ wire_drain_arrived(WorkerConnection *conn)
 static void
 finish_wires(WorkerConnection **conns, int count, int64 deadline)
 {
-	bool		in_time = true;
+	bool in_time = true;
 
 	for (;;)
 	{
-		int			waiting = 0;
+		int waiting = 0;
 
 		for (int i = 0; i < count; i++)
 		{
@@ -183,7 +183,7 @@ wire_drain(WorkerConnection **conns, int count, int64 deadline)
 	for (int i = 0; i < count; i++)
 	{
 		/* one that wire_cancel() has given up stays lost */
-		bool		lost = conns[i]->outcome == WIRE_LOST;
+		bool lost = conns[i]->outcome == WIRE_LOST;
 
 		reset_wire(conns[i]);
 		if (!lost)
@@ -199,7 +199,7 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline)
 {
 	for (int i = 0; i < count; i++)
 	{
-		bool		quiet = conns[i]->quiet;
+		bool quiet = conns[i]->quiet;
 
 		reset_wire(conns[i]);
 		conns[i]->quiet = true;
@@ -228,8 +228,8 @@ static int
 start_probe(WorkerConnection *conn)
 {
 	struct sockaddr_storage address;
-	socklen_t	length = sizeof(address);
-	int			probe;
+	socklen_t length = sizeof(address);
+	int probe;
 
 	if (getpeername(PQsocket(conn->pg), (struct sockaddr *) &address, &length) != 0)
 		return -1;
@@ -254,8 +254,8 @@ end_probe(WorkerConnection *conn)
 static void
 send_cancel(WorkerConnection *conn)
 {
-	PGcancel   *cancel = PQgetCancel(conn->pg);
-	char		message[256];
+	PGcancel *cancel = PQgetCancel(conn->pg);
+	char message[256];
 
 	if (cancel == NULL || !PQcancel(cancel, message, sizeof(message)))
 		conn->outcome = WIRE_LOST;
@@ -266,13 +266,14 @@ send_cancel(WorkerConnection *conn)
 static bool
 advance_probe(WorkerConnection *conn, short events)
 {
-	uint32		question[2] = {pg_hton32(sizeof(question)), pg_hton32(NEGOTIATE_SSL_CODE)};
-	char		answer;
-	ssize_t		length;
+	uint32 question[2] = {pg_hton32(sizeof(question)), pg_hton32(NEGOTIATE_SSL_CODE)};
+	char answer;
+	ssize_t length;
 
 	if ((events & POLLOUT) && !conn->probe_asked)
 	{
-		conn->probe_asked = send(conn->cleanup_socket, question, sizeof(question), MSG_NOSIGNAL) == sizeof(question);
+		conn->probe_asked = send(conn->cleanup_socket, question, sizeof(question), MSG_NOSIGNAL) ==
+							sizeof(question);
 		if (!conn->probe_asked)
 			conn->outcome = WIRE_LOST;
 		return !conn->probe_asked;
@@ -302,7 +303,7 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 
 	for (;;)
 	{
-		int			waiting = 0;
+		int waiting = 0;
 
 		for (int i = 0; i < count; i++)
 		{
@@ -319,8 +320,7 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 			break;
 		for (int i = 0; i < waiting; i++)
 		{
-			if (poll_slots[i].revents != 0 &&
-				advance_probe(poll_owners[i], poll_slots[i].revents))
+			if (poll_slots[i].revents != 0 && advance_probe(poll_owners[i], poll_slots[i].revents))
 				end_probe(poll_owners[i]);
 		}
 	}

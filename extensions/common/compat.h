@@ -21,6 +21,11 @@
 #error "PostgreSQL 15 or later is needed"
 #endif
 
+/* VARDATA() and its like left postgres.h in 16. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* Physical files of a relation: RelFileNode became RelFileLocator in 16. */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator CompatFileLocator;
