@@ -98,7 +98,7 @@ def call(name: str, types: list[str]) -> str:
         return f"{name}(c_double_precision, c_real)"
     if not types:
         return f"{name}(*)"
-    if name.startswith("hll_add_agg"):
+    if name.split(".")[-1] == "hll_add_agg":
         defaults = ["c_hll_hashval", "11", "5", "-1", "1"]
         return f"{name}({', '.join(defaults[: len(types)])})"
     return f"{name}({', '.join(argument(t, n) for n, t in enumerate(types))})"
@@ -110,7 +110,7 @@ def test_every_combinable_aggregate_is_computed_on_the_workers_and_equal(pair: P
     problems = []
     for name, types in aggregates:
         expression = call(name, types)
-        if expression.startswith("hll_"):
+        if name.split(".")[-1].startswith("hll_"):
             expression = f"hll_cardinality({expression})"
         for query in (
             f"SELECT {expression} FROM many",
@@ -120,7 +120,8 @@ def test_every_combinable_aggregate_is_computed_on_the_workers_and_equal(pair: P
         ):
             try:
                 pair.same(query)
-                if "GROUP BY id" not in query and "false" not in query:
+                # states of a user's own type stay here: their bytes would hold OIDs
+                if "GROUP BY id" not in query and "false" not in query and "anyenum" not in types:
                     assert "strata_partial" in pair.remote_sql(query), "not partial"
             except Exception as error:
                 problems.append(f"{query}: {type(error).__name__} {error}"[:400])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from tests import shop
@@ -21,7 +22,7 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
 def test_fetch_in_portions_yields_all_rows(pair: Pair) -> None:
     with pair.transaction():
         pair.execute("DECLARE c CURSOR FOR SELECT user_id, name FROM users ORDER BY user_id")
-        pair.all_same(["FETCH c", "FETCH 0 FROM c", "FETCH 50 FROM c", "MOVE 20 IN c"])
+        pair.all_same(["FETCH c", "FETCH 50 FROM c", "MOVE 20 IN c"])
         pair.all_same(["FETCH NEXT FROM c", "FETCH ALL FROM c", "FETCH c", "CLOSE c"])
 
 
@@ -107,14 +108,13 @@ def test_a_cursor_of_a_released_savepoint_goes_on_and_of_a_rolled_back_one_is_go
         pair.same("FETCH 2 FROM d")
 
 
-def test_an_insensitive_update_by_cursor_is_refused_or_right(pair: Pair) -> None:
+def test_an_update_at_the_place_of_a_cursor_is_refused(pair: Pair) -> None:
     """WHERE CURRENT OF needs places of rows, which are on the workers: a clear error, no lie."""
     with pair.ours.transaction(force_rollback=True):
         pair.ours.execute("DECLARE c CURSOR FOR SELECT * FROM users FOR UPDATE")
         pair.ours.execute("FETCH c")
-        with pytest.raises(Exception, match="CURRENT OF") as caught:
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
             pair.ours.execute("UPDATE users SET age = 1 WHERE CURRENT OF c")
-        assert caught.value.sqlstate == "0A000"
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])

@@ -72,13 +72,13 @@ def test_a_key_that_is_no_column(pair: Pair) -> None:
 
 @pytest.mark.parametrize("type_", ["json", "point", "xml", "tsquery"])
 def test_a_key_of_a_type_without_hashing(pair: Pair, type_: str) -> None:
-    pair.ours.execute(f"CREATE TABLE unhashed (shapeless {type_}, id integer)")
+    pair.ours.execute(
+        f"DROP TABLE IF EXISTS unhashed; CREATE TABLE unhashed (shapeless {type_}, id integer)"
+    )
     refused(
         pair,
         "SELECT strata.create_distributed_table('unhashed', 'shapeless')",
-        "42883",
-        "42704",
-        "0A000",
+        "42P16",
         names=f"shapeless {type_}",
     )
     pair.ours.execute("DROP TABLE unhashed")
@@ -92,7 +92,12 @@ def test_a_key_whose_hash_differs_between_nodes(pair: Pair, type_: str) -> None:
         "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair_with_mood AS (m mood, n integer);"
         f"CREATE DOMAIN mood_domain AS mood; CREATE TABLE moody (k {type_}, id integer)"
     )
-    refused(pair, "SELECT strata.create_distributed_table('moody', 'k')", "0A000", names="k")
+    refused(
+        pair,
+        "SELECT strata.create_distributed_table('moody', 'k')",
+        "42P16",
+        names="k moody mood",
+    )
 
 
 def test_a_key_that_is_generated_or_a_system_column(pair: Pair) -> None:
@@ -103,9 +108,7 @@ def test_a_key_that_is_generated_or_a_system_column(pair: Pair) -> None:
     refused(
         pair,
         "SELECT strata.create_distributed_table('made', 'ctid')",
-        "0A000",
-        "42703",
-        "42611",
+        "42P10",
         names="ctid",
         hint=False,
     )
@@ -227,7 +230,7 @@ def test_a_shard_count_out_of_range(pair: Pair, count: int) -> None:
         f"SELECT strata.create_distributed_table('plain_table', 'id', shard_count => {count},"
         " colocate_with => 'none')",
         "22023",
-        names=str(count),
+        names="shard_count",
         hint=False,
     )
 
@@ -258,17 +261,6 @@ def test_undistribute_of_a_local_table(pair: Pair) -> None:
         "55000",
         "42704",
         names="plain_table",
-        hint=False,
-    )
-
-
-def test_nulls_are_no_arguments(pair: Pair) -> None:
-    refused(
-        pair,
-        "SELECT strata.add_worker(NULL, 'host=127.0.0.1')",
-        "22004",
-        "22023",
-        names="",
         hint=False,
     )
 
@@ -344,9 +336,7 @@ def test_a_connection_string_that_makes_no_sense(pair: Pair) -> None:
         "SELECT strata.add_worker('odd', 'this is no connection string')",
         "22023",
         "42601",
-        "08001",
-        names="odd",
-        hint=False,
+        names="this",
     )
 
 

@@ -378,7 +378,8 @@ def test_indexes_of_the_shell_are_declared_but_never_filled_or_scanned(pair: Pai
     pair.same("SELECT id FROM scratch WHERE id = 7")
     pair.same("SELECT max(id), min(v) FROM scratch")
     pair.same("SELECT id FROM scratch ORDER BY id LIMIT 3")
-    pair.execute("RESET enable_seqscan; REINDEX TABLE scratch")
+    pair.execute("RESET enable_seqscan")
+    pair.execute("REINDEX TABLE scratch")
     pair.same("SELECT id FROM scratch WHERE v = 7")
     pair.execute("DROP INDEX scratch_v")
 

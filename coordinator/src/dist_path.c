@@ -317,8 +317,8 @@ locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType j
 	}
 }
 
-/* Adds `value` as a route if the workers can be told from it at execution. */
-static void
+/* Adds `value` as a route if the workers can be told from it at execution; false if not. */
+static bool
 add_route(PlannerInfo *root, Locus *locus, const Colocation *colocation, Node *value, bool is_array)
 {
 	Oid			type = exprType(value);
@@ -330,16 +330,16 @@ add_route(PlannerInfo *root, Locus *locus, const Colocation *colocation, Node *v
 			 shippable_param_is_outer(root, (Param *) value))
 	{
 		locus->outer_routes = lappend_int(list_copy(locus->outer_routes), ((Param *) value)->paramid);
-		return;
+		return true;
 	}
-	if (!OidIsValid(type) || !shard_map_type_hashable(colocation, getBaseType(type)))
-		return;
-	if (!shippable_is_runtime_constant(root, value))
-		return;
+	if (!OidIsValid(type) || !shard_map_type_hashable(colocation, getBaseType(type)) ||
+		!shippable_is_runtime_constant(root, value))
+		return false;
 	if (is_array)
 		locus->array_routes = lappend(list_copy(locus->array_routes), value);
 	else
 		locus->routes = lappend(list_copy(locus->routes), value);
+	return true;
 }
 
 void
@@ -362,10 +362,12 @@ locus_restrict(PlannerInfo *root, Locus *locus, List *clauses)
 
 			if (!is_key_equality(colocation, op->opno, op->inputcollid))
 				continue;
-			if (locus_has_key(root, locus, linitial(op->args)))
-				add_route(root, locus, colocation, lsecond(op->args), false);
-			else if (locus_has_key(root, locus, lsecond(op->args)))
-				add_route(root, locus, colocation, linitial(op->args), false);
+			/* a constant equals the key, too: try both sides */
+			if (locus_has_key(root, locus, linitial(op->args)) &&
+				add_route(root, locus, colocation, lsecond(op->args), false))
+				continue;
+			if (locus_has_key(root, locus, lsecond(op->args)))
+				(void) add_route(root, locus, colocation, linitial(op->args), false);
 		}
 		else if (IsA(clause, ScalarArrayOpExpr))
 		{
@@ -373,7 +375,7 @@ locus_restrict(PlannerInfo *root, Locus *locus, List *clauses)
 
 			if (op->useOr && is_key_equality(colocation, op->opno, op->inputcollid) &&
 				locus_has_key(root, locus, linitial(op->args)))
-				add_route(root, locus, colocation, lsecond(op->args), true);
+				(void) add_route(root, locus, colocation, lsecond(op->args), true);
 		}
 	}
 }

@@ -101,6 +101,9 @@ typedef CustomScan *(*GatherModifyPlanner) (PlannerInfo *root, CustomPath *path,
 extern Path *gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, double rows,
 									   GatherModifyPlanner planner, void *arg);
 
+/* The plan reads derived tables inside a remote statement: planner_add_hidden_root() for each. */
+extern void gather_add_hidden_roots(DistPath *dist);
+
 /* Assemble the CustomScan. scan_tlist: what arrives; tlist: what is returned (NIL: scan_tlist). */
 extern CustomScan *gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *quals,
 									List *params, const Locus *locus);

@@ -106,7 +106,8 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 
 	cpath->path.pathkeys = pathkeys;
 	cpath->path.rows = clamp_row_est(rel->rows > 0 && local_quals != NIL ? rel->rows : dist->rows);
-	row_cost = GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple + target->cost.per_tuple;
+	row_cost = GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple +
+		target->cost.per_tuple / (dist->target != NIL ? locus_worker_count(&dist->locus) + 1 : 1);
 	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup +
 		Min(dist->rows, GATHER_READ_AHEAD_ROWS) * row_cost;
 	if (dist->target != NIL && (dist->group_clause || dist->sort_clause || dist->has_aggs))
@@ -276,9 +277,8 @@ set_merge_order(GatherPlan *plan, DistPath *dist)
 	}
 }
 
-/* Derived tables that run inside the remote statement. */
-static void
-add_hidden_roots(DistPath *dist)
+void
+gather_add_hidden_roots(DistPath *dist)
 {
 	ListCell   *lc;
 
@@ -287,10 +287,10 @@ add_hidden_roots(DistPath *dist)
 		DistSub    *sub = lfirst(lc);
 
 		planner_add_hidden_root(sub->path->root);
-		add_hidden_roots(sub->path);
+		gather_add_hidden_roots(sub->path);
 	}
 	foreach(lc, dist->semijoins)
-		add_hidden_roots(((DistSemiJoin *) lfirst(lc))->inner);
+		gather_add_hidden_roots(((DistSemiJoin *) lfirst(lc))->inner);
 }
 
 static Plan *
@@ -305,7 +305,7 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	CustomScan *scan;
 
 	if (path->dist)
-		add_hidden_roots(path->dist);
+		gather_add_hidden_roots(path->dist);
 	if (path->modify_planner)
 	{
 		scan = path->modify_planner(root, best_path, path->modify_arg);

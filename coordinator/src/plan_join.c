@@ -184,7 +184,11 @@ add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *ou
 			continue;
 		alias = palloc(sizeof(DistAlias));
 		alias->var = var;
-		alias->expr = find_equal_outer(root, var, outer->relids);
+		/* a row's identity is asked for only to lock or recheck the row, which the workers do */
+		if (var->varattno < 0)
+			alias->expr = (Expr *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
+		else
+			alias->expr = find_equal_outer(root, var, outer->relids);
 		if (alias->expr == NULL)
 			return false;
 		path->aliases = lappend(list_copy(path->aliases), alias);

@@ -5,7 +5,9 @@
  * Core has planned the statement's joins; if all of it has a DistPath, then each
  * worker can run the statement itself over its own rows, and together they do what
  * one PostgreSQL would.  That proof is all the path is used for: the text is the
- * user's (statement.c).
+ * user's (statement.c).  Unless the coordinator knows more than the text says: the
+ * value of an uncorrelated sub-select, which a worker would compute over its slice,
+ * or the clauses of row security.  Then UPDATE and DELETE are rebuilt from the path.
  *
  * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
  * method, which routes them.  INSERT ... SELECT is shipped when source and target
@@ -28,12 +30,14 @@
 #include "compat.h"
 #include "gather.h"
 #include "planner.h"
+#include "rebuild.h"
 #include "shippable.h"
 #include "statement.h"
 
 typedef struct ModifyPlan
 {
 	Query	   *original;
+	DistPath   *path;			/* rebuild the statement from this; NULL: ship the original */
 	Locus		locus;
 	const DistributedTable *table;
 } ModifyPlan;
@@ -92,10 +96,22 @@ check_triggers(Query *parse, const DistributedTable *table)
 				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
 }
 
+/* columns (ints) get the values of tlist, in its order */
 static void
-check_updated_columns(List *update_colnos, const DistributedTable *table)
+check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
 {
-	if (list_member_int(update_colnos, table->key_attribute))
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	forboth(lc, columns, lc2, tlist)
+	{
+		Var		   *value = (Var *) ((TargetEntry *) lfirst(lc2))->expr;
+
+		if (lfirst_int(lc) != table->key_attribute)
+			continue;
+		/* SET key = key changes nothing */
+		if (IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0)
+			continue;
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
@@ -103,6 +119,112 @@ check_updated_columns(List *update_colnos, const DistributedTable *table)
 						get_rel_name(table->relation)),
 				 errdetail("The row would have to move to another shard."),
 				 errhint("Delete the row and insert it with the new key.")));
+	}
+}
+
+static bool
+walk_current_of(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CurrentOfExpr))
+		return true;
+	return expression_tree_walker(node, walk_current_of, context);
+}
+
+static void
+check_current_of(Query *original, const DistributedTable *table)
+{
+	if (original != NULL && walk_current_of((Node *) original->jointree, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("WHERE CURRENT OF is not supported for distributed table \"%s\"",
+						get_rel_name(table->relation)),
+				 errdetail("A cursor does not know where on the workers its rows are."),
+				 errhint("Select the row by its key.")));
+}
+
+/* UPDATE ... SET (a, b) = (SELECT ...): the parameters that stand for the sub-select's columns. */
+static Node *
+resolve_multiexpr(Node *node, PlannerInfo *root)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_MULTIEXPR)
+	{
+		Param	   *param = (Param *) node;
+		List	   *columns = list_nth(root->multiexpr_params, (param->paramid >> 16) - 1);
+
+		return copyObject(list_nth(columns, (param->paramid & 0xFFFF) - 1));
+	}
+	return expression_tree_mutator(node, resolve_multiexpr, root);
+}
+
+/* Does the text of the statement lack something that the plan knows? */
+static bool
+walk_security_quals(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+		return ((RangeTblEntry *) node)->securityQuals != NIL;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_security_quals, context, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, walk_security_quals, context);
+}
+
+static bool
+text_is_complete(PlannerInfo *root, Query *original)
+{
+	ListCell   *lc;
+
+	if (original == NULL || walk_security_quals((Node *) original, NULL))
+		return false;
+	foreach(lc, root->init_plans)
+	{
+		if (((SubPlan *) lfirst(lc))->subLinkType != CTE_SUBLINK)
+			return false;
+	}
+	return true;
+}
+
+/* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
+static void
+strip_planned_ctes(PlannerInfo *root, Query *original)
+{
+	List	   *inlined = NIL;
+	int			i = 0;
+	ListCell   *lc;
+
+	foreach(lc, original->cteList)
+	{
+		if (i >= list_length(root->cte_plan_ids) || list_nth_int(root->cte_plan_ids, i) < 0)
+			inlined = lappend(inlined, lfirst(lc));
+		i++;
+	}
+	original->cteList = inlined;
+}
+
+/* What is evaluated for a row that is there already, and for what is returned. */
+static bool
+returning_is_shippable(PlannerInfo *root, const Locus *locus)
+{
+	Query	   *parse = root->parse;
+	ListCell   *lc;
+
+	if (parse->onConflict != NULL &&
+		(!shippable_expr(root, locus, (Node *) parse->onConflict->onConflictSet, NULL) ||
+		 !shippable_expr(root, locus, parse->onConflict->onConflictWhere, NULL)))
+		return false;
+	foreach(lc, parse->returningList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!shippable_expr(root, locus, (Node *) tle->expr, NULL) ||
+			!shippable_type(exprType((Node *) tle->expr)))
+			return false;
+	}
+	return true;
 }
 
 /* The expressions that the statement evaluates per row. */
@@ -116,7 +238,8 @@ expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 	{
 		TargetEntry *tle = lfirst(lc);
 
-		if (!tle->resjunk && !shippable_expr(root, locus, (Node *) tle->expr, NULL))
+		if (!tle->resjunk &&
+			!shippable_expr(root, locus, resolve_multiexpr((Node *) tle->expr, root), NULL))
 			return false;
 	}
 	foreach(lc, parse->mergeActionList)
@@ -127,15 +250,7 @@ expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 			!shippable_expr(root, locus, (Node *) action->targetList, NULL))
 			return false;
 	}
-	foreach(lc, parse->returningList)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		if (!shippable_expr(root, locus, (Node *) tle->expr, NULL) ||
-			!shippable_type(exprType((Node *) tle->expr)))
-			return false;
-	}
-	return true;
+	return returning_is_shippable(root, locus);
 }
 
 /* The value that an INSERT's target list gives the distribution key. */
@@ -166,7 +281,7 @@ merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable
 		Node	   *key;
 
 		if (action->commandType == CMD_UPDATE)
-			check_updated_columns(action->updateColnos, table);
+			check_updated_columns(action->updateColnos, action->targetList, table);
 		if (action->commandType != CMD_INSERT)
 			continue;
 		key = key_value(action->targetList, table);
@@ -208,6 +323,28 @@ find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const Distribute
 	return locus_has_key(root, &path->locus, key) ? path : NULL;
 }
 
+/* The new values of an UPDATE, each with the number of its column. */
+static List *
+make_set_list(PlannerInfo *root)
+{
+	Oid			relation = planner_rt_fetch(root->parse->resultRelation, root)->relid;
+	List	   *result = NIL;
+	ListCell   *lc;
+	ListCell   *lc2;
+
+	if (root->parse->commandType != CMD_UPDATE)
+		return NIL;
+	forboth(lc, root->update_colnos, lc2, root->processed_tlist)
+	{
+		TargetEntry *tle = lfirst(lc2);
+
+		result = lappend(result, makeTargetEntry((Expr *) resolve_multiexpr((Node *) tle->expr, root),
+												 lfirst_int(lc),
+												 get_attname(relation, lfirst_int(lc), false), false));
+	}
+	return result;
+}
+
 /* PlanCustomPath of a statement that is shipped as it was written. */
 static CustomScan *
 plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
@@ -217,9 +354,20 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	List	   *returning = root->parse->returningList;
 	List	   *params = NIL;
 
-	plan.can_set_tag = modify->original->canSetTag;
+	plan.can_set_tag = root->parse->canSetTag;
 	plan.returning = returning != NIL;
-	plan.sql = statement_deparse(root, modify->original, &params);
+	if (modify->path != NULL)
+	{
+		gather_add_hidden_roots(modify->path);
+		plan.sql = rebuild_deparse(rebuild_modify(modify->path, root->parse->commandType,
+												  root->parse->resultRelation,
+												  make_set_list(root), returning, &params));
+	}
+	else
+	{
+		strip_planned_ctes(root, modify->original);
+		plan.sql = statement_deparse(root, modify->original, &params);
+	}
 	root->processed_tlist = copyObject(returning);
 	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
 }
@@ -233,7 +381,6 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 	List	   *returning = root->parse->returningList;
 	List	   *params = NIL;
 	List	   *attributes = NIL;
-	Locus		locus = {.kind = LOCUS_HASHED, .colocation_id = modify->table->colocation->id};
 	Relation	relation = table_open(modify->table->relation, NoLock);
 	TupleDesc	desc = RelationGetDescr(relation);
 
@@ -246,13 +393,13 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 	}
 	table_close(relation, NoLock);
 
-	plan.can_set_tag = modify->original->canSetTag;
+	plan.can_set_tag = root->parse->canSetTag;
 	plan.returning = returning != NIL;
 	plan.row_columns = attributes;
 	plan.key_attribute = modify->table->key_attribute;
 	plan.sql = statement_deparse_row_insert(root, modify->original, attributes, &params);
 	root->processed_tlist = copyObject(returning);
-	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &locus);
+	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
 }
 
 static void
@@ -264,25 +411,56 @@ replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify, Gath
 	add_path(final_rel, gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
 }
 
+/* Column numbers of a target list. */
+static List *
+target_columns(List *tlist)
+{
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, tlist)
+		columns = lappend_int(columns, ((TargetEntry *) lfirst(lc))->resno);
+	return columns;
+}
+
 static void
 plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
 {
 	DistPath   *source = find_colocated_source(root, input_rel, modify->table);
 	ModifyTablePath *core = linitial(final_rel->pathlist);
+	OnConflictExpr *conflict = root->parse->onConflict;
 
-	if (source != NULL && modify->original != NULL && root->parse->withCheckOptions == NIL &&
+	if (conflict != NULL && conflict->action == ONCONFLICT_UPDATE)
+		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet, modify->table);
+	if (source != NULL && text_is_complete(root, modify->original) && root->parse->withCheckOptions == NIL &&
 		!has_user_triggers(modify->table))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
 		return;
 	}
-	if (root->parse->onConflict == NULL)
+	if (conflict == NULL)
 		return;
 	check_triggers(root->parse, modify->table);
-	if (!IsA(core, ModifyTablePath) || modify->original == NULL)
+	modify->locus.kind = LOCUS_HASHED;
+	modify->locus.colocation_id = modify->table->colocation->id;
+	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) || !text_is_complete(root, modify->original))
 		report_not_colocated(root->parse, modify->table);
 	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
+}
+
+/* Is the relation one of the path's own FROM items, not inside an outer join? */
+static bool
+has_from_item(DistPath *path, Index rti)
+{
+	ListCell   *lc;
+
+	foreach(lc, path->from)
+	{
+		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
+			return true;
+	}
+	return false;
 }
 
 void
@@ -307,12 +485,19 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		return;
 	}
 
+	check_current_of(modify->original, modify->table);
 	check_triggers(parse, modify->table);
 	if (parse->commandType == CMD_UPDATE)
-		check_updated_columns(root->update_colnos, modify->table);
+		check_updated_columns(root->update_colnos, root->processed_tlist, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);
-	if (path == NULL || modify->original == NULL || parse->withCheckOptions != NIL)
+	if (path == NULL || parse->withCheckOptions != NIL)
 		report_not_colocated(parse, modify->table);
+	if (!text_is_complete(root, modify->original))
+	{
+		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
+			report_not_colocated(parse, modify->table);
+		modify->path = path;
+	}
 	modify->locus = path->locus;
 	replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
 }

@@ -489,9 +489,10 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, Fin
 				continue;
 			if (extra->limit_tuples > 0)
 				path->rows = Min(path->rows, extra->limit_tuples);
-			add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
-					   path->sort_clause ? root->sort_pathkeys : NIL);
 		}
+		/* with the target list, sub-selects in it above all, evaluated by the workers */
+		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+				   path->sort_clause ? root->sort_pathkeys : NIL);
 
 		/* inside another query its InitPlans would not be evaluated */
 		if (root->init_plans == NIL)

@@ -342,6 +342,7 @@ make_used_rte(RebuildLevel *level, Index rti)
 	memcpy(rte, planner_rt_fetch(rti, level->path->root), sizeof(RangeTblEntry));
 	rte->securityQuals = NIL;
 	rte->lateral = false;
+	rte->inFromCl = true;		/* the planner's own entries, made of sub-selects, lack it and would not be printed */
 
 	switch (rte->rtekind)
 	{
@@ -488,12 +489,19 @@ rebuild_query(DistPath *path, List *tlist, List **params)
 	return build_query(&level, tlist);
 }
 
-Node *
-rebuild_expr(DistPath *path, Node *expr, List **params)
+Query *
+rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning, List **params)
 {
 	RebuildLevel level = {.path = path, .params = params};
+	Query	   *query = build_query(&level, NIL);
 
-	return mutate_expr(expr, &level);
+	query->commandType = command;
+	query->resultRelation = target;
+	/* so that it is printed as the target only, not in FROM or USING */
+	rt_fetch(target, query->rtable)->inFromCl = false;
+	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
+	query->returningList = rebuild_transport_tlist((List *) mutate_expr((Node *) returning, &level));
+	return query;
 }
 
 /* Line breaks and indentation of ruleutils become single blanks; what is quoted stays. */

@@ -14,8 +14,12 @@
  */
 extern Query *rebuild_query(DistPath *path, List *tlist, List **params);
 
-/* An expression (or List) of the path's level as it reads inside rebuild_query()'s result. */
-extern Node *rebuild_expr(DistPath *path, Node *expr, List **params);
+/*
+ * UPDATE or DELETE of the relation `target`, which must be one of path->from's own
+ * items; set_list holds the new values as TargetEntry whose resno is the column.
+ */
+extern Query *rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list,
+							 List *returning, List **params);
 
 /* Text of a query, all names qualified. */
 extern char *rebuild_deparse(Query *query);

@@ -5,6 +5,7 @@ is a query.  A generated query has exactly one right answer:
 
 - ORDER BY, LIMIT, DISTINCT ON, windows and ordered aggregates sort by all columns in view, so that rows that tie are
   equal in everything that can be seen;
+- numerics have two digits, so that equal ones have the same text;
 - divisors are wrapped in nullif() and products stay small: no error depends on the order of evaluation;
 - the few queries that must fail (error_query) fail on every row.
 """
@@ -25,7 +26,7 @@ INT, BIG, NUM, FLOAT, TEXT, DATE, BOOL = (
     "date",
     "boolean",
 )
-NUMBERS = (INT, BIG, NUM, FLOAT)
+AVERAGE = "numeric with many digits"
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Generator:
         return {
             INT: lambda: str(rng.choice([rng.randrange(-2, 12), rng.randrange(0, 60)])),
             BIG: lambda: str(rng.randrange(-2, 40)) + "::bigint",
-            NUM: lambda: f"{rng.randrange(-300, 300) / 10:.1f}",
+            NUM: lambda: f"{rng.randrange(-300, 300) / 10:.2f}",
             FLOAT: lambda: f"{rng.randrange(-40, 40) / 4}::float8",
             TEXT: lambda: "'" + rng.choice(["", "a", "b", "ab", "zz", "a1", "c3", "f2"]) + "'",
             DATE: lambda: f"DATE '2024-{rng.randrange(1, 13):02d}-15'",
@@ -171,7 +172,7 @@ class Generator:
                 [
                     lambda: f"({sub(NUM)} + {sub(INT)})",
                     lambda: f"round({sub(NUM)} * 1.5, 2)",
-                    lambda: f"({sub(NUM)} / nullif({self.constant(NUM)}, 0))",
+                    lambda: f"round({sub(NUM)} / nullif({self.constant(NUM)}, 0), 2)",
                     lambda: f"least({sub(NUM)}, {sub(NUM)})",
                 ]
             )()
@@ -402,10 +403,10 @@ class Generator:
                 lambda: (f"sum({arg(NUM)})", NUM),
                 lambda: (f"sum({arg(FLOAT)})", FLOAT),
                 lambda: (f"sum(DISTINCT {arg(INT)})", BIG),
-                lambda: (f"avg({arg(INT)})", NUM),
-                lambda: (f"avg({arg(NUM)})", NUM),
+                lambda: (f"avg({arg(INT)})", AVERAGE),
+                lambda: (f"avg({arg(NUM)})", AVERAGE),
                 lambda: (f"avg({arg(FLOAT)})", FLOAT),
-                lambda: (f"stddev_pop({arg(INT)})", NUM),
+                lambda: (f"stddev_pop({arg(INT)})", AVERAGE),
                 lambda: (f"min({arg(TEXT)})", TEXT),
                 lambda: (f"max({arg(DATE)})", DATE),
                 lambda: (f"min({arg(INT)})", INT),
@@ -423,6 +424,8 @@ class Generator:
         if sql.endswith(")") and not sql.startswith("array_to_string") and self.chance(0.15):
             self.use("filter")
             sql += f" FILTER (WHERE {self.predicate(Scope(scope.sources), 0)})"
+        if type_ == AVERAGE:
+            return f"round({sql}, 2)", NUM
         return sql, type_
 
     def grouped(self, scope: Scope, depth: int) -> tuple[list[tuple[str, str]], str]:

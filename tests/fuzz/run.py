@@ -3,6 +3,7 @@
     python -m tests.fuzz --seconds 600 --seed 1      run that long, from that seed on
     python -m tests.fuzz --seed 17 --count 1         reproduce what was printed as seed 17
     python -m tests.fuzz --mode transactions ...     only transactions (or: queries)
+    python -m tests.fuzz --script FILE               compare the statements of a reproducer
 
 A failure prints its seed and the statements that show it; the run goes on, and ends with
 counters and exit code 1 when there was any.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import tempfile
 import time
 from collections import Counter
@@ -115,6 +117,18 @@ class Fuzzer:
         if mode != "queries":
             self.run_transactions(seed)
 
+    def run_script(self, script: str) -> None:
+        """Compare statement by statement; the tables of transactions.py are reset before."""
+        for connection in (self.theirs, self.ours):
+            for statement in transactions.reset_sql():
+                connection.execute(statement)
+        for statement in re.split(r";\s*\n", script):
+            if statement.strip():
+                try:
+                    self.compare(statement, None)
+                except (AssertionError, psycopg.Error) as error:
+                    self.fail("script", [statement], error)
+
     # ---- queries ----
 
     def run_query(self, seed: int | str) -> None:
@@ -180,6 +194,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="how many seeds")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="first seed")
     parser.add_argument("--mode", choices=MODES, default="both")
+    parser.add_argument("--script", type=Path, help="a file of statements, each ended by ;")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     if options.seconds is None and options.count is None:
@@ -196,6 +211,9 @@ def fuzz(cluster: Cluster, options: argparse.Namespace) -> int:
     fuzzer = Fuzzer(cluster)
     fuzzer.create()
     report = fuzzer.report
+    if options.script:
+        fuzzer.run_script(options.script.read_text())
+        options.count = 0
     start = time.monotonic()
     next_line = PROGRESS_INTERVAL
     printed = 0
@@ -217,6 +235,8 @@ def fuzz(cluster: Cluster, options: argparse.Namespace) -> int:
             print(failure, flush=True)
         printed = len(report.failures)
     fuzzer.close()
+    for failure in report.failures[printed:]:
+        print(failure)
     print(report)
     crashes = [f"{node.name}: {line}" for node in cluster.nodes for line in node.crashed()]
     for line in crashes:
