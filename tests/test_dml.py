@@ -213,8 +213,8 @@ def test_merge(pair: Pair, statements: tuple[str, ...]) -> None:
 
 @cases(
     {
-        "insert and read the old state": "WITH x AS (INSERT INTO users (user_id, name) VALUES (1000, 'n')"
-        " RETURNING user_id) SELECT (SELECT count(*) FROM users), x.* FROM x",
+        "insert and read another table": "WITH x AS (INSERT INTO users (user_id, name) VALUES (1000, 'n')"
+        " RETURNING user_id) SELECT (SELECT count(*) FROM events), x.* FROM x",
         "update one, delete another": "WITH u AS (UPDATE users SET age = 1 WHERE user_id = 3 RETURNING user_id),"
         " d AS (DELETE FROM events WHERE user_id = 4 RETURNING event_id) SELECT (SELECT count(*) FROM u),"
         " (SELECT count(*) FROM d)",
@@ -225,6 +225,18 @@ def test_merge(pair: Pair, statements: tuple[str, ...]) -> None:
 )
 def test_modifying_ctes(pair: Pair, statements: tuple[str, ...]) -> None:
     run_and_compare(pair, statements)
+
+
+def test_a_modifying_cte_beside_a_read_of_its_table_is_refused(pair: Pair) -> None:
+    """Every part of such a statement must see the old rows, which the workers cannot show yet."""
+    error = expect_error(
+        pair,
+        "WITH x AS (INSERT INTO users (user_id) VALUES (1001) RETURNING user_id)"
+        " SELECT (SELECT count(*) FROM users), x.* FROM x",
+        "0A000",
+    )
+    assert "users" in str(error)
+    assert error.diag.message_hint
 
 
 def expect_error(pair: Pair, statement: str, sqlstate: str) -> psycopg.Error:

@@ -17,6 +17,7 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 
 #include "compat.h"
 #include "gather.h"
@@ -293,6 +294,26 @@ gather_add_hidden_roots(DistPath *dist)
 		gather_add_hidden_roots(((DistSemiJoin *) lfirst(lc))->inner);
 }
 
+/* Tables that the path reads on workers. */
+static void
+note_reads(DistPath *dist)
+{
+	int			rti = -1;
+	ListCell   *lc;
+
+	while ((rti = bms_next_member(dist->relids, rti)) >= 0)
+	{
+		RangeTblEntry *rte = planner_rt_fetch(rti, dist->root);
+
+		if (rte->rtekind == RTE_RELATION)
+			planner_note_access(rte->relid, false);
+	}
+	foreach(lc, dist->subs)
+		note_reads(((DistSub *) lfirst(lc))->path);
+	foreach(lc, dist->semijoins)
+		note_reads(((DistSemiJoin *) lfirst(lc))->inner);
+}
+
 static Plan *
 plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, List *tlist,
 			List *clauses, List *custom_plans)
@@ -305,7 +326,10 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	CustomScan *scan;
 
 	if (path->dist)
+	{
 		gather_add_hidden_roots(path->dist);
+		note_reads(path->dist);
+	}
 	if (path->modify_planner)
 	{
 		scan = path->modify_planner(root, best_path, path->modify_arg);

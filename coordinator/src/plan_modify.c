@@ -475,6 +475,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		return;
 	modify = palloc0(sizeof(ModifyPlan));
 	modify->table = metadata_table(rte->relid);
+	if (modify->table != NULL)
+		planner_note_access(rte->relid, true);
 	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED || IS_DUMMY_REL(input_rel))
 		return;
 	modify->original = statement_original(root);

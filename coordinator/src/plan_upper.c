@@ -497,9 +497,11 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, Fin
 		/* inside another query its InitPlans would not be evaluated */
 		if (root->init_plans == NIL)
 		{
+			DistPath   *embedded = dist_path_copy(path);
+
 			if (path->limit_count == NULL && path->limit_offset == NULL)
-				path->sort_clause = NIL;
-			dist_path_add(output_rel, path);
+				embedded->sort_clause = NIL;
+			dist_path_add(output_rel, embedded);
 		}
 	}
 }

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "optimizer/plancat.h"
+#include "utils/lsyscache.h"
 
 #include "approximate.h"
 #include "compat.h"
@@ -23,6 +24,8 @@ typedef struct PlannerCall
 	struct PlannerCall *outer;
 	Query	   *original;
 	List	   *hidden_roots;
+	List	   *read;			/* OIDs of tables that workers read */
+	List	   *written;		/* ... and change */
 } PlannerCall;
 
 static PlannerCall *current_call = NULL;
@@ -92,6 +95,41 @@ planner_add_hidden_root(PlannerInfo *root)
 		current_call->hidden_roots = lappend(current_call->hidden_roots, root);
 }
 
+void
+planner_note_access(Oid relation, bool writes)
+{
+	if (current_call == NULL)
+		return;
+	if (writes)
+		current_call->written = list_append_unique_oid(current_call->written, relation);
+	else
+		current_call->read = list_append_unique_oid(current_call->read, relation);
+}
+
+/*
+ * All parts of a statement with modifying WITH queries see the rows as they were
+ * before it.  On a worker they are statements of one transaction, and later ones
+ * would see what earlier ones wrote: refuse what could tell the difference.
+ */
+static void
+check_modifying_ctes(Query *parse, PlannerCall *call)
+{
+	ListCell   *lc;
+
+	if (!parse->hasModifyingCTE)
+		return;
+	foreach(lc, call->read)
+	{
+		if (list_member_oid(call->written, lfirst_oid(lc)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot both read and modify distributed table \"%s\" in a statement with modifying WITH queries",
+							get_rel_name(lfirst_oid(lc))),
+					 errdetail("The workers would show the changes to the reading part, which must not see them."),
+					 errhint("Use two statements in one transaction.")));
+	}
+}
+
 /* Append the relations of hidden roots to the plan. */
 static void
 add_hidden_relations(PlannedStmt *plan, List *roots)
@@ -151,6 +189,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options, Param
 			call.original = copyObject(parse);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
+	check_modifying_ctes(parse, &call);
 	add_hidden_relations(plan, call.hidden_roots);
 	return plan;
 }

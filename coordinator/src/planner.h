@@ -34,6 +34,9 @@ extern void plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *fi
 /* The statement being planned, as it was before planning; NULL for a SELECT that modifies nothing. */
 extern Query *planner_original_query(void);
 
+/* The workers will read, or change, this table in a part of the statement. */
+extern void planner_note_access(Oid relation, bool writes);
+
 /* A relation that the plan reads although core does not know: its permissions and invalidations must count. */
 extern void planner_add_hidden_root(PlannerInfo *root);
 

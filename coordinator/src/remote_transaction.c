@@ -307,6 +307,7 @@ rollback_to_savepoint(WorkerConnection *conn, int level)
 
 	conn->quiet = true;
 	stop_statement(conn, deadline);
+	conn->statement_failed = false; /* what failed is undone with the savepoint */
 	session_settings_rolled_back(conn);
 	if (conn->outcome != WIRE_LOST && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
 	{
@@ -348,6 +349,7 @@ abort_subtransaction(int level)
 			/* it failed while serving something that began outside */
 			conn->quiet = true;
 			stop_statement(conn, wire_now() + ROLLBACK_TIMEOUT_MS);
+			conn->statement_failed = false;
 			give_up_transaction(conn);
 			conn->quiet = false;
 		}

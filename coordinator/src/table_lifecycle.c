@@ -31,6 +31,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
@@ -496,6 +497,7 @@ create_replication_trigger(Oid relation)
 						  InvalidOid, NULL, true, false, TRIGGER_FIRES_ALWAYS);
 }
 
+/* With the dependencies that CreateTrigger() recorded, else no later DROP would get past them. */
 static void
 drop_replication_trigger(Relation relation)
 {
@@ -512,7 +514,12 @@ drop_replication_trigger(Relation relation)
 			found = lappend_oid(found, triggers->triggers[i].tgoid);
 	}
 	foreach(cell, found)
-		RemoveTriggerById(lfirst_oid(cell));
+	{
+		ObjectAddress address;
+
+		ObjectAddressSet(address, TriggerRelationId, lfirst_oid(cell));
+		performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	}
 	CommandCounterIncrement();
 }
 
