@@ -19,9 +19,9 @@
  *
  * A decision row may be deleted only when every worker has acknowledged its COMMIT
  * PREPARED durably.  Therefore synchronous_commit is raised to "on" for PREPARE (there), for
- * the decision (here) and for COMMIT PREPARED (there).  The session remembers what was
- * acknowledged and deletes those rows within its next two-phase commit; what
- * a session leaves behind is the resolver's.
+ * the decision (here) and for COMMIT PREPARED (there).  What was acknowledged is kept in shared
+ * memory, and the next two-phase commit of any session deletes those rows on its way; what
+ * does not fit there, or was there when the server stopped, is the resolver's.
  *
  * After the local commit nothing may be thrown: an ERROR would be a PANIC.  All texts and
  * arrays are made before; wire_cleanup.c does the talking.  A worker that does not
@@ -45,6 +45,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -68,7 +69,10 @@
 #define ABORT_TIMEOUT_MS 10000
 
 /* So many acknowledged decision rows are kept in mind; more are left to the resolver. */
-#define ACKNOWLEDGED_MAX 64
+#define ACKNOWLEDGED_MAX 1024
+
+/* So many of them are deleted by one commit: more than one commit adds, so they never pile up. */
+#define DELETED_MAX 32
 
 typedef enum CommitProtocol
 {
@@ -82,15 +86,18 @@ typedef struct TransactionIdentity
 {
 	uint64 incarnation; /* 63 random bits, one draw per start of the server */
 	pg_atomic_uint64 counter;
+	slock_t mutex; /* of what follows */
+	int acknowledged_count;
+	uint64 acknowledged[ACKNOWLEDGED_MAX]; /* counters whose decision rows can go */
 } TransactionIdentity;
 
 static TransactionIdentity *identity = NULL;
 static shmem_request_hook_type previous_shmem_request_hook = NULL;
 static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
-static uint64 acknowledged[ACKNOWLEDGED_MAX];
-static int acknowledged_count = 0;
-static int deleting_count = 0; /* the first so many are deleted by the running transaction */
+/* Counters taken from shared memory, whose rows the running transaction deletes. */
+static uint64 deleting[DELETED_MAX];
+static int deleting_count = 0;
 
 /* The transaction's connections by task; room for all that the session has. */
 static WorkerConnection **selected = NULL;
@@ -341,7 +348,7 @@ finish_prepare(WorkerConnection *conn)
 				 errdetail("The wait was cancelled there while the transaction was prepared.")));
 }
 
-/* Is this counter's decision row written already, for a connection with a smaller index? */
+/* Does a connection with a smaller index have the same counter, and so the same decision row? */
 static bool
 is_repeated_counter(int index)
 {
@@ -353,6 +360,40 @@ is_repeated_counter(int index)
 	return false;
 }
 
+/* Keep in mind that a decision row can go. */
+static void
+remember_acknowledged(uint64 counter)
+{
+	SpinLockAcquire(&identity->mutex);
+	if (identity->acknowledged_count < ACKNOWLEDGED_MAX)
+		identity->acknowledged[identity->acknowledged_count++] = counter;
+	SpinLockRelease(&identity->mutex);
+}
+
+/* Take some counters out of shared memory: nobody else will delete their rows. */
+static void
+take_acknowledged(void)
+{
+	int count;
+
+	SpinLockAcquire(&identity->mutex);
+	count = Min(identity->acknowledged_count, DELETED_MAX - deleting_count);
+	identity->acknowledged_count -= count;
+	memcpy(deleting + deleting_count, identity->acknowledged + identity->acknowledged_count,
+		   count * sizeof(uint64));
+	SpinLockRelease(&identity->mutex);
+	deleting_count += count;
+}
+
+/* The transaction that was to delete the rows has aborted. */
+static void
+give_back_acknowledged(void)
+{
+	for (int i = 0; i < deleting_count; i++)
+		remember_acknowledged(deleting[i]);
+	deleting_count = 0;
+}
+
 /*
  * Delete rows of acknowledged transactions.  Whoever else deletes one at the same time (the
  * resolver) wins; we neither wait nor complain.
@@ -362,7 +403,8 @@ delete_acknowledged(Relation catalog)
 {
 	Oid index = RelationGetPrimaryKeyIndex(catalog);
 
-	for (int i = 0; i < acknowledged_count; i++)
+	take_acknowledged();
+	for (int i = 0; i < deleting_count; i++)
 	{
 		ScanKeyData keys[2];
 		SysScanDesc scan;
@@ -371,7 +413,7 @@ delete_acknowledged(Relation catalog)
 		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
 					Int64GetDatum((int64) identity->incarnation));
 		ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
-					Int64GetDatum((int64) acknowledged[i]));
+					Int64GetDatum((int64) deleting[i]));
 		scan = systable_beginscan(catalog, index, true, NULL, 2, keys);
 		tuple = systable_getnext(scan);
 		if (HeapTupleIsValid(tuple))
@@ -383,7 +425,6 @@ delete_acknowledged(Relation catalog)
 		}
 		systable_endscan(scan);
 	}
-	deleting_count = acknowledged_count;
 }
 
 static void
@@ -489,19 +530,6 @@ warn_in_doubt(const WorkerConnection *conn, bool committed)
 				   "It may be prepared and will be rolled back when the worker can be reached.")));
 }
 
-/* Keep in mind that these decision rows can go. */
-static void
-remember_acknowledged(uint64 counter)
-{
-	for (int i = 0; i < acknowledged_count; i++)
-	{
-		if (acknowledged[i] == counter)
-			return;
-	}
-	if (acknowledged_count < ACKNOWLEDGED_MAX)
-		acknowledged[acknowledged_count++] = counter;
-}
-
 /* Did every worker acknowledge this transaction?  Looks at the wires of one two-phase commit. */
 static bool
 is_acknowledged_everywhere(uint64 counter, int count)
@@ -529,7 +557,8 @@ commit_prepared_writers(int count)
 
 	for (int i = 0; i < count; i++)
 	{
-		if (is_acknowledged_everywhere(selected[i]->prepared_counter, count))
+		if (!is_repeated_counter(i) &&
+			is_acknowledged_everywhere(selected[i]->prepared_counter, count))
 			remember_acknowledged(selected[i]->prepared_counter);
 	}
 	for (int i = 0; i < count; i++)
@@ -553,11 +582,7 @@ commit_protocol_finish(void)
 {
 	int count = select_connections(is_prepared);
 
-	/* rows that this transaction has deleted need not be remembered */
-	acknowledged_count -= deleting_count;
-	memmove(acknowledged, acknowledged + deleting_count, acknowledged_count * sizeof(uint64));
-	deleting_count = 0;
-
+	deleting_count = 0; /* these rows are gone for good */
 	if (count == 0)
 		return;
 	if (is_decision_replicated())
@@ -698,7 +723,7 @@ commit_protocol_abort(void)
 	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
 	int count;
 
-	deleting_count = 0;
+	give_back_acknowledged();
 	if (!in_error_recursion_trouble())
 	{
 		stop_statements(deadline);
@@ -756,6 +781,8 @@ create_shared_memory(void)
 							errmsg("could not draw a random number for distributed transactions")));
 		identity->incarnation &= PG_INT64_MAX;
 		pg_atomic_init_u64(&identity->counter, 0);
+		SpinLockInit(&identity->mutex);
+		identity->acknowledged_count = 0;
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -202,11 +202,12 @@ find_unstable_type(Oid type)
 }
 
 /*
- * Why a column of this type cannot be a key, NULL when it can; then *hash_type is
+ * Why a column cannot be a key (*code is the error's), NULL when it can; then *hash_type is
  * the type under which it is hashed, the same for domains and binary-compatible types.
+ * The codes are those that PostgreSQL has for partition keys.
  */
 static char *
-find_key_fault(Form_pg_attribute column, Oid *hash_type)
+find_key_fault(Form_pg_attribute column, Oid *hash_type, int *code)
 {
 	Oid			base = getBaseType(column->atttypid);
 	TypeCacheEntry *type = lookup_type_cache(base, TYPECACHE_HASH_EXTENDED_PROC);
@@ -214,11 +215,14 @@ find_key_fault(Form_pg_attribute column, Oid *hash_type)
 	Oid			input;
 	Oid			unstable;
 
+	*code = ERRCODE_INVALID_OBJECT_DEFINITION;
 	if (column->attgenerated != '\0')
 		return psprintf("It is a generated column.");
+	*code = ERRCODE_UNDEFINED_OBJECT;
 	if (!OidIsValid(type->hash_extended_proc))
 		return psprintf("Type %s has no hash function for partitioning.",
 						format_type_be(column->atttypid));
+	*code = ERRCODE_FEATURE_NOT_SUPPORTED;
 	unstable = find_unstable_type(base);
 	if (OidIsValid(unstable))
 		return psprintf("Values of type %s hash differently on each server, because their "
@@ -243,7 +247,7 @@ find_named_key(Relation relation, const char *name)
 				 errhint("The distribution key must be a column of the table.")));
 	if (attribute < 0)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 				 errmsg("system column \"%s\" cannot be a distribution key", name)));
 	return attribute;
 }
@@ -270,8 +274,9 @@ choose_key(Relation relation)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 		Oid			hash_type;
+		int			code;
 
-		if (!column->attisdropped && find_key_fault(column, &hash_type) == NULL)
+		if (!column->attisdropped && find_key_fault(column, &hash_type, &code) == NULL)
 			return column->attnum;
 	}
 	ereport(ERROR,
@@ -286,11 +291,12 @@ distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid 
 {
 	AttrNumber	attribute = name != NULL ? find_named_key(relation, name) : choose_key(relation);
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
-	char	   *fault = find_key_fault(column, hash_type);
+	int			code;
+	char	   *fault = find_key_fault(column, hash_type, &code);
 
 	if (fault != NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				(errcode(code),
 				 errmsg("column \"%s\" of table \"%s\" cannot be the distribution key",
 						NameStr(column->attname), RelationGetRelationName(relation)),
 				 errdetail("%s", fault),
@@ -337,7 +343,7 @@ distribution_check_unique(Relation relation, AttrNumber key_attribute)
 					 errhint("Drop the constraint before distributing the table.")));
 		if (unique && !has_key)
 			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("unique index \"%s\" does not contain the distribution key \"%s\"",
 							name, key),
 					 errdetail("Each worker only sees the rows of its own shards, so only rows "
@@ -433,6 +439,8 @@ check_incoming_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 						   int colocation_id)
 {
 	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+	char	   *name = RelationGetRelationName(relation);
+	char	   *source_name = get_rel_name(constraint->conrelid);
 	const DistributedTable *source;
 
 	/* To a reference table anybody may point: its rows are on every node. */
@@ -446,11 +454,11 @@ check_incoming_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("foreign key \"%s\" of table \"%s\" points to table \"%s\"",
-					NameStr(constraint->conname), get_rel_name(constraint->conrelid),
-					RelationGetRelationName(relation)),
+					NameStr(constraint->conname), source_name, name),
 			 errdetail("Only tables that are colocated with a distributed table can refer to it."),
-			 errhint("Drop the constraint, distribute both tables by its columns, and create it "
-					 "again.")));
+			 errhint("Drop the constraint, distribute \"%s\", then \"%s\" with colocate_with => "
+					 "'%s', both by columns of the constraint, and add it again.",
+					 name, source_name, name)));
 }
 
 /* Call check for each foreign key whose column `attribute` of pg_constraint is the relation. */

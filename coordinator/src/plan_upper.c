@@ -16,6 +16,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -219,6 +221,18 @@ make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_
 	return set_pathtarget_cost_width(root, target);
 }
 
+/*
+ * Groups that the workers return together: how many of `groups` are met by the
+ * rows of one worker, times workers (Cardenas' formula).
+ */
+static double
+estimate_partial_groups(double rows, double groups, int workers)
+{
+	double		per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
+
+	return clamp_row_est(Min(rows, per_worker * workers));
+}
+
 /* Partial aggregates on the workers, Finalize Aggregate here. */
 static void
 push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
@@ -249,7 +263,7 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 		return;
 	if (path->group_clause != NIL)
 		group_dependent_columns(path);
-	path->rows = Min(input->rows, groups * locus_worker_count(&input->locus));
+	path->rows = estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
 	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) *
 		cpu_operator_cost * (1 + list_length(path->target));
 
@@ -369,7 +383,8 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		path->distinct_clause = parse->distinctClause;
 		if (!target_is_shippable(path, path->target))
 			continue;
-		path->rows = complete ? groups : Min(input->rows, groups * locus_worker_count(&input->locus));
+		path->rows = complete ? groups :
+			estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
 		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
 			list_length(path->target);
 

@@ -68,9 +68,6 @@
 #include "table_lifecycle.h"
 #include "utility.h"
 
-/* More partitions than this on one worker make its planner slow and help nothing. */
-#define MAX_SHARD_COUNT 4096
-
 #define REPLICATION_TRIGGER "strata_replicate"
 
 /* ---------------------------------------------------------------- colocation groups */
@@ -149,11 +146,6 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 {
 	bool		is_default = strcmp(colocate_with, "default") == 0;
 	int			colocation_id = 0;
-
-	if (shard_count != 0 && (shard_count < 1 || shard_count > MAX_SHARD_COUNT))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("shard_count must be between 1 and %d", MAX_SHARD_COUNT)));
 
 	if (!is_default && strcmp(colocate_with, "none") != 0)
 	{
