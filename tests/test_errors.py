@@ -78,7 +78,7 @@ def test_a_key_of_a_type_without_hashing(pair: Pair, type_: str) -> None:
     refused(
         pair,
         "SELECT strata.create_distributed_table('unhashed', 'shapeless')",
-        "42P16",
+        "42704",
         names=f"shapeless {type_}",
     )
     pair.ours.execute("DROP TABLE unhashed")
@@ -95,20 +95,18 @@ def test_a_key_whose_hash_differs_between_nodes(pair: Pair, type_: str) -> None:
     refused(
         pair,
         "SELECT strata.create_distributed_table('moody', 'k')",
-        "42P16",
+        "0A000",
         names="k moody mood",
     )
 
 
 def test_a_key_that_is_generated_or_a_system_column(pair: Pair) -> None:
     pair.ours.execute("CREATE TABLE made (a integer, g integer GENERATED ALWAYS AS (a + 1) STORED)")
-    refused(
-        pair, "SELECT strata.create_distributed_table('made', 'g')", "0A000", "42P16", names="g"
-    )
+    refused(pair, "SELECT strata.create_distributed_table('made', 'g')", "42P17", names="g")
     refused(
         pair,
         "SELECT strata.create_distributed_table('made', 'ctid')",
-        "42P10",
+        "42P17",
         names="ctid",
         hint=False,
     )
@@ -126,15 +124,14 @@ def test_a_unique_constraint_without_the_key(pair: Pair, constraint: str) -> Non
         pair,
         "SELECT strata.create_distributed_table('uniq', 'k')",
         "0A000",
-        "42P16",
         names="uniq k",
     )
     pair.ours.execute("DROP TABLE uniq")
 
 
 def test_a_unique_index_without_the_key_on_a_distributed_table(pair: Pair) -> None:
-    refused(pair, "CREATE UNIQUE INDEX ON done (v)", "0A000", "42P16", names="done id")
-    refused(pair, "ALTER TABLE done ADD CONSTRAINT u UNIQUE (v)", "0A000", "42P16", names="done id")
+    refused(pair, "CREATE UNIQUE INDEX ON done (v)", "0A000", names="done id")
+    refused(pair, "ALTER TABLE done ADD CONSTRAINT u UNIQUE (v)", "0A000", names="done id")
 
 
 def test_a_table_that_is_distributed_already(pair: Pair) -> None:
@@ -230,9 +227,29 @@ def test_a_shard_count_out_of_range(pair: Pair, count: int) -> None:
         f"SELECT strata.create_distributed_table('plain_table', 'id', shard_count => {count},"
         " colocate_with => 'none')",
         "22023",
-        names="shard_count",
+        names=f"shard_count {count}",
         hint=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        ("create_distributed_table(NULL, 'id')", "relation"),
+        ("create_distributed_table('plain_table', NULL)", "key"),
+        ("create_distributed_table('plain_table', 'id', colocate_with => NULL)", "colocate_with"),
+        ("create_distributed_table('plain_table', 'id', storage => NULL)", "storage"),
+        ("create_reference_table(NULL)", "relation"),
+        ("undistribute_table(NULL)", "relation"),
+        ("add_worker(NULL, 'host=nowhere')", "name"),
+        ("add_worker('nobody', NULL)", "conninfo"),
+        ("remove_worker(NULL)", "name"),
+        ("run_command_on_workers(NULL)", "command"),
+    ],
+)
+def test_null_is_an_error_where_it_means_nothing(pair: Pair, call: str, argument: str) -> None:
+    text = refused(pair, f"SELECT strata.{call}", "22004", hint=False)
+    assert f"{argument} must not be null" in text
 
 
 def test_colocation_that_cannot_be(pair: Pair) -> None:
@@ -335,8 +352,7 @@ def test_a_connection_string_that_makes_no_sense(pair: Pair) -> None:
         pair,
         "SELECT strata.add_worker('odd', 'this is no connection string')",
         "22023",
-        "42601",
-        names="this",
+        names="odd this",
     )
 
 
@@ -486,4 +502,48 @@ def test_foreign_keys_that_no_worker_can_check(pair: Pair) -> None:
         "42P16",
         names="child plain_table_two",
     )
+    text = refused(
+        pair,
+        "SELECT strata.create_distributed_table('plain_table_two', 'id')",
+        "0A000",
+        names="child plain_table_two",
+    )
+    assert "add it again" in text
     pair.ours.execute("DROP TABLE child, plain_table_two")
+
+
+@pytest.mark.parametrize(
+    ("make", "type_", "drop"),
+    [
+        ("CREATE DOMAIN key_type AS integer", "key_type", "DROP DOMAIN key_type CASCADE"),
+        ("CREATE EXTENSION citext SCHEMA test_errors", "citext", "DROP EXTENSION citext CASCADE"),
+        (
+            'CREATE COLLATION backwards FROM "C"',
+            "text COLLATE backwards",
+            "DROP COLLATION backwards CASCADE",
+        ),
+    ],
+    ids=["domain", "extension", "collation"],
+)
+def test_the_key_does_not_go_with_its_type(pair: Pair, make: str, type_: str, drop: str) -> None:
+    """A cascade may take any column but the key: what would the rows be routed by?"""
+    pair.ours.execute(make)
+    pair.ours.execute(f"CREATE TABLE keyed (k {type_}, v {type_})")
+    pair.distribute("keyed", "k")
+    pair.ours.execute("INSERT INTO keyed VALUES ('1', '2')")
+    refused(pair, drop, "2BP01", names="keyed key")
+    refused(pair, "ALTER TABLE keyed DROP COLUMN k", "0A000", names="keyed k")
+    assert pair.rows("SELECT k::text, v::text FROM keyed") == [("1", "2")]
+    pair.ours.execute("ALTER TABLE keyed DROP COLUMN v")
+    pair.ours.execute("DROP TABLE keyed")
+    pair.ours.execute(drop)
+
+
+def test_a_key_of_a_type_in_the_same_schema_does_not_stop_its_drop(pair: Pair) -> None:
+    """The key's column goes before its table, but both go."""
+    pair.ours.execute(
+        "CREATE SCHEMA doomed; CREATE DOMAIN doomed.d AS integer; CREATE TABLE doomed.t (k doomed.d);"
+        "SELECT strata.create_distributed_table('doomed.t', 'k'); INSERT INTO doomed.t VALUES (1)"
+    )
+    pair.ours.execute("DROP SCHEMA doomed CASCADE")
+    assert pair.on_workers("SELECT count(*) FROM pg_namespace WHERE nspname = 'doomed'") == [0, 0]

@@ -377,6 +377,34 @@ def test_a_session_removes_the_decisions_of_its_former_commits(pair: Pair) -> No
     assert after <= before + 1
 
 
+def test_sessions_that_end_leave_no_decisions_behind(pair: Pair) -> None:
+    """The next commit of any session removes what others have finished: only its own is left."""
+    for _ in range(10):
+        with pair.cluster.coordinator.connect() as connection:
+            connection.execute(f"UPDATE {pair.schema}.account SET v = v + 1")
+    pair.theirs.execute("UPDATE account SET v = v + 10")
+    pair.execute("UPDATE account SET v = v + 1")
+    assert pair.rows("SELECT count(*) FROM strata.distributed_transaction") == [(1,)]
+    pair.same("SELECT sum(v) FROM account")
+
+
+def test_a_commit_that_fails_late_gives_the_removal_of_decisions_back(pair: Pair) -> None:
+    """A worker fails its PREPARE after the commit has taken over to remove others' decisions."""
+    pair.execute(
+        "CREATE TABLE late (id integer, n integer, UNIQUE (id, n) DEFERRABLE INITIALLY DEFERRED)"
+    )
+    pair.distribute("late", "id")
+    pair.execute("INSERT INTO late SELECT g, 1 FROM generate_series(1, 40) AS g")
+    query = "SELECT count(*) FROM strata.distributed_transaction"
+    assert pair.rows(query) == [(1,)]
+    for _ in range(2):
+        pair.same("INSERT INTO late SELECT g, 1 FROM generate_series(1, 40) AS g")
+        assert pair.rows(query) == [(1,)]
+    pair.execute("UPDATE account SET v = v + 1")
+    assert pair.rows(query) == [(1,)]
+    pair.execute("DROP TABLE late")
+
+
 def test_a_failed_prepare_leaves_nothing_behind(make_cluster) -> None:
     """One worker has no room for a prepared transaction: neither worker keeps anything."""
     cluster = make_cluster(workers=2)
@@ -544,11 +572,13 @@ def test_a_terminated_session_ends_its_statements_on_the_workers(pair: Pair) -> 
 
     thread = threading.Thread(target=run)
     thread.start()
-    for _ in wait_until("the workers are at it"):
-        if all(backend_sessions(node) for node in pair.cluster.workers):
-            break
-    pair.ours.execute(f"SELECT pg_terminate_backend({victim.info.backend_pid})")
-    thread.join(10)
+    try:
+        for _ in wait_until("the workers are at it"):
+            if all(backend_sessions(node) for node in pair.cluster.workers):
+                break
+    finally:
+        pair.ours.execute(f"SELECT pg_terminate_backend({victim.info.backend_pid})")
+        thread.join(10)
     assert outcome
     assert_workers_are_idle_within(2, pair.cluster)
 

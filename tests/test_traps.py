@@ -112,6 +112,20 @@ def test_a_buffered_insert_that_fails_late_does_not_look_committed(pair: Pair) -
     assert pair.same("SELECT * FROM scratch WHERE id > 9000") == []
 
 
+def test_a_savepoint_made_while_aborted_is_not_one_to_roll_back_to(pair: Pair) -> None:
+    """The workers never heard of it, and rolling back twice to the one before is fine."""
+    with pair.transaction("COMMIT"):
+        pair.execute("SAVEPOINT a")
+        pair.same("SELECT count(*) FROM users")
+        pair.same("INSERT INTO scratch VALUES (9001, 1)")
+        pair.same("INSERT INTO scratch VALUES (9002, 1), (9002, 1)")
+        pair.same("SAVEPOINT b")
+        pair.execute("ROLLBACK TO a")
+        pair.execute("ROLLBACK TO a")
+        pair.same("INSERT INTO scratch VALUES (9003, 1), (9004, 1) RETURNING id")
+    pair.same("SELECT id FROM scratch WHERE id > 9000")
+
+
 # ---- cached plans ------------------------------------------------------------------------------------
 
 
@@ -147,6 +161,18 @@ def test_a_generic_plan_looks_up_the_worker_at_each_execution(pair: Pair) -> Non
     pair.execute("PREPARE p (int) AS SELECT v FROM scratch WHERE id = $1")
     for key in range(1, 30):
         assert pair.same(f"EXECUTE p ({key})") == [(str(key),)]
+    pair.execute("DEALLOCATE p; RESET plan_cache_mode")
+
+
+def test_a_parameter_can_stand_before_in_and_inside_of_it(pair: Pair) -> None:
+    """Both sides of the comparison are parameters: no column for the subplan to hang on."""
+    pair.execute("SET plan_cache_mode = force_generic_plan")
+    pair.execute(
+        "PREPARE p (bigint, bigint) AS SELECT id FROM scratch s WHERE $1 = ANY (SELECT $2 FROM countries c"
+        " WHERE c.code > s.t) OR s.id < 3"
+    )
+    for values in ("1, 1", "1, 2", "NULL, 1", "1, NULL"):
+        pair.same(f"EXECUTE p ({values})")
     pair.execute("DEALLOCATE p; RESET plan_cache_mode")
 
 
@@ -225,6 +251,16 @@ def test_another_session_learns_of_a_new_placement_at_once(pair: Pair) -> None:
         "SELECT count(t), count(v), count(scratch) FROM scratch",
         # a set operation has no input relation in the upper-path hook
         "SELECT id FROM scratch WHERE id < 5 UNION SELECT v FROM scratch WHERE id < 5 INTERSECT SELECT 3",
+        # an aggregate that nobody reads still makes one row of none
+        "SELECT s.id, u.user_id FROM (SELECT count(*) AS n FROM countries WHERE false) AS q JOIN scratch s"
+        " ON true JOIN users u ON u.user_id = s.id WHERE s.id < 4",
+        "SELECT s.id FROM (SELECT bool_or(x > 1) FROM (VALUES (1), (2)) AS v (x) WHERE x > 5) AS q (b)"
+        " JOIN scratch s ON true JOIN visits w ON w.user_id = s.id WHERE s.v IS NOT NULL",
+        # a sublink that refers to the key, beside a constant for the key
+        "SELECT count(DISTINCT t) FROM scratch s WHERE s.v < ALL (SELECT i.v FROM scratch i WHERE i.id = s.id)"
+        " AND s.id = 10",
+        "SELECT u.user_id FROM users u JOIN scratch s ON s.id = u.user_id WHERE u.age >= (SELECT max(kind_id)"
+        " FROM events e WHERE e.user_id = u.user_id) AND u.user_id = 20",
         # constants that look alike but are not
         "SELECT 'x'::text || t, 1::smallint, 1.0::numeric(5,2), NULL::date, 'NaN'::float8 FROM scratch"
         " WHERE id < 4",

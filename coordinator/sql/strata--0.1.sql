@@ -135,12 +135,12 @@ COMMENT ON FUNCTION strata.create_distributed_table(
     'spreads a table''s rows over the workers by the hash of its key column';
 
 CREATE FUNCTION strata.create_reference_table(relation regclass) RETURNS void
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_create_reference_table';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_create_reference_table';
 COMMENT ON FUNCTION strata.create_reference_table(regclass) IS
     'keeps a full copy of a table on every worker';
 
 CREATE FUNCTION strata.undistribute_table(relation regclass) RETURNS void
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_undistribute_table';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_undistribute_table';
 COMMENT ON FUNCTION strata.undistribute_table(regclass) IS
     'makes a distributed or reference table an ordinary table of the coordinator, with its rows';
 
@@ -149,13 +149,13 @@ COMMENT ON FUNCTION strata.undistribute_table(regclass) IS
 -- ---------------------------------------------------------------------------
 
 CREATE FUNCTION strata.add_worker(name text, conninfo text) RETURNS integer
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_add_worker';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_add_worker';
 REVOKE ALL ON FUNCTION strata.add_worker(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.add_worker(text, text) IS
     'adds a server to the cluster, with the schema objects and reference tables it needs; returns its id';
 
 CREATE FUNCTION strata.remove_worker(name text, drain boolean DEFAULT false) RETURNS void
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_remove_worker';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_remove_worker';
 REVOKE ALL ON FUNCTION strata.remove_worker(text, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION strata.remove_worker(text, boolean) IS
     'removes a worker that holds no shards from the cluster';
@@ -170,7 +170,7 @@ COMMENT ON FUNCTION strata.conninfo_address(text) IS
 -- refuse transaction blocks (VACUUM, CREATE DATABASE) fail.
 CREATE FUNCTION strata.run_on_worker(
     worker_id integer, command text, writes boolean, OUT success boolean, OUT result text)
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_run_on_worker';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_run_on_worker';
 REVOKE ALL ON FUNCTION strata.run_on_worker(integer, text, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION strata.run_on_worker(integer, text, boolean) IS
     'runs a command on one worker; result is the first column of the first row, or the error';
@@ -179,7 +179,7 @@ COMMENT ON FUNCTION strata.run_on_worker(integer, text, boolean) IS
 CREATE FUNCTION strata.run_command_on_workers(
     command text, OUT worker_name text, OUT success boolean, OUT result text)
     RETURNS SETOF record
-    LANGUAGE sql STRICT
+    LANGUAGE sql
 AS $$
     SELECT w.name, r.success, r.result
       FROM (SELECT * FROM strata.worker ORDER BY worker_id OFFSET 0) AS w

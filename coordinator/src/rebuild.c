@@ -188,7 +188,10 @@ make_sublink(SubPlan *subplan, RebuildLevel *level)
 	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
 	TestContext context = {level, subplan};
 
-	inner.path = shippable_subplan(level->path->root, &level->path->locus, subplan);
+	/* by the locus of the level's FROM, where it was found fit: grouping may have lost keys */
+	inner.path = shippable_subplan(level->path->root,
+								   level->path->input_locus ? level->path->input_locus : &level->path->locus,
+								   subplan);
 	if (inner.path == NULL)
 		elog(ERROR, "sub-plan %d is not on the workers", subplan->plan_id);
 
@@ -457,6 +460,11 @@ build_query(RebuildLevel *level, List *tlist)
 	query->targetList = build_target(path->target ? path->target : tlist, level);
 	query->groupClause = copyObject(path->group_clause);
 	query->havingQual = build_conjunction(path->having, level);
+
+	/* The planner dropped aggregates that nobody reads; their grouping into one row remains. */
+	if (path->has_aggs && path->group_clause == NIL && query->havingQual == NULL &&
+		!contain_agg_clause((Node *) query->targetList))
+		query->havingQual = makeBoolConst(true, false);
 	query->windowClause = (List *) mutate_expr((Node *) path->window_clause, level);
 	query->distinctClause = copyObject(path->distinct_clause);
 	query->sortClause = copyObject(path->sort_clause);

@@ -7,6 +7,9 @@
 
 #include "postgres.h"
 
+/* More partitions than this on one worker make its planner slow and help nothing. */
+#define STRATA_MAX_SHARD_COUNT 4096
+
 extern int	strata_connect_timeout; /* seconds to wait for a worker to answer */
 extern int	strata_shard_count;	/* default of create_distributed_table(shard_count) */
 extern double strata_count_distinct_error_rate; /* 0 = exact */

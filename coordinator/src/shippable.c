@@ -321,6 +321,33 @@ shippable_subplan(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
 	return NULL;
 }
 
+/* Can ruleutils print the test of `x op ANY (SELECT ...)`: operators of the outer side and the columns? */
+static bool
+test_is_printable(SubPlan *subplan)
+{
+	List	   *tests;
+	ListCell   *lc;
+
+	if (subplan->testexpr == NULL)
+		return true;
+	if (IsA(subplan->testexpr, BoolExpr))
+		tests = ((BoolExpr *) subplan->testexpr)->args;
+	else
+		tests = list_make1(subplan->testexpr);
+	foreach(lc, tests)
+	{
+		OpExpr	   *test = lfirst(lc);
+		Param	   *column;
+
+		if (!IsA(test, OpExpr) || list_length(test->args) != 2)
+			return false;
+		column = (Param *) strip_implicit_coercions(lsecond(test->args));
+		if (!IsA(column, Param) || !list_member_int(subplan->paramIds, column->paramid))
+			return false;
+	}
+	return true;
+}
+
 static bool
 is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 {
@@ -329,7 +356,7 @@ is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 	ListCell   *lc;
 	int			id = -1;
 
-	if (context->locus == NULL)
+	if (context->locus == NULL || !test_is_printable(subplan))
 		return true;
 	path = shippable_subplan(context->root, context->locus, subplan);
 	if (path == NULL)

@@ -34,7 +34,7 @@ define_settings(void)
 							PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("strata.shard_count",
 							"Number of shards of a newly distributed table.",
-							NULL, &strata_shard_count, 32, 1, 64000,
+							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("strata.count_distinct_error_rate",
 							 "Relative error that count(DISTINCT) may have; 0 counts exactly.",

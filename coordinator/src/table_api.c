@@ -16,6 +16,7 @@
 #include "utils/syscache.h"
 
 #include "metadata_catalog.h"
+#include "settings.h"
 #include "table_lifecycle.h"
 
 PG_FUNCTION_INFO_V1(strata_create_distributed_table);
@@ -37,14 +38,45 @@ enum
 	ARGUMENT_RETENTION
 };
 
-static char *
-get_text_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+/* The functions are not STRICT: those would do nothing, silently. */
+static void
+refuse_null(FunctionCallInfo fcinfo, int argument, const char *name)
 {
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", name)));
+}
+
+static char *
+get_text_argument(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	refuse_null(fcinfo, argument, name);
 	return text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+static Oid
+get_relation_argument(FunctionCallInfo fcinfo, int argument)
+{
+	refuse_null(fcinfo, argument, "relation");
+	return PG_GETARG_OID(argument);
+}
+
+/* 0 means that none is given. */
+static int
+get_shard_count(FunctionCallInfo fcinfo)
+{
+	int			count;
+
+	if (PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
+		return 0;
+	count = PG_GETARG_INT32(ARGUMENT_SHARD_COUNT);
+	if (count < 1 || count > STRATA_MAX_SHARD_COUNT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%d is outside the valid range for shard_count (1 .. %d)", count,
+						STRATA_MAX_SHARD_COUNT)));
+	return count;
 }
 
 /* Arguments of features to come. */
@@ -86,39 +118,26 @@ check_features(FunctionCallInfo fcinfo)
 Datum
 strata_create_distributed_table(PG_FUNCTION_ARGS)
 {
-	int			shard_count = 0;
+	Oid			relation = get_relation_argument(fcinfo, ARGUMENT_RELATION);
+	char	   *key = get_text_argument(fcinfo, ARGUMENT_KEY, "key");
+	char	   *colocate_with = get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
-	if (PG_ARGISNULL(ARGUMENT_RELATION))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("relation must not be null")));
 	check_features(fcinfo);
-
-	if (!PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
-	{
-		shard_count = PG_GETARG_INT32(ARGUMENT_SHARD_COUNT);
-		if (shard_count < 1)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("shard_count must be at least 1")));
-	}
-	table_lifecycle_distribute(PG_GETARG_OID(ARGUMENT_RELATION),
-							   get_text_argument(fcinfo, ARGUMENT_KEY, "key"), shard_count,
-							   get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with"),
-							   "heap");
+	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, "heap");
 	PG_RETURN_VOID();
 }
 
 Datum
 strata_create_reference_table(PG_FUNCTION_ARGS)
 {
-	table_lifecycle_replicate(PG_GETARG_OID(0));
+	table_lifecycle_replicate(get_relation_argument(fcinfo, 0));
 	PG_RETURN_VOID();
 }
 
 Datum
 strata_undistribute_table(PG_FUNCTION_ARGS)
 {
-	table_lifecycle_localize(PG_GETARG_OID(0));
+	table_lifecycle_localize(get_relation_argument(fcinfo, 0));
 	PG_RETURN_VOID();
 }
 

@@ -112,10 +112,38 @@ static object_access_hook_type previous_object_access = NULL;
 /* What was created in this transaction by commands not finished yet: ObjectAddress *. */
 static List *created_objects = NIL;
 
+/* Tables whose key column the running command has dropped. */
+static List *keys_dropped = NIL;
+
 /* ---------------------------------------------------------------- for the handlers */
 
-void
-ddl_run_locally(UtilityCall *call)
+/*
+ * A dropped type, collation or the like takes columns along.  Without its key a table cannot be
+ * routed; but a table that is dropped by the same command may lose columns first, so
+ * this is looked at when the command is done.
+ */
+static void
+check_keys_exist(List *tables)
+{
+	ListCell *cell;
+
+	if (tables == NIL)
+		return;
+	CommandCounterIncrement();
+	foreach(cell, tables)
+	{
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(cell))))
+			ereport(ERROR,
+					(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+					 errmsg("cannot drop the distribution key of table \"%s\"",
+							get_rel_name(lfirst_oid(cell))),
+					 errdetail("The command would drop the column with something that it needs."),
+					 errhint("Run undistribute_table() first, or drop the table.")));
+	}
+}
+
+static void
+run_standard_command(UtilityCall *call)
 {
 	if (previous_process_utility)
 		previous_process_utility(call->statement, call->source, call->read_only_tree, call->context,
@@ -125,6 +153,26 @@ ddl_run_locally(UtilityCall *call)
 		standard_ProcessUtility(call->statement, call->source, call->read_only_tree, call->context,
 								call->parameters, call->environment, call->destination,
 								call->completion);
+}
+
+void
+ddl_run_locally(UtilityCall *call)
+{
+	List *outer = keys_dropped;
+	List *volatile dropped = NIL;
+
+	keys_dropped = NIL;
+	PG_TRY();
+	{
+		run_standard_command(call);
+	}
+	PG_FINALLY();
+	{
+		dropped = keys_dropped;
+		keys_dropped = outer;
+	}
+	PG_END_TRY();
+	check_keys_exist(dropped);
 }
 
 void
@@ -441,6 +489,25 @@ note_created_object(Oid class_id, Oid object_id)
 	MemoryContextSwitchTo(old);
 }
 
+/* Relations of ours, or their columns, go. */
+static void
+note_dropped_relation(Oid relid, AttrNumber attribute)
+{
+	const DistributedTable *table = metadata_table(relid);
+
+	if (table == NULL)
+		return;
+	if (attribute == InvalidAttrNumber)
+		forget_table(relid);
+	else if (table->kind == TABLE_DISTRIBUTED && attribute == table->key_attribute)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+		keys_dropped = lappend_oid(keys_dropped, relid);
+		MemoryContextSwitchTo(old);
+	}
+}
+
 static void
 access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
@@ -456,17 +523,19 @@ access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		if (create == NULL || !create->is_internal || class_id != RelationRelationId)
 			note_created_object(class_id, object_id);
 	}
-	else if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0 &&
-			 metadata_table(object_id) != NULL)
-		forget_table(object_id);
+	else if (access == OAT_DROP && class_id == RelationRelationId)
+		note_dropped_relation(object_id, sub_id);
 }
 
-/* The list is in the transaction's memory. */
+/* The lists are in the transaction's memory. */
 static void
 end_transaction(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
+	{
 		created_objects = NIL;
+		keys_dropped = NIL;
+	}
 }
 
 void

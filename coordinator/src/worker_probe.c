@@ -38,8 +38,9 @@ typedef struct Probe
 
 /* ---------------------------------------------------------------- connection strings */
 
+/* name: of the worker, NULL when it is not known. */
 static PQconninfoOption *
-parse_conninfo(const char *conninfo)
+parse_conninfo(const char *name, const char *conninfo)
 {
 	char	   *message = NULL;
 	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
@@ -51,6 +52,7 @@ parse_conninfo(const char *conninfo)
 		PQfreemem(message);
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 name != NULL ? errmsg("invalid connection string for worker \"%s\"", name) :
 				 errmsg("invalid connection string"),
 				 errdetail_internal("%s", detail),
 				 errhint("Write it like 'host=10.0.0.5 port=5432'.")));
@@ -85,9 +87,9 @@ append_option(StringInfo conninfo, const char *keyword, const char *value)
 }
 
 char *
-worker_probe_normalize(const char *conninfo)
+worker_probe_normalize(const char *name, const char *conninfo)
 {
-	PQconninfoOption *options = parse_conninfo(conninfo);
+	PQconninfoOption *options = parse_conninfo(name, conninfo);
 	StringInfoData result;
 	char	   *hosts = get_option(options, "host");
 	char	   *hostaddrs = get_option(options, "hostaddr");
@@ -111,12 +113,12 @@ worker_probe_normalize(const char *conninfo)
 	if (has_user)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the connection string of a worker must not name a user"),
+				 errmsg("the connection string of worker \"%s\" must not name a user", name),
 				 errdetail("Every session logs in as its own role.")));
 	if (has_password)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the connection string of a worker must not contain a password"),
+				 errmsg("the connection string of worker \"%s\" must not contain a password", name),
 				 errdetail("Every session logs in as its own role."),
 				 errhint("Use a password file (passfile=...) or certificates.")));
 	return result.data;
@@ -139,7 +141,7 @@ get_list_item(const char *list, int n)
 char *
 worker_probe_address(const char *conninfo)
 {
-	PQconninfoOption *options = parse_conninfo(conninfo);
+	PQconninfoOption *options = parse_conninfo(NULL, conninfo);
 	char	   *hosts = get_option(options, "host");
 	char	   *ports = get_option(options, "port");
 	char	   *database = get_option(options, "dbname");

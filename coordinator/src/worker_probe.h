@@ -8,11 +8,11 @@
 #include "postgres.h"
 
 /*
- * Connection string as it is stored: what was given, with the database's name (ours, when
+ * Connection string of worker `name` as it is stored: what was given, with the database's name (ours, when
  * it was left out), and for several hosts the search for the primary.  ERROR when it is
  * malformed or names a user or a password.
  */
-extern char *worker_probe_normalize(const char *conninfo);
+extern char *worker_probe_normalize(const char *name, const char *conninfo);
 
 /* "host:port[,host:port...]/database" of a connection string. */
 extern char *worker_probe_address(const char *conninfo);
