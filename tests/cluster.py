@@ -25,6 +25,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -400,6 +401,7 @@ class Cluster:
         self.root = Path(root)
         self.extension = extension
         self.durable = durable
+        self._passfile_lock = threading.Lock()
         self.workers: list[Node] = []
         self.complete = False
         self._state_file = self.root / "cluster.json"
@@ -496,8 +498,11 @@ class Cluster:
             connection.execute(f"CREATE DATABASE {DATABASE}")
 
     def _remember_password(self, node: Node, role: str, password: str) -> None:
-        with self.passfile.open("a") as file:
-            file.write(f"127.0.0.1:{node.port}:*:{role}:{password}\n")
+        entry = f"127.0.0.1:{node.port}:*:{role}:"
+        with self._passfile_lock:  # nodes are prepared in parallel
+            lines = self.passfile.read_text().splitlines(keepends=True)
+            kept = [line for line in lines if not line.startswith(entry)]
+            self.passfile.write_text("".join([*kept, f"{entry}{password}\n"]))
 
     def _create_extension(self) -> None:
         self.coordinator.execute("CREATE EXTENSION strata CASCADE")

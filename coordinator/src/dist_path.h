@@ -87,7 +87,6 @@ typedef struct DistPath
 {
 	PlannerInfo *root;
 	Locus		locus;
-	const Locus *input_locus;	/* where FROM's rows are, when grouping has changed it; else NULL */
 	Relids		relids;			/* base relations whose columns can be used */
 	Relids		nulled;			/* ... and those that an anti join replaced by NULLs */
 

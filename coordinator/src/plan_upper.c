@@ -171,7 +171,6 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 			keys = lappend(keys, lfirst(lc));
 	}
 	path->locus.keys = keys;
-	path->input_locus = &input->locus;
 	path->rows = local->rows;
 	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) *
 		cpu_operator_cost * (1 + list_length(path->target));

@@ -188,10 +188,7 @@ make_sublink(SubPlan *subplan, RebuildLevel *level)
 	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
 	TestContext context = {level, subplan};
 
-	/* by the locus of the level's FROM, where it was found fit: grouping may have lost keys */
-	inner.path = shippable_subplan(level->path->root,
-								   level->path->input_locus ? level->path->input_locus : &level->path->locus,
-								   subplan);
+	inner.path = shippable_subplan_path(level->path->root, subplan);
 	if (inner.path == NULL)
 		elog(ERROR, "sub-plan %d is not on the workers", subplan->plan_id);
 

@@ -300,18 +300,39 @@ subplan_meets_locus(PlannerInfo *root, const Locus *locus, SubPlan *subplan, con
 	return false;
 }
 
-DistPath *
-shippable_subplan(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
+static List *
+subplan_paths(PlannerInfo *root, SubPlan *subplan)
 {
-	PlannerInfo *subroot;
-	ListCell   *lc;
+	PlannerInfo *subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
 
 	if (subplan->subLinkType == CTE_SUBLINK || subplan->subLinkType == MULTIEXPR_SUBLINK ||
 		subplan->subLinkType == ROWCOMPARE_SUBLINK)
-		return NULL;
+		return NIL;
+	return dist_paths(fetch_upper_rel(subroot, UPPERREL_FINAL, NULL));
+}
 
-	subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
-	foreach(lc, dist_paths(fetch_upper_rel(subroot, UPPERREL_FINAL, NULL)))
+DistPath *
+shippable_subplan_path(PlannerInfo *root, SubPlan *subplan)
+{
+	ListCell   *lc;
+
+	foreach(lc, subplan_paths(root, subplan))
+	{
+		DistPath   *path = lfirst(lc);
+
+		if (path->locks == NIL)
+			return path;
+	}
+	return NULL;
+}
+
+/* The path of a SubPlan's query that meets rows at `locus`; NULL when there is none. */
+static DistPath *
+find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
+{
+	ListCell   *lc;
+
+	foreach(lc, subplan_paths(root, subplan))
 	{
 		DistPath   *path = lfirst(lc);
 
@@ -358,7 +379,7 @@ is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 
 	if (context->locus == NULL || !test_is_printable(subplan))
 		return true;
-	path = shippable_subplan(context->root, context->locus, subplan);
+	path = find_meeting_path(context->root, context->locus, subplan);
 	if (path == NULL)
 		return true;
 

@@ -33,9 +33,10 @@ extern bool shippable_type(Oid type);
 extern bool shippable_object(Oid classid, Oid objectid);
 
 /*
- * The DistPath of a SubPlan's query that may run inside an expression evaluated
- * at `locus`; NULL when there is none.
+ * The DistPath of a SubPlan's query, to be embedded in an expression that
+ * shippable_expr() has found fit.  Which one does not matter: all of them are the
+ * same query over a worker's rows.  NULL when there is none.
  */
-extern DistPath *shippable_subplan(PlannerInfo *root, const Locus *locus, SubPlan *subplan);
+extern DistPath *shippable_subplan_path(PlannerInfo *root, SubPlan *subplan);
 
 #endif
