@@ -5,7 +5,8 @@
  * Each worker gets all of its rows in one statement, so that PostgreSQL itself
  * notices when a statement would touch a row twice.  Equal keys go to the same
  * worker, and every arbiter contains the key, so that no conflict spans workers.
- * The rows are held as SQL text until the child plan has ended.
+ * The rows are held as SQL text until the child plan has ended; their number is
+ * limited by that, with a clear error.
  */
 #include "postgres.h"
 
@@ -19,6 +20,9 @@
 #include "remote_insert.h"
 #include "row_format.h"
 #include "shard_map.h"
+
+/* Most that one worker gets in one statement; twice that is what a string may have. */
+#define MAX_STATEMENT_BYTES		(MaxAllocSize / 2)
 
 typedef struct WorkerRows
 {
@@ -64,6 +68,13 @@ append_row(WorkerRows *rows, TupleTableSlot *slot, List *columns)
 								  slot->tts_values[column], slot->tts_isnull[column]);
 	}
 	appendStringInfoChar(buf, ')');
+	if (buf->len > MAX_STATEMENT_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many rows for one INSERT ... ON CONFLICT into a distributed table"),
+				 errdetail("All rows of one worker travel in one statement of at most %d MB.",
+						   (int) (MAX_STATEMENT_BYTES / (1024 * 1024))),
+				 errhint("Insert the rows in several statements.")));
 }
 
 /* Run the child plan and sort its rows by worker. */

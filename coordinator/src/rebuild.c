@@ -509,27 +509,61 @@ rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, Li
 	return query;
 }
 
-/* Line breaks and indentation of ruleutils become single blanks; what is quoted stays. */
+/*
+ * Append the string literal at p, printed under standard_conforming_strings, so that the
+ * setting does not matter: with backslashes it becomes E''. Returns what follows it.
+ */
+static const char *
+append_string(StringInfo buf, const char *p)
+{
+	const char *end = p + 1;
+	bool		escapes = false;
+
+	while (*end && !(end[0] == '\'' && end[1] != '\''))
+	{
+		escapes = escapes || *end == '\\';
+		end += *end == '\'' ? 2 : 1;
+	}
+	if (*end)
+		end++;
+	if (escapes)
+		appendStringInfoString(buf, " E");
+	for (; p < end; p++)
+	{
+		if (*p == '\\')
+			appendStringInfoChar(buf, '\\');
+		appendStringInfoChar(buf, *p);
+	}
+	return end;
+}
+
+/* Text of ruleutils that reads the same in every session, on one line. */
 static char *
-squeeze_blanks(const char *sql)
+neutralize_text(const char *sql)
 {
 	StringInfoData buf;
-	char		quote = '\0';
+	const char *p = sql;
 
 	initStringInfo(&buf);
-	for (const char *p = sql; *p; p++)
+	while (*p)
 	{
-		if (quote == '\0' && isspace((unsigned char) *p))
+		if (*p == '\'')
+			p = append_string(&buf, p);
+		else if (*p == '"')
+		{
+			int			length = strcspn(p + 1, "\"") + 2;
+
+			appendBinaryStringInfo(&buf, p, length);
+			p += length;
+		}
+		else if (isspace((unsigned char) *p))
 		{
 			if (buf.len > 0 && buf.data[buf.len - 1] != ' ')
 				appendStringInfoChar(&buf, ' ');
-			continue;
+			p++;
 		}
-		if (quote != '\0' && *p == quote)
-			quote = '\0';
-		else if (quote == '\0' && (*p == '\'' || *p == '"'))
-			quote = *p;
-		appendStringInfoChar(&buf, *p);
+		else
+			appendStringInfoChar(&buf, *p++);
 	}
 	return buf.data;
 }
@@ -537,20 +571,13 @@ squeeze_blanks(const char *sql)
 char *
 rebuild_deparse(Query *query)
 {
-	int			nest_level = NewGUCNestLevel();
+	int			nest_level = row_format_enter_sql_mode();
 	char	   *sql;
 
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	/* values print so that any session reads them as the same value */
-	(void) set_config_option("datestyle", "ISO", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	(void) set_config_option("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	(void) set_config_option("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	sql = squeeze_blanks(pg_get_querydef(query, false));
-	AtEOXact_GUC(true, nest_level);
+	sql = neutralize_text(pg_get_querydef(query, false));
+	row_format_leave_sql_mode(nest_level);
 	return sql;
 }
 

@@ -26,9 +26,13 @@ def fuzzer(cluster: Cluster) -> Iterator[Fuzzer]:
 
 
 def run_chunk(fuzzer: Fuzzer, mode: str, count: int, chunk: int) -> None:
-    fuzzer.report.failures.clear()
     size = count // CHUNKS
-    for seed in range(SEED + chunk * size, SEED + (chunk + 1) * size):
+    run_seeds(fuzzer, mode, range(SEED + chunk * size, SEED + (chunk + 1) * size))
+
+
+def run_seeds(fuzzer: Fuzzer, mode: str, seeds: range) -> None:
+    fuzzer.report.failures.clear()
+    for seed in seeds:
         fuzzer.run_seed(seed, mode)
     failures = fuzzer.report.failures
     assert not failures, f"{len(failures)} failures, the first:\n{failures[0]}"
@@ -44,6 +48,24 @@ def test_generated_transactions_do_what_they_do_on_plain_postgresql(
     fuzzer: Fuzzer, chunk: int
 ) -> None:
     run_chunk(fuzzer, "transactions", TRANSACTIONS, chunk)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting", ["", "strata.enable_join_pushdown", "strata.enable_aggregate_pushdown"]
+)
+def test_many_more_queries_with_and_without_push_down(fuzzer: Fuzzer, setting: str) -> None:
+    """Other seeds than above; with a part of the push-down off, core runs it over gathered rows."""
+    if setting:
+        fuzzer.ours.execute(f"SET {setting} = off")
+    run_seeds(fuzzer, "queries", range(1_000_000, 1_010_000))
+    if setting:
+        fuzzer.ours.execute(f"RESET {setting}")
+
+
+@pytest.mark.slow
+def test_many_more_transactions(fuzzer: Fuzzer) -> None:
+    run_seeds(fuzzer, "transactions", range(2_000_000, 2_003_000))
 
 
 @pytest.mark.fast

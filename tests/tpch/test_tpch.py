@@ -11,13 +11,12 @@ from tests.assert_same import assert_same
 from tests.cluster import Cluster
 from tests.tpch import data
 
-SCALE = 0.01
 
 
-@pytest.fixture(scope="module")
-def csv_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[0.01, pytest.param(0.05, marks=pytest.mark.slow)])
+def csv_files(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     directory = tmp_path_factory.mktemp("tpch")
-    data.generate(directory, SCALE)
+    data.generate(directory, request.param)
     return directory
 
 
