@@ -278,6 +278,26 @@ def test_rebuilt_queries_mean_the_same(pair: Pair, query: str) -> None:
     pair.same(query)
 
 
+def test_columns_that_depend_on_a_grouped_key_may_be_of_any_type(pair: Pair) -> None:
+    """json has no equality: such a column stands beside GROUP BY by the key's proof alone."""
+    pair.execute("CREATE TABLE papers (id integer PRIMARY KEY, v integer, body json)")
+    pair.distribute("papers", "id")
+    pair.execute("INSERT INTO papers SELECT g, g % 3, '{\"a\": 1}' FROM generate_series(1, 20) AS g")
+    pair.same("SELECT id, v, body, count(*) FROM papers GROUP BY id ORDER BY id")
+    pair.same("SELECT v + 1, count(*) FROM papers GROUP BY id ORDER BY id")
+    pair.execute("DROP TABLE papers")
+
+
+def test_shipped_text_does_not_depend_on_string_settings(pair: Pair) -> None:
+    """A plan made under one reading of backslashes is executed under the other."""
+    pair.execute("INSERT INTO scratch VALUES (9001, 1, E'back\\\\slash'), (9002, 2, 'quo''te')")
+    pair.execute("PREPARE odd AS SELECT id FROM scratch WHERE t IN (E'back\\\\slash', 'quo''te') ORDER BY id")
+    pair.same("EXECUTE odd")
+    pair.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+    pair.same("EXECUTE odd")
+    pair.execute("RESET standard_conforming_strings; RESET escape_string_warning; DEALLOCATE odd")
+
+
 def test_psql_describe_queries_do_not_crash_the_server(pair: Pair) -> None:
     """\\d runs set operations, which once crashed in the upper-path hook."""
     pair.rows(

@@ -41,8 +41,8 @@
 
 typedef struct ApproximateContext
 {
-	Oid			approximate;	/* strata.approx_count_distinct(anyelement) */
-	bool		counts_too;		/* count(DISTINCT) as well */
+	Oid approximate; /* strata.approx_count_distinct(anyelement) */
+	bool counts_too; /* count(DISTINCT) as well */
 } ApproximateContext;
 
 static bool
@@ -61,7 +61,8 @@ walk_distributed(Node *node, void *context)
 		return table != NULL && table->kind == TABLE_DISTRIBUTED;
 	}
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_distributed, context, QTW_EXAMINE_RTES_BEFORE);
+		return query_tree_walker((Query *) node, walk_distributed, context,
+								 QTW_EXAMINE_RTES_BEFORE);
 	return expression_tree_walker(node, walk_distributed, context);
 }
 
@@ -69,10 +70,11 @@ walk_distributed(Node *node, void *context)
 static Expr *
 make_call(char *name, List *args)
 {
-	List	   *qualified = list_make2(makeString("strata"), makeString(name));
+	List *qualified = list_make2(makeString("strata"), makeString(name));
 	ParseState *pstate = make_parsestate(NULL);
-	Node	   *call = ParseFuncOrColumn(pstate, qualified, args, NULL,
-										 makeFuncCall(qualified, NIL, COERCE_EXPLICIT_CALL, -1), false, -1);
+	Node *call = ParseFuncOrColumn(pstate, qualified, args, NULL,
+								   makeFuncCall(qualified, NIL, COERCE_EXPLICIT_CALL, -1), false,
+								   -1);
 
 	free_parsestate(pstate);
 	return (Expr *) call;
@@ -82,8 +84,8 @@ make_call(char *name, List *args)
 static Expr *
 make_hash(Expr *value)
 {
-	Oid			type = exprType((Node *) value);
-	Oid			base = getBaseType(type);
+	Oid type = exprType((Node *) value);
+	Oid base = getBaseType(type);
 
 	/* an enum's own hash differs between nodes; a varchar counts as the text it is */
 	if (type_is_enum(base))
@@ -109,7 +111,7 @@ make_hash(Expr *value)
 static int
 registers_for_error(double error_rate)
 {
-	int			log2m = (int) ceil(2 * log2(1.04 / error_rate));
+	int log2m = (int) ceil(2 * log2(1.04 / error_rate));
 
 	return Min(Max(log2m, MIN_LOG2M), MAX_LOG2M);
 }
@@ -118,8 +120,8 @@ registers_for_error(double error_rate)
 static char *
 schema_of_type(Oid type)
 {
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	char	   *schema;
+	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	char *schema;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for type %u", type);
@@ -132,17 +134,17 @@ schema_of_type(Oid type)
 static Node *
 make_estimate(Aggref *aggref, int log2m)
 {
-	Aggref	   *sketch = makeNode(Aggref);
-	Expr	   *value = ((TargetEntry *) linitial(aggref->args))->expr;
-	Expr	   *hash = make_hash(value);
-	Expr	   *registers = (Expr *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-											   Int32GetDatum(log2m), false, true);
-	Oid			arg_types[2] = {exprType((Node *) hash), INT4OID};
-	char	   *schema = schema_of_type(arg_types[0]);
+	Aggref *sketch = makeNode(Aggref);
+	Expr *value = ((TargetEntry *) linitial(aggref->args))->expr;
+	Expr *hash = make_hash(value);
+	Expr *registers = (Expr *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
+										 Int32GetDatum(log2m), false, true);
+	Oid arg_types[2] = {exprType((Node *) hash), INT4OID};
+	char *schema = schema_of_type(arg_types[0]);
 
 	*sketch = *aggref;
-	sketch->aggfnoid = LookupFuncName(list_make2(makeString(schema), makeString("hll_add_agg")),
-									  2, arg_types, false);
+	sketch->aggfnoid = LookupFuncName(list_make2(makeString(schema), makeString("hll_add_agg")), 2,
+									  arg_types, false);
 	sketch->aggtype = get_func_rettype(sketch->aggfnoid);
 	sketch->aggtranstype = InvalidOid;
 	sketch->aggcollid = InvalidOid;
@@ -165,7 +167,7 @@ mutate_counts(Node *node, ApproximateContext *context)
 		return (Node *) query_tree_mutator((Query *) node, mutate_counts, context, 0);
 	if (IsA(node, Aggref))
 	{
-		Aggref	   *aggref = (Aggref *) node;
+		Aggref *aggref = (Aggref *) node;
 
 		if (aggref->aggfnoid == context->approximate)
 			return make_estimate(aggref, DEFAULT_LOG2M);
@@ -185,7 +187,7 @@ walk_counts(Node *node, ApproximateContext *context)
 		return query_tree_walker((Query *) node, walk_counts, context, 0);
 	if (IsA(node, Aggref))
 	{
-		Aggref	   *aggref = (Aggref *) node;
+		Aggref *aggref = (Aggref *) node;
 
 		if (aggref->aggfnoid == context->approximate ||
 			(context->counts_too && aggref->aggfnoid == F_COUNT_ANY && aggref->aggdistinct != NIL))
@@ -198,10 +200,10 @@ Query *
 approximate_rewrite(Query *query)
 {
 	ApproximateContext context = {.counts_too = strata_count_distinct_error_rate > 0};
-	Oid			any = ANYELEMENTOID;
+	Oid any = ANYELEMENTOID;
 
-	context.approximate = LookupFuncName(list_make2(makeString("strata"), makeString("approx_count_distinct")),
-										 1, &any, true);
+	context.approximate = LookupFuncName(
+		list_make2(makeString("strata"), makeString("approx_count_distinct")), 1, &any, true);
 	if (!walk_counts((Node *) query, &context) || !walk_distributed((Node *) query, NULL))
 		return query;
 	return (Query *) mutate_counts((Node *) query, &context);

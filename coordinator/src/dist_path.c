@@ -38,7 +38,7 @@ dist_path_add(RelOptInfo *rel, DistPath *path)
 DistPath *
 dist_path_copy(const DistPath *path)
 {
-	DistPath   *copy = palloc(sizeof(DistPath));
+	DistPath *copy = palloc(sizeof(DistPath));
 
 	*copy = *path;
 	return copy;
@@ -54,19 +54,19 @@ locus_is_single(const Locus *locus)
 static int
 constant_route_worker(const Locus *locus, Expr *route)
 {
-	Const	   *value = (Const *) route;
+	Const *value = (Const *) route;
 
 	if (!IsA(route, Const))
 		return -1;
-	return shard_map_worker_for_type(metadata_colocation(locus->colocation_id),
-									 value->consttype, value->constvalue, value->constisnull);
+	return shard_map_worker_for_type(metadata_colocation(locus->colocation_id), value->consttype,
+									 value->constvalue, value->constisnull);
 }
 
 bool
 locus_same_worker(const Locus *a, const Locus *b)
 {
-	ListCell   *lc;
-	ListCell   *lc2;
+	ListCell *lc;
+	ListCell *lc2;
 
 	if (a->kind != LOCUS_HASHED || b->kind != LOCUS_HASHED)
 		return false;
@@ -75,7 +75,7 @@ locus_same_worker(const Locus *a, const Locus *b)
 	{
 		foreach(lc2, b->routes)
 		{
-			int			worker = constant_route_worker(a, lfirst(lc));
+			int worker = constant_route_worker(a, lfirst(lc));
 
 			if (a->colocation_id == b->colocation_id && equal(lfirst(lc), lfirst(lc2)))
 				return true;
@@ -113,7 +113,7 @@ strip_relabels(Node *expr)
 	while (expr && IsA(expr, RelabelType))
 	{
 		RelabelType *relabel = (RelabelType *) expr;
-		Oid			source = exprType((Node *) relabel->arg);
+		Oid source = exprType((Node *) relabel->arg);
 
 		if (relabel->resultcollid != exprCollation((Node *) relabel->arg))
 			break;
@@ -128,9 +128,9 @@ strip_relabels(Node *expr)
 bool
 exprs_same_value(PlannerInfo *root, Node *a, Node *b)
 {
-	ListCell   *lc;
-	Node	   *bare_a = strip_relabels(a);
-	Node	   *bare_b = strip_relabels(b);
+	ListCell *lc;
+	Node *bare_a = strip_relabels(a);
+	Node *bare_b = strip_relabels(b);
 
 	if (equal(bare_a, bare_b))
 		return true;
@@ -138,16 +138,16 @@ exprs_same_value(PlannerInfo *root, Node *a, Node *b)
 	foreach(lc, root->eq_classes)
 	{
 		EquivalenceClass *ec = lfirst(lc);
-		bool		found_a = false;
-		bool		found_b = false;
-		ListCell   *lc2;
+		bool found_a = false;
+		bool found_b = false;
+		ListCell *lc2;
 
 		if (ec->ec_has_volatile)
 			continue;
 		foreach(lc2, ec->ec_members)
 		{
 			EquivalenceMember *em = lfirst(lc2);
-			Node	   *member;
+			Node *member;
 
 			if (em->em_is_child)
 				continue;
@@ -164,7 +164,7 @@ exprs_same_value(PlannerInfo *root, Node *a, Node *b)
 bool
 locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (locus->kind != LOCUS_HASHED)
 		return false;
@@ -185,11 +185,10 @@ is_key_equality(const Colocation *colocation, Oid opno, Oid collation)
 {
 	if (!op_in_opfamily(opno, colocation->key_opfamily))
 		return false;
-	return collation == colocation->key_collation ||
-		!OidIsValid(collation) ||
-		(get_collation_isdeterministic(collation) &&
-		 (!OidIsValid(colocation->key_collation) ||
-		  get_collation_isdeterministic(colocation->key_collation)));
+	return collation == colocation->key_collation || !OidIsValid(collation) ||
+		   (get_collation_isdeterministic(collation) &&
+			(!OidIsValid(colocation->key_collation) ||
+			 get_collation_isdeterministic(colocation->key_collation)));
 }
 
 /* Is there a join clause outer key = inner key, written out (outer joins have no equivalence class)? */
@@ -197,15 +196,15 @@ static bool
 clauses_match_keys(const Locus *outer, const Locus *inner, List *clauses)
 {
 	const Colocation *colocation = metadata_colocation(outer->colocation_id);
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, clauses)
 	{
-		OpExpr	   *op = lfirst(lc);
-		Node	   *left;
-		Node	   *right;
-		ListCell   *lc2;
-		ListCell   *lc3;
+		OpExpr *op = lfirst(lc);
+		Node *left;
+		Node *right;
+		ListCell *lc2;
+		ListCell *lc3;
 
 		if (!IsA(op, OpExpr) || list_length(op->args) != 2 ||
 			!is_key_equality(colocation, op->opno, op->inputcollid))
@@ -216,8 +215,8 @@ clauses_match_keys(const Locus *outer, const Locus *inner, List *clauses)
 		{
 			foreach(lc3, inner->keys)
 			{
-				Node	   *a = strip_relabels(lfirst(lc2));
-				Node	   *b = strip_relabels(lfirst(lc3));
+				Node *a = strip_relabels(lfirst(lc2));
+				Node *b = strip_relabels(lfirst(lc3));
 
 				if ((equal(left, a) && equal(right, b)) || (equal(left, b) && equal(right, a)))
 					return true;
@@ -228,9 +227,10 @@ clauses_match_keys(const Locus *outer, const Locus *inner, List *clauses)
 }
 
 static bool
-keys_meet(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype, List *clauses)
+keys_meet(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
+		  List *clauses)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (outer->colocation_id != inner->colocation_id)
 		return false;
@@ -251,7 +251,7 @@ bool
 locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
 		   List *clauses, Locus *result)
 {
-	bool		meet;
+	bool meet;
 
 	if (outer->kind == LOCUS_REPLICATED && inner->kind == LOCUS_REPLICATED)
 	{
@@ -321,7 +321,7 @@ locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType j
 static bool
 add_route(PlannerInfo *root, Locus *locus, const Colocation *colocation, Node *value, bool is_array)
 {
-	Oid			type = exprType(value);
+	Oid type = exprType(value);
 
 	value = strip_relabels(value);
 	if (is_array)
@@ -329,7 +329,8 @@ add_route(PlannerInfo *root, Locus *locus, const Colocation *colocation, Node *v
 	else if (IsA(value, Param) && ((Param *) value)->paramkind == PARAM_EXEC &&
 			 shippable_param_is_outer(root, (Param *) value))
 	{
-		locus->outer_routes = lappend_int(list_copy(locus->outer_routes), ((Param *) value)->paramid);
+		locus->outer_routes = lappend_int(list_copy(locus->outer_routes),
+										  ((Param *) value)->paramid);
 		return true;
 	}
 	if (!OidIsValid(type) || !shard_map_type_hashable(colocation, getBaseType(type)) ||
@@ -346,7 +347,7 @@ void
 locus_restrict(PlannerInfo *root, Locus *locus, List *clauses)
 {
 	const Colocation *colocation;
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (locus->kind != LOCUS_HASHED || locus->keys == NIL)
 		return;
@@ -354,11 +355,11 @@ locus_restrict(PlannerInfo *root, Locus *locus, List *clauses)
 
 	foreach(lc, clauses)
 	{
-		Node	   *clause = lfirst(lc);
+		Node *clause = lfirst(lc);
 
 		if (IsA(clause, OpExpr) && list_length(((OpExpr *) clause)->args) == 2)
 		{
-			OpExpr	   *op = (OpExpr *) clause;
+			OpExpr *op = (OpExpr *) clause;
 
 			if (!is_key_equality(colocation, op->opno, op->inputcollid))
 				continue;

@@ -24,46 +24,46 @@
 
 typedef enum LocusKind
 {
-	LOCUS_REPLICATED,			/* every worker has all rows */
-	LOCUS_HASHED				/* each row is on one worker of a colocation group */
+	LOCUS_REPLICATED, /* every worker has all rows */
+	LOCUS_HASHED	  /* each row is on one worker of a colocation group */
 } LocusKind;
 
 typedef struct Locus
 {
-	LocusKind	kind;
-	int			colocation_id;	/* LOCUS_HASHED only */
+	LocusKind kind;
+	int colocation_id; /* LOCUS_HASHED only */
 
 	/*
 	 * Expressions of this level known equal to the distribution key; NIL: rows
 	 * lie anywhere in the group ("scattered").
 	 */
-	List	   *keys;
+	List *keys;
 
 	/*
 	 * The rows are only on the worker that holds one of these values: constants
 	 * and parameters (scalars), and arrays of them.  Each entry restricts further.
 	 */
-	List	   *routes;			/* scalar expressions: one worker */
-	List	   *array_routes;	/* array expressions: a set of workers */
+	List *routes;		/* scalar expressions: one worker */
+	List *array_routes; /* array expressions: a set of workers */
 
 	/*
 	 * Ids of the PARAM_EXEC parameters of an outer query that the key equals:
 	 * for one outer row, everything is on one worker.
 	 */
-	List	   *outer_routes;
+	List *outer_routes;
 } Locus;
 
 typedef struct DistSub
 {
-	Index		rti;			/* an RTE_SUBQUERY of this level */
-	struct DistPath *path;		/* the final path of its own planner root */
+	Index rti;			   /* an RTE_SUBQUERY of this level */
+	struct DistPath *path; /* the final path of its own planner root */
 } DistSub;
 
 typedef struct DistSemiJoin
 {
 	struct DistPath *inner;
-	List	   *clauses;		/* join clauses */
-	bool		anti;
+	List *clauses; /* join clauses */
+	bool anti;
 } DistSemiJoin;
 
 /*
@@ -72,13 +72,13 @@ typedef struct DistSemiJoin
  */
 typedef struct DistAlias
 {
-	Var		   *var;
-	Expr	   *expr;			/* equal, of the outer side */
+	Var *var;
+	Expr *expr; /* equal, of the outer side */
 } DistAlias;
 
 typedef struct DistLock
 {
-	Index		rti;
+	Index rti;
 	LockClauseStrength strength;
 	LockWaitPolicy wait_policy;
 } DistLock;
@@ -86,33 +86,34 @@ typedef struct DistLock
 typedef struct DistPath
 {
 	PlannerInfo *root;
-	Locus		locus;
-	Relids		relids;			/* base relations whose columns can be used */
-	Relids		nulled;			/* ... and those that an anti join replaced by NULLs */
+	Locus locus;
+	Relids relids; /* base relations whose columns can be used */
+	Relids nulled; /* ... and those that an anti join replaced by NULLs */
 
-	List	   *from;			/* RangeTblRef and JoinExpr (rtindex 0 until rebuilt) */
-	List	   *quals;			/* WHERE, implicitly ANDed */
-	List	   *subs;			/* DistSub */
-	List	   *semijoins;		/* DistSemiJoin, WHERE [NOT] EXISTS */
-	List	   *aliases;		/* DistAlias: columns that semi joins hide */
-	List	   *locks;			/* DistLock: FOR UPDATE and its like */
-	Relids		outer_params;	/* PARAM_EXEC ids of outer queries used inside: can be embedded, not gathered */
+	List *from;		 /* RangeTblRef and JoinExpr (rtindex 0 until rebuilt) */
+	List *quals;	 /* WHERE, implicitly ANDed */
+	List *subs;		 /* DistSub */
+	List *semijoins; /* DistSemiJoin, WHERE [NOT] EXISTS */
+	List *aliases;	 /* DistAlias: columns that semi joins hide */
+	List *locks;	 /* DistLock: FOR UPDATE and its like */
+	Relids
+		outer_params; /* PARAM_EXEC ids of outer queries used inside: can be embedded, not gathered */
 
 	/* upper stages; target is NIL before the first of them */
-	List	   *target;			/* TargetEntry, ressortgroupref as in root->parse */
-	List	   *group_clause;
-	List	   *having;
-	List	   *window_clause;
-	List	   *distinct_clause;
-	List	   *sort_clause;
-	Node	   *limit_count;
-	Node	   *limit_offset;
+	List *target; /* TargetEntry, ressortgroupref as in root->parse */
+	List *group_clause;
+	List *having;
+	List *window_clause;
+	List *distinct_clause;
+	List *sort_clause;
+	Node *limit_count;
+	Node *limit_offset;
 	LimitOption limit_option;
-	bool		has_aggs;
-	bool		has_windows;
+	bool has_aggs;
+	bool has_windows;
 
-	double		rows;			/* over all workers */
-	Cost		cost;			/* of one worker, all working at once */
+	double rows; /* over all workers */
+	Cost cost;	 /* of one worker, all working at once */
 } DistPath;
 
 /* The alternatives of a relation; NIL for relations of a foreign data wrapper. */
@@ -129,7 +130,7 @@ extern bool locus_is_single(const Locus *locus);
 extern bool locus_same_worker(const Locus *a, const Locus *b);
 
 /* How many workers take part, for costs. */
-extern int	locus_worker_count(const Locus *locus);
+extern int locus_worker_count(const Locus *locus);
 
 /* Is expr one of the locus' keys, by equality or equivalence class? */
 extern bool locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr);

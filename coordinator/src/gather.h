@@ -21,8 +21,8 @@
 typedef enum GatherKind
 {
 	GATHER_SELECT,
-	GATHER_MODIFY,				/* INSERT, UPDATE, DELETE, MERGE shipped whole, perhaps with RETURNING */
-	GATHER_INSERT_ROWS			/* INSERT whose rows come from a child plan and are routed here */
+	GATHER_MODIFY,	   /* INSERT, UPDATE, DELETE, MERGE shipped whole, perhaps with RETURNING */
+	GATHER_INSERT_ROWS /* INSERT whose rows come from a child plan and are routed here */
 } GatherKind;
 
 /*
@@ -32,21 +32,22 @@ typedef enum GatherKind
  */
 typedef struct GatherPlan
 {
-	GatherKind	kind;
-	char	   *sql;			/* with $1 .. $n for the params */
-	int			colocation_id;	/* whose workers take part */
-	bool		writes;			/* REMOTE_WRITE: changes or locks rows */
-	bool		can_set_tag;	/* counts in the statement's row count */
-	bool		returning;
-	int			param_count;
-	int			route_count;
-	int			array_route_count;
-	int			key_attribute;	/* GATHER_INSERT_ROWS: the key's attribute number */
-	List	   *row_columns;	/* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
-	List	   *sort_columns;	/* ints, 1-based; NIL: any order */
-	List	   *sort_operators; /* Oids */
-	List	   *sort_collations;	/* Oids */
-	List	   *sort_nulls_first;	/* ints */
+	GatherKind kind;
+	char *sql;		   /* with $1 .. $n for the params */
+	int colocation_id; /* whose workers take part */
+	bool writes;	   /* REMOTE_WRITE: changes or locks rows */
+	bool can_set_tag;  /* counts in the statement's row count */
+	bool returning;
+	int param_count;
+	int route_count;
+	int array_route_count;
+	int key_attribute; /* GATHER_INSERT_ROWS: the key's attribute number */
+	List *
+		row_columns; /* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
+	List *sort_columns;		/* ints, 1-based; NIL: any order */
+	List *sort_operators;	/* Oids */
+	List *sort_collations;	/* Oids */
+	List *sort_nulls_first; /* ints */
 } GatherPlan;
 
 extern List *gather_plan_to_list(const GatherPlan *plan);
@@ -55,33 +56,33 @@ extern void gather_plan_from_list(List *list, GatherPlan *plan);
 typedef struct GatherScanState
 {
 	CustomScanState css;
-	GatherPlan	plan;
-	List	   *params;			/* ExprState */
-	List	   *routes;
-	List	   *array_routes;
-	Bitmapset  *param_ids;		/* PARAM_EXEC ids that the shipped statement depends on */
-	MemoryContext context;		/* of one remote scan */
+	GatherPlan plan;
+	List *params; /* ExprState */
+	List *routes;
+	List *array_routes;
+	Bitmapset *param_ids;  /* PARAM_EXEC ids that the shipped statement depends on */
+	MemoryContext context; /* of one remote scan */
 	RemoteScan *scan;
-	bool		started;
-	bool		finished;		/* all rows were received */
-	int			worker_count;	/* that took part, for EXPLAIN */
+	bool started;
+	bool finished;	  /* all rows were received */
+	int worker_count; /* that took part, for EXPLAIN */
 
 	/* merge of ordered streams */
 	struct binaryheap *heap;
 	TupleTableSlot **stream_slots;
 	struct SortSupportData *sort_keys;
-	int			last_stream;	/* whose row was returned last, -1 at first */
+	int last_stream; /* whose row was returned last, -1 at first */
 
 	/* rows kept for rescans */
 	Tuplestorestate *store;
-	bool		store_rows;
-	bool		reading_store;
+	bool store_rows;
+	bool reading_store;
 	TupleTableSlot *store_slot;
 
 	/* totals of the scans that have ended, for EXPLAIN */
-	uint64		rows_received;
-	uint64		bytes_received;
-	struct PlanState *child;	/* GATHER_INSERT_ROWS */
+	uint64 rows_received;
+	uint64 bytes_received;
+	struct PlanState *child; /* GATHER_INSERT_ROWS */
 } GatherScanState;
 
 /*
@@ -90,25 +91,25 @@ typedef struct GatherScanState
  * target of its own; local_quals (bare clauses) are evaluated here.  pathkeys: the order
  * of the rows when dist sorts.
  */
-extern Path *gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarget *target,
-								List *fetch, List *local_quals, List *pathkeys);
+extern Path *gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
+								PathTarget *target, List *fetch, List *local_quals, List *pathkeys);
 
 /* Can these expressions cross the network as columns? (A row of a derived table has no type that can.) */
 extern bool gather_can_fetch(List *exprs);
 
 /* Path of a statement shipped whole; the DistPath only says where. target: RETURNING or empty. */
-typedef CustomScan *(*GatherModifyPlanner) (PlannerInfo *root, CustomPath *path, void *arg);
-extern Path *gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, double rows,
-									   GatherModifyPlanner planner, void *arg);
+typedef CustomScan *(*GatherModifyPlanner)(PlannerInfo *root, CustomPath *path, void *arg);
+extern Path *gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths,
+									   double rows, GatherModifyPlanner planner, void *arg);
 
 /* The plan reads derived tables inside a remote statement: planner_add_hidden_root() for each. */
 extern void gather_add_hidden_roots(DistPath *dist);
 
 /* Assemble the CustomScan. scan_tlist: what arrives; tlist: what is returned (NIL: scan_tlist). */
-extern CustomScan *gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *quals,
-									List *params, const Locus *locus);
+extern CustomScan *gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist,
+									List *quals, List *params, const Locus *locus);
 
-extern void gather_initialize(void);	/* registers the custom scan methods */
+extern void gather_initialize(void); /* registers the custom scan methods */
 
 extern Node *gather_create_state(CustomScan *scan);
 extern void gather_explain(CustomScanState *node, List *ancestors, ExplainState *es);

@@ -78,7 +78,7 @@ walk_exec_params(Node *node, Bitmapset **ids)
 static List *
 init_exprs(List *exprs, int start, int count, PlanState *parent)
 {
-	List	   *states = NIL;
+	List *states = NIL;
 
 	for (int i = start; i < start + count; i++)
 		states = lappend(states, ExecInitExpr(list_nth(exprs, i), parent));
@@ -91,16 +91,18 @@ begin_gather(CustomScanState *node, EState *estate, int eflags)
 	GatherScanState *state = (GatherScanState *) node;
 	CustomScan *scan = (CustomScan *) node->ss.ps.plan;
 	GatherPlan *plan = &state->plan;
-	int			position = 0;
+	int position = 0;
 
 	state->params = init_exprs(scan->custom_exprs, position, plan->param_count, &node->ss.ps);
 	position += plan->param_count;
 	state->routes = init_exprs(scan->custom_exprs, position, plan->route_count, &node->ss.ps);
 	position += plan->route_count;
-	state->array_routes = init_exprs(scan->custom_exprs, position, plan->array_route_count, &node->ss.ps);
+	state->array_routes = init_exprs(scan->custom_exprs, position, plan->array_route_count,
+									 &node->ss.ps);
 	walk_exec_params((Node *) scan->custom_exprs, &state->param_ids);
 
-	state->context = AllocSetContextCreate(estate->es_query_cxt, "strata gather", ALLOCSET_DEFAULT_SIZES);
+	state->context = AllocSetContextCreate(estate->es_query_cxt, "strata gather",
+										   ALLOCSET_DEFAULT_SIZES);
 	state->store_rows = (eflags & EXEC_FLAG_REWIND) != 0;
 	state->last_stream = -1;
 
@@ -118,16 +120,16 @@ static char **
 make_literals(GatherScanState *state)
 {
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
-	char	  **literals = palloc(sizeof(char *) * list_length(state->params));
-	int			count = 0;
-	ListCell   *lc;
+	char **literals = palloc(sizeof(char *) * list_length(state->params));
+	int count = 0;
+	ListCell *lc;
 
 	foreach(lc, state->params)
 	{
-		ExprState  *expr = lfirst(lc);
+		ExprState *expr = lfirst(lc);
 		StringInfoData buf;
-		bool		isnull;
-		Datum		value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
+		bool isnull;
+		Datum value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
 
 		initStringInfo(&buf);
 		row_format_append_literal(&buf, exprType((Node *) expr->expr), value, isnull);
@@ -139,7 +141,7 @@ make_literals(GatherScanState *state)
 char *
 gather_substitute(GatherScanState *state, const char *sql, int offset)
 {
-	char	  **literals = make_literals(state);
+	char **literals = make_literals(state);
 	StringInfoData buf;
 	const char *p = sql;
 
@@ -149,8 +151,8 @@ gather_substitute(GatherScanState *state, const char *sql, int offset)
 		if (*p == '\'' || *p == '"')
 		{
 			/* E'' strings escape by backslash; a doubled quote reads as two adjacent strings */
-			char		quote = *p;
-			bool		escapes = quote == '\'' && p > sql && (p[-1] == 'E' || p[-1] == 'e');
+			char quote = *p;
+			bool escapes = quote == '\'' && p > sql && (p[-1] == 'E' || p[-1] == 'e');
 
 			appendStringInfoChar(&buf, *p++);
 			while (*p && *p != quote)
@@ -165,8 +167,8 @@ gather_substitute(GatherScanState *state, const char *sql, int offset)
 		else if (*p == '$' && p[1] >= '1' && p[1] <= '9' &&
 				 !(p > sql && (isalnum((unsigned char) p[-1]) || p[-1] == '_' || p[-1] == '$')))
 		{
-			char	   *end;
-			long		n = strtol(p + 1, &end, 10) - offset;
+			char *end;
+			long n = strtol(p + 1, &end, 10) - offset;
 
 			if (n < 1 || n > list_length(state->params))
 				elog(ERROR, "parameter $%ld of the remote query has no value", n + offset);
@@ -191,23 +193,24 @@ gather_current_sql(GatherScanState *state)
 static Bitmapset *
 workers_of_array(const Colocation *colocation, Oid array_type, Datum array)
 {
-	ArrayType  *values = DatumGetArrayTypeP(array);
-	Oid			type = get_element_type(array_type);
-	Bitmapset  *workers = NULL;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			count;
+	ArrayType *values = DatumGetArrayTypeP(array);
+	Oid type = get_element_type(array_type);
+	Bitmapset *workers = NULL;
+	int16 typlen;
+	bool typbyval;
+	char typalign;
+	Datum *elements;
+	bool *nulls;
+	int count;
 
 	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
 	deconstruct_array(values, type, typlen, typbyval, typalign, &elements, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{
 		if (!nulls[i])
-			workers = bms_add_member(workers, shard_map_worker_for_type(colocation, getBaseType(type),
-																		elements[i], false));
+			workers = bms_add_member(
+				workers,
+				shard_map_worker_for_type(colocation, getBaseType(type), elements[i], false));
 	}
 	return workers;
 }
@@ -217,31 +220,32 @@ gather_current_workers(GatherScanState *state)
 {
 	const Colocation *colocation = metadata_colocation(state->plan.colocation_id);
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
-	Bitmapset  *workers = bms_copy(colocation->workers);
-	ListCell   *lc;
+	Bitmapset *workers = bms_copy(colocation->workers);
+	ListCell *lc;
 
 	foreach(lc, state->routes)
 	{
-		ExprState  *expr = lfirst(lc);
-		bool		isnull;
-		Datum		value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
+		ExprState *expr = lfirst(lc);
+		bool isnull;
+		Datum value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
 
 		if (isnull)
 			workers = bms_int_members(workers, NULL);
 		else
-			workers = bms_int_members(workers,
-									  bms_make_singleton(shard_map_worker_for_type(colocation,
-																				   getBaseType(exprType((Node *) expr->expr)),
-																				   value, false)));
+			workers = bms_int_members(
+				workers,
+				bms_make_singleton(shard_map_worker_for_type(
+					colocation, getBaseType(exprType((Node *) expr->expr)), value, false)));
 	}
 	foreach(lc, state->array_routes)
 	{
-		ExprState  *expr = lfirst(lc);
-		bool		isnull;
-		Datum		value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
+		ExprState *expr = lfirst(lc);
+		bool isnull;
+		Datum value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
 
-		workers = bms_int_members(workers, isnull ? NULL :
-								  workers_of_array(colocation, exprType((Node *) expr->expr), value));
+		workers = bms_int_members(
+			workers,
+			isnull ? NULL : workers_of_array(colocation, exprType((Node *) expr->expr), value));
 	}
 
 	/* no worker has such rows: one still answers, as an aggregate over no rows has a result */
@@ -260,9 +264,10 @@ compare_streams(Datum a, Datum b, void *arg)
 	for (int i = 0; i < list_length(state->plan.sort_columns); i++)
 	{
 		SortSupport key = &state->sort_keys[i];
-		int			column = key->ssup_attno - 1;
-		int			compare = ApplySortComparator(slot_a->tts_values[column], slot_a->tts_isnull[column],
-												  slot_b->tts_values[column], slot_b->tts_isnull[column], key);
+		int column = key->ssup_attno - 1;
+		int compare = ApplySortComparator(slot_a->tts_values[column], slot_a->tts_isnull[column],
+										  slot_b->tts_values[column], slot_b->tts_isnull[column],
+										  key);
 
 		/* binaryheap keeps the largest on top */
 		if (compare != 0)
@@ -275,9 +280,9 @@ compare_streams(Datum a, Datum b, void *arg)
 static void
 start_merge(GatherScanState *state)
 {
-	int			streams = remote_scan_stream_count(state->scan);
-	int			keys = list_length(state->plan.sort_columns);
-	TupleDesc	desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	int streams = remote_scan_stream_count(state->scan);
+	int keys = list_length(state->plan.sort_columns);
+	TupleDesc desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 
 	state->sort_keys = palloc0(sizeof(SortSupportData) * keys);
 	for (int i = 0; i < keys; i++)
@@ -308,9 +313,9 @@ static void
 start_gather(GatherScanState *state)
 {
 	MemoryContext old_context;
-	Bitmapset  *workers;
-	char	   *sql;
-	TupleDesc	desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	Bitmapset *workers;
+	char *sql;
+	TupleDesc desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	RemoteAccess access = state->plan.writes ? REMOTE_WRITE : REMOTE_READ;
 
 	old_context = MemoryContextSwitchTo(state->context);
@@ -332,11 +337,12 @@ static bool
 next_merged_row(GatherScanState *state, TupleTableSlot *slot)
 {
 	TupleTableSlot *source;
-	int			natts = slot->tts_tupleDescriptor->natts;
+	int natts = slot->tts_tupleDescriptor->natts;
 
 	if (state->last_stream >= 0)
 	{
-		if (remote_scan_next_from(state->scan, state->last_stream, state->stream_slots[state->last_stream]))
+		if (remote_scan_next_from(state->scan, state->last_stream,
+								  state->stream_slots[state->last_stream]))
 			binaryheap_replace_first(state->heap, Int32GetDatum(state->last_stream));
 		else
 			(void) binaryheap_remove_first(state->heap);
@@ -362,9 +368,9 @@ gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes)
 	*bytes = state->bytes_received;
 	for (int i = 0; state->scan != NULL && i < remote_scan_stream_count(state->scan); i++)
 	{
-		uint64		stream_rows;
-		uint64		stream_bytes;
-		int			worker_id;
+		uint64 stream_rows;
+		uint64 stream_bytes;
+		int worker_id;
 
 		remote_scan_counters(state->scan, i, &worker_id, &stream_rows, &stream_bytes);
 		*rows += stream_rows;
@@ -395,7 +401,7 @@ stop_scan(GatherScanState *state)
 static bool
 receive_row(GatherScanState *state, TupleTableSlot *slot)
 {
-	bool		found;
+	bool found;
 
 	if (!state->started)
 		start_gather(state);
@@ -423,7 +429,8 @@ receive_row(GatherScanState *state, TupleTableSlot *slot)
 
 			state->store = tuplestore_begin_heap(false, false, work_mem);
 			tuplestore_set_eflags(state->store, EXEC_FLAG_REWIND);
-			state->store_slot = MakeSingleTupleTableSlot(slot->tts_tupleDescriptor, &TTSOpsMinimalTuple);
+			state->store_slot = MakeSingleTupleTableSlot(slot->tts_tupleDescriptor,
+														 &TTSOpsMinimalTuple);
 			MemoryContextSwitchTo(old_context);
 		}
 		tuplestore_puttupleslot(state->store, slot);
@@ -451,8 +458,8 @@ read_stored_row(GatherScanState *state, TupleTableSlot *slot)
 static void
 run_modify(GatherScanState *state)
 {
-	Bitmapset  *workers = gather_current_workers(state);
-	uint64		rows;
+	Bitmapset *workers = gather_current_workers(state);
+	uint64 rows;
 
 	state->worker_count = bms_num_members(workers);
 	state->started = true;
@@ -468,7 +475,7 @@ next_row(ScanState *node)
 {
 	GatherScanState *state = (GatherScanState *) node;
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
-	bool		found;
+	bool found;
 
 	if (state->plan.kind == GATHER_INSERT_ROWS && !state->started)
 	{
@@ -530,7 +537,7 @@ rescan_gather(CustomScanState *node)
 		(!state->store_rows && !state->reading_store))
 	{
 		/* from now on keep the rows, unless they depend on what changes */
-		bool		keep = !bms_overlap(node->ss.ps.chgParam, state->param_ids);
+		bool keep = !bms_overlap(node->ss.ps.chgParam, state->param_ids);
 
 		stop_scan(state);
 		if (state->store != NULL)

@@ -20,17 +20,18 @@
 static char *
 fetch_remote_plan(GatherScanState *state, ExplainState *es)
 {
-	Bitmapset  *workers = gather_current_workers(state);
+	Bitmapset *workers = gather_current_workers(state);
 	WorkerConnection *conn = connection_open(bms_next_member(workers, -1));
 	StringInfoData sql;
 	StringInfoData plan;
-	PGresult   *result;
+	PGresult *result;
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "EXPLAIN (VERBOSE, COSTS %s, ANALYZE %s%s) %s",
-					 es->costs ? "on" : "off",
+	appendStringInfo(&sql, "EXPLAIN (VERBOSE, COSTS %s, ANALYZE %s%s) %s", es->costs ? "on" : "off",
 					 es->analyze && !state->plan.writes ? "on" : "off",
-					 es->analyze && !state->plan.writes ? (es->timing ? ", TIMING on" : ", TIMING off, SUMMARY off") : "",
+					 es->analyze && !state->plan.writes
+						 ? (es->timing ? ", TIMING on" : ", TIMING off, SUMMARY off")
+						 : "",
 					 gather_current_sql(state));
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
 
@@ -66,7 +67,7 @@ show_remote_plan(const char *plan, ExplainState *es)
 	es->indent++;
 	while (*line)
 	{
-		int			length = strcspn(line, "\n");
+		int length = strcspn(line, "\n");
 
 		appendStringInfoSpaces(es->str, es->indent * 2);
 		appendBinaryStringInfo(es->str, line, length);
@@ -82,11 +83,11 @@ void
 gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	GatherScanState *state = (GatherScanState *) node;
-	int			total = bms_num_members(metadata_colocation(state->plan.colocation_id)->workers);
+	int total = bms_num_members(metadata_colocation(state->plan.colocation_id)->workers);
 
 	/* values that only another node of the running plan computes are not known without it */
-	bool		known = state->started || bms_is_empty(state->param_ids);
-	int			count = total;
+	bool known = state->started || bms_is_empty(state->param_ids);
+	int count = total;
 
 	if (state->started)
 		count = state->worker_count;
@@ -94,7 +95,8 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		count = bms_num_members(gather_current_workers(state));
 
 	if (es->format == EXPLAIN_FORMAT_TEXT)
-		ExplainPropertyText("Workers", psprintf("%s%d of %d", known ? "" : "up to ", count, total), es);
+		ExplainPropertyText("Workers", psprintf("%s%d of %d", known ? "" : "up to ", count, total),
+							es);
 	else
 	{
 		ExplainPropertyInteger("Workers", NULL, count, es);
@@ -103,8 +105,8 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
 	if (es->analyze)
 	{
-		uint64		rows;
-		uint64		bytes;
+		uint64 rows;
+		uint64 bytes;
 
 		gather_count_received(state, &rows, &bytes);
 		ExplainPropertyInteger("Rows Received", NULL, rows, es);

@@ -26,24 +26,24 @@
 #include "shippable.h"
 
 /* Costs, in units of cpu_tuple_cost: a statement's round trip, and a row on the wire. */
-#define GATHER_STARTUP_COST		10.0
-#define GATHER_ROW_COST			0.03
+#define GATHER_STARTUP_COST 10.0
+#define GATHER_ROW_COST 0.03
 
 /* Rows that workers send before anybody can tell them to stop. */
-#define GATHER_READ_AHEAD_ROWS	2000.0
+#define GATHER_READ_AHEAD_ROWS 2000.0
 
 typedef struct GatherCustomPath
 {
-	CustomPath	cpath;			/* first: this is a Path */
-	DistPath   *dist;
-	List	   *fetch;
-	List	   *local_quals;
+	CustomPath cpath; /* first: this is a Path */
+	DistPath *dist;
+	List *fetch;
+	List *local_quals;
 	GatherModifyPlanner modify_planner;
-	void	   *modify_arg;
+	void *modify_arg;
 } GatherCustomPath;
 
-static Plan *plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, List *tlist,
-						 List *clauses, List *custom_plans);
+static Plan *plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path,
+						 List *tlist, List *clauses, List *custom_plans);
 
 static const CustomPathMethods gather_path_methods = {
 	.CustomName = "Strata Gather",
@@ -80,7 +80,7 @@ make_gather_path(RelOptInfo *rel, PathTarget *target)
 bool
 gather_can_fetch(List *exprs)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, exprs)
 	{
@@ -96,9 +96,9 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 {
 	CustomPath *cpath = make_gather_path(rel, target);
 	GatherCustomPath *path = (GatherCustomPath *) cpath;
-	QualCost	qual_cost;
-	double		width = Max(target->width, 8);
-	Cost		row_cost;
+	QualCost qual_cost;
+	double width = Max(target->width, 8);
+	Cost row_cost;
 
 	path->dist = dist;
 	path->fetch = fetch;
@@ -108,12 +108,14 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 	cpath->path.pathkeys = pathkeys;
 	cpath->path.rows = clamp_row_est(rel->rows > 0 && local_quals != NIL ? rel->rows : dist->rows);
 	row_cost = GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple +
-		target->cost.per_tuple / (dist->target != NIL ? locus_worker_count(&dist->locus) + 1 : 1);
+			   target->cost.per_tuple /
+				   (dist->target != NIL ? locus_worker_count(&dist->locus) + 1 : 1);
 	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup +
-		Min(dist->rows, GATHER_READ_AHEAD_ROWS) * row_cost;
+							   Min(dist->rows, GATHER_READ_AHEAD_ROWS) * row_cost;
 	if (dist->target != NIL && (dist->group_clause || dist->sort_clause || dist->has_aggs))
 		cpath->path.startup_cost += dist->cost;
-	cpath->path.total_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost + dist->rows * row_cost;
+	cpath->path.total_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost +
+							 dist->rows * row_cost;
 	return (Path *) cpath;
 }
 
@@ -136,7 +138,7 @@ gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, do
 List *
 gather_plan_to_list(const GatherPlan *plan)
 {
-	List	   *numbers = NIL;
+	List *numbers = NIL;
 
 	numbers = lappend_int(numbers, plan->kind);
 	numbers = lappend_int(numbers, plan->colocation_id);
@@ -155,8 +157,8 @@ gather_plan_to_list(const GatherPlan *plan)
 void
 gather_plan_from_list(List *list, GatherPlan *plan)
 {
-	List	   *numbers = lsecond(list);
-	int			i = 0;
+	List *numbers = lsecond(list);
+	int i = 0;
 
 	plan->sql = strVal(linitial(list));
 	plan->kind = list_nth_int(numbers, i++);
@@ -183,26 +185,27 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 static List *
 hide_constant_columns(List *scan_tlist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, scan_tlist)
 	{
 		TargetEntry *tle = lfirst(lc);
-		Node	   *expr = (Node *) tle->expr;
+		Node *expr = (Node *) tle->expr;
 
 		if (!contain_var_clause(expr) && !contain_agg_clause(expr) &&
 			!contain_window_function(expr) && !contain_subplans(expr))
-			tle->expr = (Expr *) makeNullConst(exprType(expr), exprTypmod(expr), exprCollation(expr));
+			tle->expr = (Expr *) makeNullConst(exprType(expr), exprTypmod(expr),
+											   exprCollation(expr));
 	}
 	return scan_tlist;
 }
 
 CustomScan *
-gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *quals,
-				 List *params, const Locus *locus)
+gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *quals, List *params,
+				 const Locus *locus)
 {
 	CustomScan *scan = makeNode(CustomScan);
-	GatherPlan	numbered = *plan;
+	GatherPlan numbered = *plan;
 
 	numbered.param_count = list_length(params);
 	numbered.route_count = locus ? list_length(locus->routes) : 0;
@@ -231,13 +234,14 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 static List *
 make_scan_tlist(List *exprs)
 {
-	List	   *tlist = NIL;
-	ListCell   *lc;
+	List *tlist = NIL;
+	ListCell *lc;
 
 	foreach(lc, exprs)
 	{
 		if (tlist_member(lfirst(lc), tlist) == NULL)
-			tlist = lappend(tlist, makeTargetEntry(lfirst(lc), list_length(tlist) + 1, NULL, false));
+			tlist = lappend(tlist,
+							makeTargetEntry(lfirst(lc), list_length(tlist) + 1, NULL, false));
 	}
 	return tlist;
 }
@@ -246,8 +250,8 @@ make_scan_tlist(List *exprs)
 static List *
 make_visible(List *target)
 {
-	List	   *result = NIL;
-	ListCell   *lc;
+	List *result = NIL;
+	ListCell *lc;
 
 	foreach(lc, target)
 	{
@@ -264,7 +268,7 @@ make_visible(List *target)
 static void
 set_merge_order(GatherPlan *plan, DistPath *dist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist->sort_clause)
 	{
@@ -273,7 +277,8 @@ set_merge_order(GatherPlan *plan, DistPath *dist)
 
 		plan->sort_columns = lappend_int(plan->sort_columns, tle->resno);
 		plan->sort_operators = lappend_oid(plan->sort_operators, clause->sortop);
-		plan->sort_collations = lappend_oid(plan->sort_collations, exprCollation((Node *) tle->expr));
+		plan->sort_collations = lappend_oid(plan->sort_collations,
+											exprCollation((Node *) tle->expr));
 		plan->sort_nulls_first = lappend_int(plan->sort_nulls_first, clause->nulls_first);
 	}
 }
@@ -281,11 +286,11 @@ set_merge_order(GatherPlan *plan, DistPath *dist)
 void
 gather_add_hidden_roots(DistPath *dist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist->subs)
 	{
-		DistSub    *sub = lfirst(lc);
+		DistSub *sub = lfirst(lc);
 
 		planner_add_hidden_root(sub->path->root);
 		gather_add_hidden_roots(sub->path);
@@ -298,8 +303,8 @@ gather_add_hidden_roots(DistPath *dist)
 static void
 note_reads(DistPath *dist)
 {
-	int			rti = -1;
-	ListCell   *lc;
+	int rti = -1;
+	ListCell *lc;
 
 	while ((rti = bms_next_member(dist->relids, rti)) >= 0)
 	{
@@ -319,10 +324,10 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 			List *clauses, List *custom_plans)
 {
 	GatherCustomPath *path = (GatherCustomPath *) best_path;
-	DistPath   *dist;
-	GatherPlan	plan = {.kind = GATHER_SELECT};
-	List	   *params = NIL;
-	List	   *scan_tlist;
+	DistPath *dist;
+	GatherPlan plan = {.kind = GATHER_SELECT};
+	List *params = NIL;
+	List *scan_tlist;
 	CustomScan *scan;
 
 	if (path->dist)
@@ -353,7 +358,8 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	plan.sql = rebuild_deparse_transport(rebuild_query(dist, scan_tlist, &params));
 	plan.writes = dist->locks != NIL;
 	if (locus_is_single(&dist->locus))
-		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first = NIL;
+		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first =
+			NIL;
 
 	scan = gather_make_scan(&plan, tlist, scan_tlist, path->local_quals, params, &dist->locus);
 	return (Plan *) scan;

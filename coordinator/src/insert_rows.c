@@ -22,11 +22,11 @@
 #include "shard_map.h"
 
 /* Most that one worker gets in one statement; twice that is what a string may have. */
-#define MAX_STATEMENT_BYTES		(MaxAllocSize / 2)
+#define MAX_STATEMENT_BYTES (MaxAllocSize / 2)
 
 typedef struct WorkerRows
 {
-	int			worker_id;
+	int worker_id;
 	StringInfoData values;
 } WorkerRows;
 
@@ -35,7 +35,7 @@ static WorkerRows *
 rows_of_worker(List **buffers, int worker_id)
 {
 	WorkerRows *rows;
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, *buffers)
 	{
@@ -54,13 +54,13 @@ rows_of_worker(List **buffers, int worker_id)
 static void
 append_row(WorkerRows *rows, TupleTableSlot *slot, List *columns)
 {
-	StringInfo	buf = &rows->values;
-	ListCell   *lc;
+	StringInfo buf = &rows->values;
+	ListCell *lc;
 
 	appendStringInfoString(buf, buf->len > 0 ? ", (" : "(");
 	foreach(lc, columns)
 	{
-		int			column = lfirst_int(lc) - 1;
+		int column = lfirst_int(lc) - 1;
 
 		if (foreach_current_index(lc) > 0)
 			appendStringInfoString(buf, ", ");
@@ -82,10 +82,10 @@ static List *
 collect_rows(GatherScanState *state)
 {
 	const Colocation *colocation = metadata_colocation(state->plan.colocation_id);
-	int			key = state->plan.key_attribute - 1;
+	int key = state->plan.key_attribute - 1;
 	MemoryContext row_context = AllocSetContextCreate(state->context, "strata insert row",
 													  ALLOCSET_DEFAULT_SIZES);
-	List	   *buffers = NIL;
+	List *buffers = NIL;
 	TupleTableSlot *slot;
 
 	for (;;)
@@ -98,8 +98,8 @@ collect_rows(GatherScanState *state)
 		if (TupIsNull(slot))
 			break;
 		slot_getallattrs(slot);
-		rows = rows_of_worker(&buffers,
-							  shard_map_worker(colocation, slot->tts_values[key], slot->tts_isnull[key]));
+		rows = rows_of_worker(
+			&buffers, shard_map_worker(colocation, slot->tts_values[key], slot->tts_isnull[key]));
 		old_context = MemoryContextSwitchTo(row_context);
 		append_row(rows, slot, state->plan.row_columns);
 		MemoryContextSwitchTo(old_context);
@@ -115,15 +115,15 @@ insert_rows_run(GatherScanState *state)
 	MemoryContext old_context = MemoryContextSwitchTo(state->context);
 	RemoteScan *scan = NULL;
 	StringInfoData marker;
-	char	   *position;
-	char	   *prefix;
-	char	   *suffix;
-	List	   *buffers;
-	int			width = list_length(state->plan.row_columns);
-	int		   *worker_ids;
-	char	  **sqls;
-	int			count = 0;
-	ListCell   *lc;
+	char *position;
+	char *prefix;
+	char *suffix;
+	List *buffers;
+	int width = list_length(state->plan.row_columns);
+	int *worker_ids;
+	char **sqls;
+	int count = 0;
+	ListCell *lc;
 
 	/* the statement's text has one row of placeholders */
 	initStringInfo(&marker);
@@ -156,7 +156,7 @@ insert_rows_run(GatherScanState *state)
 									  state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor);
 	else if (count > 0)
 	{
-		uint64		rows = remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
+		uint64 rows = remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 
 		if (state->plan.can_set_tag)
 			state->css.ss.ps.state->es_processed += rows;

@@ -25,11 +25,11 @@
 Oid
 partial_aggregate_lookup(Oid aggregate)
 {
-	HeapTuple	tuple;
+	HeapTuple tuple;
 	Form_pg_proc proc;
-	Oid			schema = get_namespace_oid("strata_partial", true);
-	Oid			twin;
-	char	   *name;
+	Oid schema = get_namespace_oid("strata_partial", true);
+	Oid twin;
+	char *name;
 
 	if (!OidIsValid(schema))
 		return InvalidOid;
@@ -42,10 +42,8 @@ partial_aggregate_lookup(Oid aggregate)
 		name = pstrdup(NameStr(proc->proname));
 	else
 		name = psprintf("%s.%s", get_namespace_name(proc->pronamespace), NameStr(proc->proname));
-	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(name),
-						   PointerGetDatum(&proc->proargtypes),
-						   ObjectIdGetDatum(schema));
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name),
+						   PointerGetDatum(&proc->proargtypes), ObjectIdGetDatum(schema));
 	ReleaseSysCache(tuple);
 	return twin;
 }
@@ -57,11 +55,11 @@ walk_not_partial(Node *node, void *context)
 		return false;
 	if (IsA(node, Aggref))
 	{
-		Aggref	   *aggref = (Aggref *) node;
+		Aggref *aggref = (Aggref *) node;
 
 		return aggref->aggdistinct != NIL || aggref->aggorder != NIL ||
-			aggref->aggkind != AGGKIND_NORMAL ||
-			!OidIsValid(partial_aggregate_lookup(aggref->aggfnoid));
+			   aggref->aggkind != AGGKIND_NORMAL ||
+			   !OidIsValid(partial_aggregate_lookup(aggref->aggfnoid));
 	}
 	return expression_tree_walker(node, walk_not_partial, context);
 }

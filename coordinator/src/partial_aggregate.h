@@ -8,7 +8,7 @@
 #include "nodes/primnodes.h"
 
 /* The partial twin of an aggregate, InvalidOid when it has none. */
-extern Oid	partial_aggregate_lookup(Oid aggregate);
+extern Oid partial_aggregate_lookup(Oid aggregate);
 
 /* Does every Aggref in the expression (or List) have a partial twin and no DISTINCT, ORDER BY or WITHIN GROUP? */
 extern bool partial_aggregate_possible(Node *expr);

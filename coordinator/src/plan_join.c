@@ -25,7 +25,7 @@
 static bool
 is_known(RelOptInfo *joinrel, const Locus *locus)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist_paths(joinrel))
 	{
@@ -43,11 +43,11 @@ is_known(RelOptInfo *joinrel, const Locus *locus)
 static Node *
 make_single_item(List *from)
 {
-	Node	   *item = linitial(from);
+	Node *item = linitial(from);
 
 	for (int i = 1; i < list_length(from); i++)
 	{
-		JoinExpr   *join = makeNode(JoinExpr);
+		JoinExpr *join = makeNode(JoinExpr);
 
 		join->jointype = JOIN_INNER;
 		join->larg = item;
@@ -61,7 +61,7 @@ make_single_item(List *from)
 static void
 split_clauses(List *restrictlist, RelOptInfo *joinrel, JoinType jointype, List **on, List **where)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	*on = *where = NIL;
 	foreach(lc, restrictlist)
@@ -77,9 +77,10 @@ split_clauses(List *restrictlist, RelOptInfo *joinrel, JoinType jointype, List *
 
 /* Put the two sides together as SQL; false where this level of SQL cannot say it. */
 static bool
-combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointype, List *on, List *where)
+combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointype, List *on,
+			  List *where)
 {
-	JoinExpr   *join;
+	JoinExpr *join;
 	DistSemiJoin *semijoin;
 
 	path->subs = list_concat_copy(outer->subs, inner->subs);
@@ -104,8 +105,8 @@ combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointyp
 			/* the nullable side's WHERE moves into ON; EXISTS and nulled columns have no place there */
 			if (inner->semijoins != NIL || inner->nulled != NULL)
 				return false;
-			if (jointype == JOIN_FULL &&
-				(outer->quals != NIL || inner->quals != NIL || outer->semijoins != NIL || outer->nulled != NULL))
+			if (jointype == JOIN_FULL && (outer->quals != NIL || inner->quals != NIL ||
+										  outer->semijoins != NIL || outer->nulled != NULL))
 				return false;
 			join = makeNode(JoinExpr);
 			join->jointype = jointype;
@@ -141,14 +142,14 @@ combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointyp
 static Expr *
 find_equal_outer(PlannerInfo *root, Var *var, Relids outer_relids)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, root->eq_classes)
 	{
 		EquivalenceClass *ec = lfirst(lc);
 		EquivalenceMember *outer = NULL;
-		bool		found = false;
-		ListCell   *lc2;
+		bool found = false;
+		ListCell *lc2;
 
 		if (ec->ec_has_volatile)
 			continue;
@@ -171,14 +172,15 @@ find_equal_outer(PlannerInfo *root, Var *var, Relids outer_relids)
 
 /* Columns that a semi join hides but that are used above it; false when one has no equal. */
 static bool
-add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *outer, DistPath *inner)
+add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *outer,
+			DistPath *inner)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, joinrel->reltarget->exprs)
 	{
-		Var		   *var = lfirst(lc);
-		DistAlias  *alias;
+		Var *var = lfirst(lc);
+		DistAlias *alias;
 
 		if (!bms_is_member(var->varno, inner->relids))
 			continue;
@@ -197,13 +199,13 @@ add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *ou
 }
 
 static void
-join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner, JoinType jointype,
-		   List *restrictlist)
+join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
+		   JoinType jointype, List *restrictlist)
 {
-	DistPath   *path = palloc0(sizeof(DistPath));
-	List	   *on;
-	List	   *where;
-	int			workers;
+	DistPath *path = palloc0(sizeof(DistPath));
+	List *on;
+	List *where;
+	int workers;
 
 	split_clauses(restrictlist, joinrel, jointype, &on, &where);
 	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus) ||
@@ -222,8 +224,9 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	workers = locus_worker_count(&path->locus);
 	path->rows = joinrel->rows;
 	path->cost = outer->cost + inner->cost +
-		(outer->rows + inner->rows) / workers * cpu_operator_cost * Max(list_length(on), 1) +
-		joinrel->rows / workers * cpu_tuple_cost;
+				 (outer->rows + inner->rows) / workers * cpu_operator_cost *
+					 Max(list_length(on), 1) +
+				 joinrel->rows / workers * cpu_tuple_cost;
 	dist_path_add(joinrel, path);
 
 	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
@@ -236,8 +239,8 @@ void
 plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
 		  JoinType jointype, JoinPathExtraData *extra)
 {
-	ListCell   *lc;
-	ListCell   *lc2;
+	ListCell *lc;
+	ListCell *lc2;
 
 	if (!strata_enable_join_pushdown || joinrel->fdwroutine != NULL ||
 		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel))

@@ -36,9 +36,9 @@
 
 typedef struct ModifyPlan
 {
-	Query	   *original;
-	DistPath   *path;			/* rebuild the statement from this; NULL: ship the original */
-	Locus		locus;
+	Query *original;
+	DistPath *path; /* rebuild the statement from this; NULL: ship the original */
+	Locus locus;
 	const DistributedTable *table;
 } ModifyPlan;
 
@@ -61,22 +61,23 @@ command_name(CmdType command)
 static void
 report_not_colocated(Query *parse, const DistributedTable *table)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot run this %s on distributed table \"%s\"",
-					command_name(parse->commandType), get_rel_name(table->relation)),
-			 errdetail("No worker has all the rows that the statement brings together, or an expression cannot be evaluated by workers."),
-			 errhint("Join on the distribution key \"%s\", use reference tables, or compute the new rows in a SELECT first.",
-					 get_attname(table->relation, table->key_attribute, false))));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot run this %s on distributed table \"%s\"",
+						   command_name(parse->commandType), get_rel_name(table->relation)),
+					errdetail("No worker has all the rows that the statement brings together, or "
+							  "an expression cannot be evaluated by workers."),
+					errhint("Join on the distribution key \"%s\", use reference tables, or compute "
+							"the new rows in a SELECT first.",
+							get_attname(table->relation, table->key_attribute, false))));
 }
 
 /* Has the table triggers of the user's, which only rows that come by here can fire? */
 static bool
 has_user_triggers(const DistributedTable *table)
 {
-	Relation	relation = table_open(table->relation, NoLock);
+	Relation relation = table_open(table->relation, NoLock);
 	TriggerDesc *triggers = relation->trigdesc;
-	bool		found = false;
+	bool found = false;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 		found = found || !triggers->triggers[i].tgisinternal;
@@ -100,25 +101,24 @@ check_triggers(Query *parse, const DistributedTable *table)
 static void
 check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
 {
-	ListCell   *lc;
-	ListCell   *lc2;
+	ListCell *lc;
+	ListCell *lc2;
 
 	forboth(lc, columns, lc2, tlist)
 	{
-		Var		   *value = (Var *) ((TargetEntry *) lfirst(lc2))->expr;
+		Var *value = (Var *) ((TargetEntry *) lfirst(lc2))->expr;
 
 		if (lfirst_int(lc) != table->key_attribute)
 			continue;
 		/* SET key = key changes nothing */
 		if (IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0)
 			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
-						get_attname(table->relation, table->key_attribute, false),
-						get_rel_name(table->relation)),
-				 errdetail("The row would have to move to another shard."),
-				 errhint("Delete the row and insert it with the new key.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
+							   get_attname(table->relation, table->key_attribute, false),
+							   get_rel_name(table->relation)),
+						errdetail("The row would have to move to another shard."),
+						errhint("Delete the row and insert it with the new key.")));
 	}
 }
 
@@ -136,12 +136,11 @@ static void
 check_current_of(Query *original, const DistributedTable *table)
 {
 	if (original != NULL && walk_current_of((Node *) original->jointree, NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("WHERE CURRENT OF is not supported for distributed table \"%s\"",
-						get_rel_name(table->relation)),
-				 errdetail("A cursor does not know where on the workers its rows are."),
-				 errhint("Select the row by its key.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("WHERE CURRENT OF is not supported for distributed table \"%s\"",
+							   get_rel_name(table->relation)),
+						errdetail("A cursor does not know where on the workers its rows are."),
+						errhint("Select the row by its key.")));
 }
 
 /* UPDATE ... SET (a, b) = (SELECT ...): the parameters that stand for the sub-select's columns. */
@@ -152,8 +151,8 @@ resolve_multiexpr(Node *node, PlannerInfo *root)
 		return NULL;
 	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_MULTIEXPR)
 	{
-		Param	   *param = (Param *) node;
-		List	   *columns = list_nth(root->multiexpr_params, (param->paramid >> 16) - 1);
+		Param *param = (Param *) node;
+		List *columns = list_nth(root->multiexpr_params, (param->paramid >> 16) - 1);
 
 		return copyObject(list_nth(columns, (param->paramid & 0xFFFF) - 1));
 	}
@@ -169,14 +168,15 @@ walk_security_quals(Node *node, void *context)
 	if (IsA(node, RangeTblEntry))
 		return ((RangeTblEntry *) node)->securityQuals != NIL;
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_security_quals, context, QTW_EXAMINE_RTES_BEFORE);
+		return query_tree_walker((Query *) node, walk_security_quals, context,
+								 QTW_EXAMINE_RTES_BEFORE);
 	return expression_tree_walker(node, walk_security_quals, context);
 }
 
 static bool
 text_is_complete(PlannerInfo *root, Query *original)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (original == NULL || walk_security_quals((Node *) original, NULL))
 		return false;
@@ -192,9 +192,9 @@ text_is_complete(PlannerInfo *root, Query *original)
 static void
 strip_planned_ctes(PlannerInfo *root, Query *original)
 {
-	List	   *inlined = NIL;
-	int			i = 0;
-	ListCell   *lc;
+	List *inlined = NIL;
+	int i = 0;
+	ListCell *lc;
 
 	foreach(lc, original->cteList)
 	{
@@ -209,8 +209,8 @@ strip_planned_ctes(PlannerInfo *root, Query *original)
 static bool
 returning_is_shippable(PlannerInfo *root, const Locus *locus)
 {
-	Query	   *parse = root->parse;
-	ListCell   *lc;
+	Query *parse = root->parse;
+	ListCell *lc;
 
 	if (parse->onConflict != NULL &&
 		(!shippable_expr(root, locus, (Node *) parse->onConflict->onConflictSet, NULL) ||
@@ -231,8 +231,8 @@ returning_is_shippable(PlannerInfo *root, const Locus *locus)
 static bool
 expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 {
-	Query	   *parse = root->parse;
-	ListCell   *lc;
+	Query *parse = root->parse;
+	ListCell *lc;
 
 	foreach(lc, root->processed_tlist)
 	{
@@ -257,7 +257,7 @@ expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 static Node *
 key_value(List *tlist, const DistributedTable *table)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, tlist)
 	{
@@ -273,12 +273,12 @@ key_value(List *tlist, const DistributedTable *table)
 static bool
 merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, root->parse->mergeActionList)
 	{
 		MergeAction *action = lfirst(lc);
-		Node	   *key;
+		Node *key;
 
 		if (action->commandType == CMD_UPDATE)
 			check_updated_columns(action->updateColnos, action->targetList, table);
@@ -295,16 +295,17 @@ merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable
 static DistPath *
 find_colocated_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *path = lfirst(lc);
+		DistPath *path = lfirst(lc);
 
 		if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
 			path->locus.colocation_id != table->colocation->id)
 			continue;
-		if (expressions_are_shippable(root, &path->locus) && merge_inserts_stay(root, &path->locus, table))
+		if (expressions_are_shippable(root, &path->locus) &&
+			merge_inserts_stay(root, &path->locus, table))
 			return path;
 	}
 	return NULL;
@@ -314,8 +315,8 @@ find_colocated_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedT
 static DistPath *
 find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
 {
-	DistPath   *path = find_colocated_path(root, input_rel, table);
-	Node	   *key = key_value(root->processed_tlist, table);
+	DistPath *path = find_colocated_path(root, input_rel, table);
+	Node *key = key_value(root->processed_tlist, table);
 
 	if (path == NULL || key == NULL || root->parse->hasTargetSRFs || limit_needed(root->parse) ||
 		path->locks != NIL || root->parse->override != OVERRIDING_NOT_SET)
@@ -327,10 +328,10 @@ find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const Distribute
 static List *
 make_set_list(PlannerInfo *root)
 {
-	Oid			relation = planner_rt_fetch(root->parse->resultRelation, root)->relid;
-	List	   *result = NIL;
-	ListCell   *lc;
-	ListCell   *lc2;
+	Oid relation = planner_rt_fetch(root->parse->resultRelation, root)->relid;
+	List *result = NIL;
+	ListCell *lc;
+	ListCell *lc2;
 
 	if (root->parse->commandType != CMD_UPDATE)
 		return NIL;
@@ -338,9 +339,10 @@ make_set_list(PlannerInfo *root)
 	{
 		TargetEntry *tle = lfirst(lc2);
 
-		result = lappend(result, makeTargetEntry((Expr *) resolve_multiexpr((Node *) tle->expr, root),
-												 lfirst_int(lc),
-												 get_attname(relation, lfirst_int(lc), false), false));
+		result = lappend(result,
+						 makeTargetEntry((Expr *) resolve_multiexpr((Node *) tle->expr, root),
+										 lfirst_int(lc),
+										 get_attname(relation, lfirst_int(lc), false), false));
 	}
 	return result;
 }
@@ -350,9 +352,9 @@ static CustomScan *
 plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 {
 	ModifyPlan *modify = arg;
-	GatherPlan	plan = {.kind = GATHER_MODIFY, .writes = true};
-	List	   *returning = root->parse->returningList;
-	List	   *params = NIL;
+	GatherPlan plan = {.kind = GATHER_MODIFY, .writes = true};
+	List *returning = root->parse->returningList;
+	List *params = NIL;
 
 	plan.can_set_tag = root->parse->canSetTag;
 	plan.returning = returning != NIL;
@@ -360,8 +362,8 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	{
 		gather_add_hidden_roots(modify->path);
 		plan.sql = rebuild_deparse(rebuild_modify(modify->path, root->parse->commandType,
-												  root->parse->resultRelation,
-												  make_set_list(root), returning, &params));
+												  root->parse->resultRelation, make_set_list(root),
+												  returning, &params));
 	}
 	else
 	{
@@ -377,12 +379,12 @@ static CustomScan *
 plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 {
 	ModifyPlan *modify = arg;
-	GatherPlan	plan = {.kind = GATHER_INSERT_ROWS, .writes = true};
-	List	   *returning = root->parse->returningList;
-	List	   *params = NIL;
-	List	   *attributes = NIL;
-	Relation	relation = table_open(modify->table->relation, NoLock);
-	TupleDesc	desc = RelationGetDescr(relation);
+	GatherPlan plan = {.kind = GATHER_INSERT_ROWS, .writes = true};
+	List *returning = root->parse->returningList;
+	List *params = NIL;
+	List *attributes = NIL;
+	Relation relation = table_open(modify->table->relation, NoLock);
+	TupleDesc desc = RelationGetDescr(relation);
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -403,8 +405,8 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 }
 
 static void
-replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify, GatherModifyPlanner planner,
-			  List *subpaths)
+replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify,
+			  GatherModifyPlanner planner, List *subpaths)
 {
 	final_rel->pathlist = NIL;
 	final_rel->partial_pathlist = NIL;
@@ -415,8 +417,8 @@ replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify, Gath
 static List *
 target_columns(List *tlist)
 {
-	List	   *columns = NIL;
-	ListCell   *lc;
+	List *columns = NIL;
+	ListCell *lc;
 
 	foreach(lc, tlist)
 		columns = lappend_int(columns, ((TargetEntry *) lfirst(lc))->resno);
@@ -426,14 +428,15 @@ target_columns(List *tlist)
 static void
 plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
 {
-	DistPath   *source = find_colocated_source(root, input_rel, modify->table);
+	DistPath *source = find_colocated_source(root, input_rel, modify->table);
 	ModifyTablePath *core = linitial(final_rel->pathlist);
 	OnConflictExpr *conflict = root->parse->onConflict;
 
 	if (conflict != NULL && conflict->action == ONCONFLICT_UPDATE)
-		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet, modify->table);
-	if (source != NULL && text_is_complete(root, modify->original) && root->parse->withCheckOptions == NIL &&
-		!has_user_triggers(modify->table))
+		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet,
+							  modify->table);
+	if (source != NULL && text_is_complete(root, modify->original) &&
+		root->parse->withCheckOptions == NIL && !has_user_triggers(modify->table))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
@@ -444,7 +447,8 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	check_triggers(root->parse, modify->table);
 	modify->locus.kind = LOCUS_HASHED;
 	modify->locus.colocation_id = modify->table->colocation->id;
-	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) || !text_is_complete(root, modify->original))
+	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
+		!text_is_complete(root, modify->original))
 		report_not_colocated(root->parse, modify->table);
 	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
 }
@@ -453,7 +457,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 static bool
 has_from_item(DistPath *path, Index rti)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, path->from)
 	{
@@ -466,10 +470,10 @@ has_from_item(DistPath *path, Index rti)
 void
 plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 {
-	Query	   *parse = root->parse;
+	Query *parse = root->parse;
 	RangeTblEntry *rte = planner_rt_fetch(parse->resultRelation, root);
 	ModifyPlan *modify;
-	DistPath   *path;
+	DistPath *path;
 
 	if (rte->rtekind != RTE_RELATION)
 		return;
@@ -477,7 +481,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	modify->table = metadata_table(rte->relid);
 	if (modify->table != NULL)
 		planner_note_access(rte->relid, true);
-	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED || IS_DUMMY_REL(input_rel))
+	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED ||
+		IS_DUMMY_REL(input_rel))
 		return;
 	modify->original = statement_original(root);
 

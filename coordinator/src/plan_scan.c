@@ -50,7 +50,7 @@ make_from_ref(Index rti)
 static DistPath *
 make_base_path(PlannerInfo *root, RelOptInfo *rel, Index rti)
 {
-	DistPath   *path = palloc0(sizeof(DistPath));
+	DistPath *path = palloc0(sizeof(DistPath));
 
 	path->root = root;
 	path->relids = bms_copy(rel->relids);
@@ -63,12 +63,12 @@ make_base_path(PlannerInfo *root, RelOptInfo *rel, Index rti)
 static void
 take_row_mark(PlannerInfo *root, DistPath *path, Index rti)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, root->rowMarks)
 	{
 		PlanRowMark *mark = lfirst(lc);
-		DistLock   *lock;
+		DistLock *lock;
 
 		if (mark->rti != rti)
 			continue;
@@ -87,7 +87,7 @@ take_row_mark(PlannerInfo *root, DistPath *path, Index rti)
 static bool
 has_row_mark(PlannerInfo *root, Index rti)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, root->rowMarks)
 	{
@@ -103,48 +103,50 @@ has_row_mark(PlannerInfo *root, Index rti)
 static List *
 collect_fetch(RelOptInfo *rel, List *local_quals)
 {
-	List	   *exprs = list_concat_copy(rel->reltarget->exprs, local_quals);
+	List *exprs = list_concat_copy(rel->reltarget->exprs, local_quals);
 
-	return pull_var_clause((Node *) exprs,
-						   PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS);
+	return pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+											   PVC_RECURSE_PLACEHOLDERS);
 }
 
 /* A worker's cost of the scan, all workers working at once. */
 static Cost
 estimate_scan_cost(RelOptInfo *rel, const Locus *locus, double tuples)
 {
-	double		share = tuples / locus_worker_count(locus);
+	double share = tuples / locus_worker_count(locus);
 
 	/* with the key known, the worker reads one shard and has an index more often than not */
 	if (locus_is_single(locus))
 		share = Min(share, rel->rows * 10 + 10);
-	return share * (cpu_tuple_cost + rel->baserestrictcost.per_tuple) + rel->baserestrictcost.startup;
+	return share * (cpu_tuple_cost + rel->baserestrictcost.per_tuple) +
+		   rel->baserestrictcost.startup;
 }
 
 static void
 plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte,
 					   const DistributedTable *table)
 {
-	DistPath   *path = make_base_path(root, rel, rti);
-	DistPath   *gathered;
-	List	   *local_quals = NIL;
-	List	   *outer_quals = NIL;
-	List	   *clauses = NIL;
-	Oid			key_type;
-	int32		key_typmod;
-	Oid			key_collation;
-	ListCell   *lc;
+	DistPath *path = make_base_path(root, rel, rti);
+	DistPath *gathered;
+	List *local_quals = NIL;
+	List *outer_quals = NIL;
+	List *clauses = NIL;
+	Oid key_type;
+	int32 key_typmod;
+	Oid key_collation;
+	ListCell *lc;
 
 	get_atttypetypmodcoll(rte->relid, table->key_attribute, &key_type, &key_typmod, &key_collation);
 	path->locus.kind = LOCUS_HASHED;
 	path->locus.colocation_id = table->colocation->id;
-	path->locus.keys = list_make1(makeVar(rti, table->key_attribute, key_type, key_typmod, key_collation, 0));
+	path->locus.keys = list_make1(
+		makeVar(rti, table->key_attribute, key_type, key_typmod, key_collation, 0));
 	take_row_mark(root, path, rti);
 
 	foreach(lc, rel->baserestrictinfo)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
-		Relids		outer_params = NULL;
+		Relids outer_params = NULL;
 
 		clauses = lappend(clauses, rinfo->clause);
 		if (rinfo->security_level > rel->baserestrict_min_security && !rinfo->leakproof)
@@ -190,7 +192,7 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 static bool
 take_all_quals(PlannerInfo *root, RelOptInfo *rel, DistPath *path)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, rel->baserestrictinfo)
 	{
@@ -208,7 +210,7 @@ take_all_quals(PlannerInfo *root, RelOptInfo *rel, DistPath *path)
 static void
 plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 {
-	DistPath   *path;
+	DistPath *path;
 
 	/* its rows are locked on the coordinator's copy */
 	if (has_row_mark(root, rti))
@@ -225,8 +227,8 @@ plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 static void
 plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
-	DistPath   *path = make_base_path(root, rel, rti);
-	ListCell   *lc;
+	DistPath *path = make_base_path(root, rel, rti);
+	ListCell *lc;
 
 	path->locus.kind = LOCUS_REPLICATED;
 	if (rte->rtekind == RTE_VALUES)
@@ -238,7 +240,7 @@ plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry 
 	foreach(lc, rte->functions)
 	{
 		RangeTblFunction *function = lfirst(lc);
-		FuncExpr   *call = (FuncExpr *) function->funcexpr;
+		FuncExpr *call = (FuncExpr *) function->funcexpr;
 
 		if (!IsA(call, FuncExpr) || function->funccolnames != NIL ||
 			func_volatile(call->funcid) != PROVOLATILE_IMMUTABLE ||
@@ -256,8 +258,8 @@ plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry 
 static List *
 map_keys(DistPath *sub, Index rti)
 {
-	List	   *keys = NIL;
-	ListCell   *lc;
+	List *keys = NIL;
+	ListCell *lc;
 
 	foreach(lc, sub->target)
 	{
@@ -272,13 +274,13 @@ map_keys(DistPath *sub, Index rti)
 static void
 plan_derived_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist_paths(fetch_upper_rel(rel->subroot, UPPERREL_FINAL, NULL)))
 	{
-		DistPath   *sub = lfirst(lc);
-		DistPath   *path;
-		DistSub    *entry;
+		DistPath *sub = lfirst(lc);
+		DistPath *path;
+		DistSub *entry;
 
 		if (sub->locks != NIL)
 			continue;

@@ -41,9 +41,9 @@
 static List *
 make_target(PathTarget *target)
 {
-	List	   *result = NIL;
-	int			i = 0;
-	ListCell   *lc;
+	List *result = NIL;
+	int i = 0;
+	ListCell *lc;
 
 	foreach(lc, target->exprs)
 	{
@@ -61,14 +61,14 @@ static bool
 is_final_target(PlannerInfo *root, UpperRelationKind stage)
 {
 	return root->upper_targets[stage] != NULL && root->upper_targets[UPPERREL_FINAL] != NULL &&
-		equal(root->upper_targets[stage]->exprs, root->upper_targets[UPPERREL_FINAL]->exprs);
+		   equal(root->upper_targets[stage]->exprs, root->upper_targets[UPPERREL_FINAL]->exprs);
 }
 
 /* Columns and aggregates here become columns and aggregates of the next stage: are they all known there? */
 static bool
 target_is_shippable(DistPath *path, List *target)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, target)
 	{
@@ -93,14 +93,13 @@ add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *targe
 static bool
 stage_is_complete(DistPath *path, List *clauses, List *tlist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (path->locus.kind == LOCUS_REPLICATED || locus_is_single(&path->locus))
 		return true;
 	foreach(lc, clauses)
 	{
-		if (locus_has_key(path->root, &path->locus,
-						  get_sortgroupclause_expr(lfirst(lc), tlist)))
+		if (locus_has_key(path->root, &path->locus, get_sortgroupclause_expr(lfirst(lc), tlist)))
 			return true;
 	}
 	return false;
@@ -114,9 +113,9 @@ stage_is_complete(DistPath *path, List *clauses, List *tlist)
 static void
 group_dependent_columns(DistPath *path)
 {
-	List	   *grouped = get_sortgrouplist_exprs(path->group_clause, path->target);
-	Index		next_ref = 0;
-	ListCell   *lc;
+	List *grouped = get_sortgrouplist_exprs(path->group_clause, path->target);
+	Index next_ref = 0;
+	ListCell *lc;
 
 	foreach(lc, path->target)
 		next_ref = Max(next_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
@@ -127,14 +126,16 @@ group_dependent_columns(DistPath *path)
 	{
 		TargetEntry *tle = lfirst(lc);
 		SortGroupClause *clause;
-		bool		hashable;
-		Oid			sortop;
-		Oid			eqop;
+		bool hashable;
+		Oid sortop;
+		Oid eqop;
 
 		if (!IsA(tle->expr, Var) || list_member(grouped, tle->expr))
 			continue;
-		get_sort_group_operators(exprType((Node *) tle->expr), false, true, false,
-								 &sortop, &eqop, NULL, &hashable);
+		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &sortop, &eqop,
+								 NULL, &hashable);
+		if (!OidIsValid(eqop))
+			continue; /* of a type like json: the workers have the primary key, too */
 		if (tle->ressortgroupref == 0)
 			tle->ressortgroupref = ++next_ref;
 		clause = makeNode(SortGroupClause);
@@ -150,10 +151,10 @@ group_dependent_columns(DistPath *path)
 static void
 push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
 {
-	DistPath   *path = dist_path_copy(input);
-	List	   *keys = NIL;
-	Path	   *local = linitial(output_rel->pathlist);
-	ListCell   *lc;
+	DistPath *path = dist_path_copy(input);
+	List *keys = NIL;
+	Path *local = linitial(output_rel->pathlist);
+	ListCell *lc;
 
 	path->target = make_target(root->upper_targets[UPPERREL_GROUP_AGG]);
 	path->group_clause = compat_group_clause(root);
@@ -172,8 +173,8 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	}
 	path->locus.keys = keys;
 	path->rows = local->rows;
-	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) *
-		cpu_operator_cost * (1 + list_length(path->target));
+	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+								   (1 + list_length(path->target));
 	dist_path_add(output_rel, path);
 	add_gather(root, output_rel, path, root->upper_targets[UPPERREL_GROUP_AGG], NIL);
 }
@@ -184,16 +185,17 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
  * make_partial_grouping_target(), which is not exported.
  */
 static PathTarget *
-make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause, Node *having)
+make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause,
+					Node *having)
 {
 	PathTarget *target = create_empty_pathtarget();
-	List	   *others = NIL;
-	int			i = 0;
-	ListCell   *lc;
+	List *others = NIL;
+	int i = 0;
+	ListCell *lc;
 
 	foreach(lc, grouping_target->exprs)
 	{
-		Index		ref = get_pathtarget_sortgroupref(grouping_target, i++);
+		Index ref = get_pathtarget_sortgroupref(grouping_target, i++);
 
 		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause) != NULL)
 			add_column_to_pathtarget(target, lfirst(lc), ref);
@@ -202,16 +204,14 @@ make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_
 	}
 	if (having != NULL)
 		others = lappend(others, having);
-	add_new_columns_to_pathtarget(target,
-								  pull_var_clause((Node *) others,
-												  PVC_INCLUDE_AGGREGATES |
-												  PVC_RECURSE_WINDOWFUNCS |
-												  PVC_INCLUDE_PLACEHOLDERS));
+	add_new_columns_to_pathtarget(
+		target, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													 PVC_INCLUDE_PLACEHOLDERS));
 	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref))
 		{
-			Aggref	   *partial = makeNode(Aggref);
+			Aggref *partial = makeNode(Aggref);
 
 			*partial = *(Aggref *) lfirst(lc);
 			mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
@@ -228,7 +228,7 @@ make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_
 static double
 estimate_partial_groups(double rows, double groups, int workers)
 {
-	double		per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
+	double per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
 
 	return clamp_row_est(Min(rows, per_worker * workers));
 }
@@ -238,14 +238,14 @@ static void
 push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
 					  GroupPathExtraData *extra)
 {
-	List	   *group_clause = compat_group_clause(root);
+	List *group_clause = compat_group_clause(root);
 	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
 	PathTarget *partial_target;
-	DistPath   *path;
-	Path	   *local = linitial(output_rel->pathlist);
-	Path	   *gather;
+	DistPath *path;
+	Path *local = linitial(output_rel->pathlist);
+	Path *gather;
 	AggClauseCosts costs;
-	double		groups = local->rows;
+	double groups = local->rows;
 
 	if (root->hasNonPartialAggs || root->hasNonSerialAggs || input->outer_params != NULL ||
 		input->locus.kind != LOCUS_HASHED || input->locks != NIL)
@@ -264,8 +264,8 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	if (path->group_clause != NIL)
 		group_dependent_columns(path);
 	path->rows = estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
-	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) *
-		cpu_operator_cost * (1 + list_length(path->target));
+	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+								   (1 + list_length(path->target));
 
 	gather = gather_path_create(root, output_rel, path, partial_target, NIL, NIL, NIL);
 	memset(&costs, 0, sizeof(costs));
@@ -273,38 +273,39 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 
 	if (group_clause == NIL)
 	{
-		add_path(output_rel, (Path *)
-				 create_agg_path(root, output_rel, gather, grouping_target, AGG_PLAIN,
-								 AGGSPLIT_FINAL_DESERIAL, NIL, (List *) extra->havingQual, &costs, 1));
+		add_path(output_rel, (Path *) create_agg_path(root, output_rel, gather, grouping_target,
+													  AGG_PLAIN, AGGSPLIT_FINAL_DESERIAL, NIL,
+													  (List *) extra->havingQual, &costs, 1));
 		return;
 	}
 	if (extra->flags & GROUPING_CAN_USE_HASH)
-		add_path(output_rel, (Path *)
-				 create_agg_path(root, output_rel, gather, grouping_target, AGG_HASHED,
-								 AGGSPLIT_FINAL_DESERIAL, group_clause, (List *) extra->havingQual,
-								 &costs, groups));
+		add_path(output_rel,
+				 (Path *) create_agg_path(root, output_rel, gather, grouping_target, AGG_HASHED,
+										  AGGSPLIT_FINAL_DESERIAL, group_clause,
+										  (List *) extra->havingQual, &costs, groups));
 	if (extra->flags & GROUPING_CAN_USE_SORT)
 	{
-		Path	   *sorted = (Path *) create_sort_path(root, output_rel, gather, root->group_pathkeys, -1.0);
+		Path *sorted = (Path *) create_sort_path(root, output_rel, gather, root->group_pathkeys,
+												 -1.0);
 
-		add_path(output_rel, (Path *)
-				 create_agg_path(root, output_rel, sorted, grouping_target,
-								 AGG_SORTED,
-								 AGGSPLIT_FINAL_DESERIAL, group_clause, (List *) extra->havingQual,
-								 &costs, groups));
+		add_path(output_rel,
+				 (Path *) create_agg_path(root, output_rel, sorted, grouping_target, AGG_SORTED,
+										  AGGSPLIT_FINAL_DESERIAL, group_clause,
+										  (List *) extra->havingQual, &costs, groups));
 	}
 }
 
 static void
-plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, GroupPathExtraData *extra)
+plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+			  GroupPathExtraData *extra)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (root->parse->groupingSets != NIL || output_rel->pathlist == NIL)
 		return;
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *input = lfirst(lc);
+		DistPath *input = lfirst(lc);
 
 		if (input->locks != NIL)
 			continue;
@@ -319,20 +320,21 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, 
 static void
 plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (!is_final_target(root, UPPERREL_WINDOW))
 		return;
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *input = lfirst(lc);
-		DistPath   *path = dist_path_copy(input);
-		bool		complete = true;
-		ListCell   *lc2;
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		bool complete = true;
+		ListCell *lc2;
 
 		foreach(lc2, root->parse->windowClause)
-			complete = complete && stage_is_complete(input, ((WindowClause *) lfirst(lc2))->partitionClause,
-													 root->processed_tlist);
+			complete = complete &&
+					   stage_is_complete(input, ((WindowClause *) lfirst(lc2))->partitionClause,
+										 root->processed_tlist);
 		path->target = root->processed_tlist;
 		path->window_clause = root->parse->windowClause;
 		path->has_windows = true;
@@ -348,7 +350,7 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 static bool
 has_junk(List *tlist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, tlist)
 	{
@@ -361,20 +363,21 @@ has_junk(List *tlist)
 static void
 plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
-	Query	   *parse = root->parse;
+	Query *parse = root->parse;
 	PathTarget *target = root->upper_targets[UPPERREL_DISTINCT];
-	List	   *distinct_clause = compat_distinct_clause(root);
-	ListCell   *lc;
+	List *distinct_clause = compat_distinct_clause(root);
+	ListCell *lc;
 
-	if (parse->hasDistinctOn || !is_final_target(root, UPPERREL_DISTINCT) || output_rel->pathlist == NIL)
+	if (parse->hasDistinctOn || !is_final_target(root, UPPERREL_DISTINCT) ||
+		output_rel->pathlist == NIL)
 		return;
 
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *input = lfirst(lc);
-		DistPath   *path = dist_path_copy(input);
-		double		groups = ((Path *) linitial(output_rel->pathlist))->rows;
-		bool		complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		double groups = ((Path *) linitial(output_rel->pathlist))->rows;
+		bool complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
 
 		/* a hidden column would count in the workers' DISTINCT */
 		if (input->locks != NIL || has_junk(root->processed_tlist))
@@ -383,10 +386,11 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		path->distinct_clause = parse->distinctClause;
 		if (!target_is_shippable(path, path->target))
 			continue;
-		path->rows = complete ? groups :
-			estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
+		path->rows = complete ? groups
+							  : estimate_partial_groups(input->rows, groups,
+														locus_worker_count(&input->locus));
 		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
-			list_length(path->target);
+					  list_length(path->target);
 
 		if (complete)
 		{
@@ -395,24 +399,24 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		}
 		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED &&
 				 grouping_is_hashable(distinct_clause))
-			add_path(output_rel, (Path *)
-					 create_agg_path(root, output_rel,
-									 gather_path_create(root, output_rel, path, target, NIL, NIL, NIL),
-									 target, AGG_HASHED, AGGSPLIT_SIMPLE, distinct_clause, NIL, NULL,
-									 groups));
+			add_path(output_rel,
+					 (Path *) create_agg_path(
+						 root, output_rel,
+						 gather_path_create(root, output_rel, path, target, NIL, NIL, NIL), target,
+						 AGG_HASHED, AGGSPLIT_SIMPLE, distinct_clause, NIL, NULL, groups));
 	}
 }
 
 static void
 plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *input = lfirst(lc);
-		DistPath   *path = dist_path_copy(input);
-		Path		sorted;
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		Path sorted;
 
 		if (input->distinct_clause != NIL && has_junk(root->processed_tlist))
 			continue;
@@ -421,10 +425,12 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		if (!target_is_shippable(path, path->target))
 			continue;
 		cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
-				  input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem, root->limit_tuples);
+				  input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem,
+				  root->limit_tuples);
 		path->cost = sorted.total_cost;
 		dist_path_add(output_rel, path);
-		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], root->sort_pathkeys);
+		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+				   root->sort_pathkeys);
 	}
 }
 
@@ -434,18 +440,19 @@ make_limit_sum(Query *parse)
 {
 	if (parse->limitOffset == NULL)
 		return parse->limitCount;
-	return (Node *) make_opclause(LookupOperName(NULL, list_make2(makeString("pg_catalog"), makeString("+")),
-												 INT8OID, INT8OID, false, -1),
-								  INT8OID, false, (Expr *) parse->limitCount,
-								  (Expr *) parse->limitOffset, InvalidOid, InvalidOid);
+	return (Node *) make_opclause(
+		LookupOperName(NULL, list_make2(makeString("pg_catalog"), makeString("+")), INT8OID,
+					   INT8OID, false, -1),
+		INT8OID, false, (Expr *) parse->limitCount, (Expr *) parse->limitOffset, InvalidOid,
+		InvalidOid);
 }
 
 static void
 push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathExtraData *extra)
 {
-	Query	   *parse = root->parse;
-	Path	   *gather;
-	OpExpr	   *sum;
+	Query *parse = root->parse;
+	Path *gather;
+	OpExpr *sum;
 
 	if (parse->limitCount == NULL || path->outer_params != NULL || path->locus.kind != LOCUS_HASHED)
 		return;
@@ -462,23 +469,24 @@ push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathE
 	if (extra->limit_tuples > 0)
 		path->rows = Min(path->rows, extra->limit_tuples * locus_worker_count(&path->locus));
 
-	gather = gather_path_create(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], NIL, NIL,
-								path->sort_clause ? root->sort_pathkeys : NIL);
-	add_path(output_rel, (Path *)
-			 create_limit_path(root, output_rel, gather, parse->limitOffset, parse->limitCount,
-							   parse->limitOption, extra->offset_est, extra->count_est));
+	gather = gather_path_create(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], NIL,
+								NIL, path->sort_clause ? root->sort_pathkeys : NIL);
+	add_path(output_rel, (Path *) create_limit_path(root, output_rel, gather, parse->limitOffset,
+													parse->limitCount, parse->limitOption,
+													extra->offset_est, extra->count_est));
 }
 
 /* The whole SELECT: LIMIT, and the path by which a query around this one may embed it. */
 static void
-plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, FinalPathExtraData *extra)
+plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+		   FinalPathExtraData *extra)
 {
-	Query	   *parse = root->parse;
-	ListCell   *lc;
+	Query *parse = root->parse;
+	ListCell *lc;
 
 	foreach(lc, dist_paths(input_rel))
 	{
-		DistPath   *path = dist_path_copy(lfirst(lc));
+		DistPath *path = dist_path_copy(lfirst(lc));
 
 		if (parse->sortClause != NIL && path->sort_clause == NIL)
 			continue;
@@ -512,7 +520,7 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, Fin
 		/* inside another query its InitPlans would not be evaluated */
 		if (root->init_plans == NIL)
 		{
-			DistPath   *embedded = dist_path_copy(path);
+			DistPath *embedded = dist_path_copy(path);
 
 			if (path->limit_count == NULL && path->limit_offset == NULL)
 				embedded->sort_clause = NIL;
@@ -522,11 +530,12 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, Fin
 }
 
 void
-plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *output_rel,
-		   void *extra)
+plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+		   RelOptInfo *output_rel, void *extra)
 {
 	if (!strata_enable_aggregate_pushdown || output_rel->fdwroutine != NULL ||
-		dist_paths(input_rel) == NIL || root->parse->hasTargetSRFs || root->parse->setOperations != NULL)
+		dist_paths(input_rel) == NIL || root->parse->hasTargetSRFs ||
+		root->parse->setOperations != NULL)
 		return;
 
 	switch (stage)

@@ -22,10 +22,10 @@
 typedef struct PlannerCall
 {
 	struct PlannerCall *outer;
-	Query	   *original;
-	List	   *hidden_roots;
-	List	   *read;			/* OIDs of tables that workers read */
-	List	   *written;		/* ... and change */
+	Query *original;
+	List *hidden_roots;
+	List *read;	   /* OIDs of tables that workers read */
+	List *written; /* ... and change */
 } PlannerCall;
 
 static PlannerCall *current_call = NULL;
@@ -114,19 +114,20 @@ planner_note_access(Oid relation, bool writes)
 static void
 check_modifying_ctes(Query *parse, PlannerCall *call)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (!parse->hasModifyingCTE)
 		return;
 	foreach(lc, call->read)
 	{
 		if (list_member_oid(call->written, lfirst_oid(lc)))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot both read and modify distributed table \"%s\" in a statement with modifying WITH queries",
-							get_rel_name(lfirst_oid(lc))),
-					 errdetail("The workers would show the changes to the reading part, which must not see them."),
-					 errhint("Use two statements in one transaction.")));
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot both read and modify distributed table \"%s\" in a "
+								   "statement with modifying WITH queries",
+								   get_rel_name(lfirst_oid(lc))),
+							errdetail("The workers would show the changes to the reading part, "
+									  "which must not see them."),
+							errhint("Use two statements in one transaction.")));
 	}
 }
 
@@ -134,12 +135,12 @@ check_modifying_ctes(Query *parse, PlannerCall *call)
 static void
 add_hidden_relations(PlannedStmt *plan, List *roots)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, roots)
 	{
 		PlannerInfo *root = lfirst(lc);
-		ListCell   *lc2;
+		ListCell *lc2;
 
 		foreach(lc2, root->parse->rtable)
 		{
@@ -177,7 +178,8 @@ run_planner(PlannerCall *call, Query *parse, const char *query_string, int curso
 }
 
 static PlannedStmt *
-plan_statement(Query *parse, const char *query_string, int cursor_options, ParamListInfo bound_params)
+plan_statement(Query *parse, const char *query_string, int cursor_options,
+			   ParamListInfo bound_params)
 {
 	PlannerCall call = {.outer = current_call};
 	PlannedStmt *plan;

@@ -15,12 +15,13 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 
-extern void planner_initialize(void);	/* from _PG_init */
+extern void planner_initialize(void); /* from _PG_init */
 
-extern void plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel);
+extern void
+plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel);
 extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
-extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
-					  JoinType jointype, JoinPathExtraData *extra);
+extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
+					  RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra);
 extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 					   RelOptInfo *output_rel, void *extra);
 

@@ -45,9 +45,9 @@
 typedef struct RebuildLevel
 {
 	struct RebuildLevel *parent;
-	DistPath   *path;
-	SubPlan    *subplan;		/* how the level above embeds this one; NULL: in its FROM or EXISTS */
-	List	  **params;
+	DistPath *path;
+	SubPlan *subplan; /* how the level above embeds this one; NULL: in its FROM or EXISTS */
+	List **params;
 } RebuildLevel;
 
 static Query *build_query(RebuildLevel *level, List *tlist);
@@ -57,9 +57,9 @@ static Node *mutate_expr(Node *node, RebuildLevel *level);
 static Node *
 make_shipped_param(Node *expr, RebuildLevel *level)
 {
-	Param	   *param = makeNode(Param);
-	int			id = 1;
-	ListCell   *lc;
+	Param *param = makeNode(Param);
+	int id = 1;
+	ListCell *lc;
 
 	foreach(lc, *level->params)
 	{
@@ -82,22 +82,22 @@ make_shipped_param(Node *expr, RebuildLevel *level)
 static Node *
 mutate_var(Var *var, RebuildLevel *level)
 {
-	Index		levelsup = 0;
+	Index levelsup = 0;
 	RangeTblEntry *rte;
 
 	for (RebuildLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
 	{
-		ListCell   *lc;
+		ListCell *lc;
 
 		if (owner->path->root != level->path->root)
 			break;
 		foreach(lc, owner->path->aliases)
 		{
-			DistAlias  *alias = lfirst(lc);
+			DistAlias *alias = lfirst(lc);
 
 			if (equal(alias->var, var))
 			{
-				Node	   *expr = mutate_expr((Node *) alias->expr, owner);
+				Node *expr = mutate_expr((Node *) alias->expr, owner);
 
 				IncrementVarSublevelsUp(expr, levelsup, 0);
 				return expr;
@@ -118,25 +118,26 @@ mutate_var(Var *var, RebuildLevel *level)
 		var->varattnosyn = 0;
 		return (Node *) var;
 	}
-	elog(ERROR, "column %d of relation %d belongs to no level of the remote query", var->varattno, var->varno);
+	elog(ERROR, "column %d of relation %d belongs to no level of the remote query", var->varattno,
+		 var->varno);
 }
 
 /* A parameter that an outer query sets: the expression it stands for, seen from here. */
 static Node *
 mutate_outer_param(Param *param, RebuildLevel *level)
 {
-	int			levelsup = 1;
+	int levelsup = 1;
 
 	for (RebuildLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
 	{
-		ListCell   *lc;
-		ListCell   *lc2;
+		ListCell *lc;
+		ListCell *lc2;
 
 		if (inner->subplan == NULL)
 			continue;
 		forboth(lc, inner->subplan->parParam, lc2, inner->subplan->args)
 		{
-			Node	   *value;
+			Node *value;
 
 			if (lfirst_int(lc) != param->paramid)
 				continue;
@@ -152,7 +153,7 @@ mutate_outer_param(Param *param, RebuildLevel *level)
 typedef struct TestContext
 {
 	RebuildLevel *level;
-	SubPlan    *subplan;
+	SubPlan *subplan;
 } TestContext;
 
 static Node *
@@ -162,9 +163,9 @@ mutate_test(Node *node, TestContext *context)
 		return NULL;
 	if (IsA(node, Param))
 	{
-		Param	   *param = (Param *) node;
-		int			column = 1;
-		ListCell   *lc;
+		Param *param = (Param *) node;
+		int column = 1;
+		ListCell *lc;
 
 		foreach(lc, context->subplan->paramIds)
 		{
@@ -184,7 +185,7 @@ mutate_test(Node *node, TestContext *context)
 static Node *
 make_sublink(SubPlan *subplan, RebuildLevel *level)
 {
-	SubLink    *link = makeNode(SubLink);
+	SubLink *link = makeNode(SubLink);
 	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
 	TestContext context = {level, subplan};
 
@@ -204,9 +205,9 @@ make_sublink(SubPlan *subplan, RebuildLevel *level)
 static Node *
 make_exists(DistSemiJoin *semijoin, RebuildLevel *level)
 {
-	SubLink    *link = makeNode(SubLink);
+	SubLink *link = makeNode(SubLink);
 	RebuildLevel inner = {.parent = level, .params = level->params};
-	DistPath   *path = dist_path_copy(semijoin->inner);
+	DistPath *path = dist_path_copy(semijoin->inner);
 
 	path->quals = list_concat_copy(path->quals, semijoin->clauses);
 	inner.path = path;
@@ -232,15 +233,15 @@ mutate_expr(Node *node, RebuildLevel *level)
 		case T_Var:
 			return mutate_var((Var *) node, level);
 		case T_Param:
-			{
-				Param	   *param = (Param *) node;
+		{
+			Param *param = (Param *) node;
 
-				if (param->paramkind == PARAM_SUBLINK)
-					return copyObject(node);
-				if (shippable_param_is_outer(root, param))
-					return mutate_outer_param(param, level);
-				return make_shipped_param(node, level);
-			}
+			if (param->paramkind == PARAM_SUBLINK)
+				return copyObject(node);
+			if (shippable_param_is_outer(root, param))
+				return mutate_outer_param(param, level);
+			return make_shipped_param(node, level);
+		}
 		case T_RestrictInfo:
 			return mutate_expr((Node *) ((RestrictInfo *) node)->clause, level);
 		case T_AlternativeSubPlan:
@@ -262,14 +263,14 @@ mutate_expr(Node *node, RebuildLevel *level)
 static List *
 visible_columns(RangeTblEntry *rte)
 {
-	List	   *columns = NIL;
-	AttrNumber	attno = 0;
-	ListCell   *lc;
+	List *columns = NIL;
+	AttrNumber attno = 0;
+	ListCell *lc;
 
 	foreach(lc, rte->eref->colnames)
 	{
 		attno++;
-		if (strVal(lfirst(lc))[0] != '\0')	/* not a dropped column */
+		if (strVal(lfirst(lc))[0] != '\0') /* not a dropped column */
 			columns = lappend_int(columns, attno);
 	}
 	return columns;
@@ -280,10 +281,12 @@ static void
 add_join_rte(Query *query, JoinExpr *join)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	int			children[2];
+	int children[2];
 
-	children[0] = IsA(join->larg, JoinExpr) ? ((JoinExpr *) join->larg)->rtindex : ((RangeTblRef *) join->larg)->rtindex;
-	children[1] = IsA(join->rarg, JoinExpr) ? ((JoinExpr *) join->rarg)->rtindex : ((RangeTblRef *) join->rarg)->rtindex;
+	children[0] = IsA(join->larg, JoinExpr) ? ((JoinExpr *) join->larg)->rtindex
+											: ((RangeTblRef *) join->larg)->rtindex;
+	children[1] = IsA(join->rarg, JoinExpr) ? ((JoinExpr *) join->rarg)->rtindex
+											: ((RangeTblRef *) join->rarg)->rtindex;
 
 	rte->rtekind = RTE_JOIN;
 	rte->jointype = join->jointype;
@@ -292,16 +295,16 @@ add_join_rte(Query *query, JoinExpr *join)
 	for (int side = 0; side < 2; side++)
 	{
 		RangeTblEntry *child = rt_fetch(children[side], query->rtable);
-		List	   *columns = visible_columns(child);
-		ListCell   *lc;
+		List *columns = visible_columns(child);
+		ListCell *lc;
 
 		foreach(lc, columns)
 		{
 			rte->eref->colnames = lappend(rte->eref->colnames,
 										  list_nth(child->eref->colnames, lfirst_int(lc) - 1));
 			/* only its number counts, never its type */
-			rte->joinaliasvars = lappend(rte->joinaliasvars,
-										 makeVar(children[side], lfirst_int(lc), INT4OID, -1, InvalidOid, 0));
+			rte->joinaliasvars = lappend(rte->joinaliasvars, makeVar(children[side], lfirst_int(lc),
+																	 INT4OID, -1, InvalidOid, 0));
 		}
 		if (side == 0)
 			rte->joinleftcols = columns;
@@ -325,7 +328,7 @@ make_unused_rte(void)
 static List *
 make_column_names(int count)
 {
-	List	   *names = NIL;
+	List *names = NIL;
 
 	for (int i = 1; i <= count; i++)
 		names = lappend(names, makeString(psprintf("c%d", i)));
@@ -337,12 +340,13 @@ static RangeTblEntry *
 make_used_rte(RebuildLevel *level, Index rti)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	ListCell   *lc;
+	ListCell *lc;
 
 	memcpy(rte, planner_rt_fetch(rti, level->path->root), sizeof(RangeTblEntry));
 	rte->securityQuals = NIL;
 	rte->lateral = false;
-	rte->inFromCl = true;		/* the planner's own entries, made of sub-selects, lack it and would not be printed */
+	rte->inFromCl =
+		true; /* the planner's own entries, made of sub-selects, lack it and would not be printed */
 
 	switch (rte->rtekind)
 	{
@@ -354,9 +358,9 @@ make_used_rte(RebuildLevel *level, Index rti)
 		case RTE_SUBQUERY:
 			foreach(lc, level->path->subs)
 			{
-				DistSub    *sub = lfirst(lc);
+				DistSub *sub = lfirst(lc);
 				RebuildLevel inner = {.parent = level, .path = sub->path, .params = level->params};
-				List	   *names;
+				List *names;
 
 				if (sub->rti != rti)
 					continue;
@@ -382,11 +386,11 @@ make_used_rte(RebuildLevel *level, Index rti)
 static Node *
 build_from_item(Node *item, Query *query, RebuildLevel *level)
 {
-	JoinExpr   *join;
+	JoinExpr *join;
 
 	if (IsA(item, RangeTblRef))
 	{
-		Index		rti = ((RangeTblRef *) item)->rtindex;
+		Index rti = ((RangeTblRef *) item)->rtindex;
 
 		lfirst(list_nth_cell(query->rtable, rti - 1)) = make_used_rte(level, rti);
 		return copyObject(item);
@@ -395,7 +399,8 @@ build_from_item(Node *item, Query *query, RebuildLevel *level)
 	join->jointype = ((JoinExpr *) item)->jointype;
 	join->larg = build_from_item(((JoinExpr *) item)->larg, query, level);
 	join->rarg = build_from_item(((JoinExpr *) item)->rarg, query, level);
-	join->quals = (Node *) make_ands_explicit((List *) mutate_expr(((JoinExpr *) item)->quals, level));
+	join->quals = (Node *) make_ands_explicit(
+		(List *) mutate_expr(((JoinExpr *) item)->quals, level));
 	if (((JoinExpr *) item)->quals == NULL)
 		join->quals = NULL;
 	add_join_rte(query, join);
@@ -413,9 +418,9 @@ build_conjunction(List *quals, RebuildLevel *level)
 static List *
 build_target(List *target, RebuildLevel *level)
 {
-	List	   *result = NIL;
-	int			visible = 0;
-	ListCell   *lc;
+	List *result = NIL;
+	int visible = 0;
+	ListCell *lc;
 
 	foreach(lc, target)
 	{
@@ -432,11 +437,11 @@ build_target(List *target, RebuildLevel *level)
 static Query *
 build_query(RebuildLevel *level, List *tlist)
 {
-	DistPath   *path = level->path;
-	Query	   *query = makeNode(Query);
-	List	   *from = NIL;
-	List	   *quals;
-	ListCell   *lc;
+	DistPath *path = level->path;
+	Query *query = makeNode(Query);
+	List *from = NIL;
+	List *quals;
+	ListCell *lc;
 
 	query->commandType = CMD_SELECT;
 	query->querySource = QSRC_ORIGINAL;
@@ -445,7 +450,8 @@ build_query(RebuildLevel *level, List *tlist)
 	for (int i = 0; i < list_length(path->root->parse->rtable); i++)
 		query->rtable = lappend(query->rtable, make_unused_rte());
 	if (list_length(query->rtable) == 1)
-		query->rtable = lappend(query->rtable, make_unused_rte());	/* so that columns are qualified */
+		query->rtable = lappend(query->rtable,
+								make_unused_rte()); /* so that columns are qualified */
 
 	foreach(lc, path->from)
 		from = lappend(from, build_from_item(lfirst(lc), query, level));
@@ -474,7 +480,7 @@ build_query(RebuildLevel *level, List *tlist)
 
 	foreach(lc, path->locks)
 	{
-		DistLock   *lock = lfirst(lc);
+		DistLock *lock = lfirst(lc);
 		RowMarkClause *mark = makeNode(RowMarkClause);
 
 		mark->rti = lock->rti;
@@ -495,17 +501,19 @@ rebuild_query(DistPath *path, List *tlist, List **params)
 }
 
 Query *
-rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning, List **params)
+rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning,
+			   List **params)
 {
 	RebuildLevel level = {.path = path, .params = params};
-	Query	   *query = build_query(&level, NIL);
+	Query *query = build_query(&level, NIL);
 
 	query->commandType = command;
 	query->resultRelation = target;
 	/* so that it is printed as the target only, not in FROM or USING */
 	rt_fetch(target, query->rtable)->inFromCl = false;
 	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
-	query->returningList = rebuild_transport_tlist((List *) mutate_expr((Node *) returning, &level));
+	query->returningList = rebuild_transport_tlist(
+		(List *) mutate_expr((Node *) returning, &level));
 	return query;
 }
 
@@ -517,7 +525,7 @@ static const char *
 append_string(StringInfo buf, const char *p)
 {
 	const char *end = p + 1;
-	bool		escapes = false;
+	bool escapes = false;
 
 	while (*end && !(end[0] == '\'' && end[1] != '\''))
 	{
@@ -551,7 +559,7 @@ neutralize_text(const char *sql)
 			p = append_string(&buf, p);
 		else if (*p == '"')
 		{
-			int			length = strcspn(p + 1, "\"") + 2;
+			int length = strcspn(p + 1, "\"") + 2;
 
 			appendBinaryStringInfo(&buf, p, length);
 			p += length;
@@ -571,8 +579,8 @@ neutralize_text(const char *sql)
 char *
 rebuild_deparse(Query *query)
 {
-	int			nest_level = row_format_enter_sql_mode();
-	char	   *sql;
+	int nest_level = row_format_enter_sql_mode();
+	char *sql;
 
 	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
@@ -584,7 +592,7 @@ rebuild_deparse(Query *query)
 List *
 rebuild_transport_tlist(List *tlist)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, tlist)
 	{
@@ -608,15 +616,16 @@ char *
 rebuild_deparse_transport(Query *query)
 {
 	StringInfoData buf;
-	bool		needs_cast = false;
-	int			column = 0;
-	ListCell   *lc;
+	bool needs_cast = false;
+	int column = 0;
+	ListCell *lc;
 
 	foreach(lc, query->targetList)
 	{
 		TargetEntry *tle = lfirst(lc);
 
-		needs_cast = needs_cast || (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
+		needs_cast = needs_cast ||
+					 (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
 	}
 
 	/* Sorting, grouping and DISTINCT refer to the columns as they are: cast outside of them. */
@@ -636,7 +645,8 @@ rebuild_deparse_transport(Query *query)
 		if (tle->resjunk)
 			continue;
 		appendStringInfo(&buf, "%sc%d%s", column == 0 ? "" : ", ", column + 1,
-						 row_format_is_binary(exprType((Node *) tle->expr)) ? "" : "::pg_catalog.text");
+						 row_format_is_binary(exprType((Node *) tle->expr)) ? ""
+																			: "::pg_catalog.text");
 		column++;
 	}
 	appendStringInfo(&buf, " FROM (%s) q", rebuild_deparse(query));

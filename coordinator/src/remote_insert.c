@@ -258,7 +258,7 @@ static void
 send_statement(RowBuffer *buffer, const char *sql, BufferState state)
 {
 	for (int i = 0; i < buffer->conn_count; i++)
-		remote_transaction_send(buffer->conns[i], REMOTE_WRITE, sql);
+		remote_transaction_send(buffer->conns[i], REMOTE_APPEND, sql);
 	occupy_wires(buffer, state);
 }
 

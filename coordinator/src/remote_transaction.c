@@ -26,6 +26,10 @@
  * touched: core has already freed the memory of their queries.  A stream whose
  * occupancy was taken away notices that itself.
  *
+ * Roles.  A session that acts as several roles (SET ROLE, SECURITY DEFINER) has a connection for
+ * each, and these do not see each other's rows before the commit, and wait for each other's locks.
+ * So where one has written, the others may only add rows.
+ *
  * A worker whose transaction failed outside of the aborting subtransaction is rolled
  * back altogether and joins anew, if it was only read in READ COMMITTED; else it is
  * marked as failed, and any further use, COMMIT included, is an error.
@@ -124,6 +128,31 @@ check_wire(WorkerConnection *conn)
 		connection_report(ERROR, conn, NULL, "");
 }
 
+/* ERROR if the statement could miss what this transaction wrote there as another role. */
+static void
+check_roles(const WorkerConnection *conn, RemoteAccess access)
+{
+	ListCell *lc;
+
+	foreach(lc, connection_list())
+	{
+		const WorkerConnection *other = lfirst(lc);
+
+		if (other == conn || other->worker_id != conn->worker_id || !other->written ||
+			other->xact_depth == 0 || access == REMOTE_APPEND)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot use worker \"%s\" as role \"%s\" in a transaction that wrote there "
+						"as role \"%s\"",
+						conn->worker_name, GetUserNameFromId(conn->role, false),
+						GetUserNameFromId(other->role, false)),
+				 errdetail("Each role has a connection of its own, which does not see what the "
+						   "other has not committed."),
+				 errhint("Commit before the role changes.")));
+	}
+}
+
 /* May what runs there be cancelled without losing anything but its own rows? */
 static bool
 can_restart(const WorkerConnection *conn)
@@ -195,11 +224,12 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 		remote_transaction_reclaim(&conn, 1);
 	connection_settle(conn);
 	check_wire(conn);
+	check_roles(conn, access);
 
 	initStringInfo(&message);
 	commit_protocol_reserve();
 	participating = true;
-	if (access == REMOTE_WRITE)
+	if (access != REMOTE_READ)
 		conn->written = true;
 	commands = append_transaction_commands(&message, conn);
 	commands += session_settings_append(&message, conn, &lexical);

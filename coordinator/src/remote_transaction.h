@@ -16,7 +16,8 @@
 typedef enum RemoteAccess
 {
 	REMOTE_READ,
-	REMOTE_WRITE /* writes or locks: decides one- or two-phase commit */
+	REMOTE_WRITE, /* writes or locks: decides one- or two-phase commit */
+	REMOTE_APPEND /* the same, but adds rows only and looks at none */
 } RemoteAccess;
 
 /*

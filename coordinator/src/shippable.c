@@ -42,30 +42,54 @@ typedef struct ShippableContext
 {
 	PlannerInfo *root;
 	const Locus *locus;
-	Relids	   *outer_params;
-	Relids		subplan_params;	/* PARAM_EXEC ids that belong to a SubPlan's test expression */
+	Relids *outer_params;
+	Relids subplan_params; /* PARAM_EXEC ids that belong to a SubPlan's test expression */
 } ShippableContext;
 
 typedef struct ObjectKey
 {
-	Oid			classid;
-	Oid			objectid;
+	Oid classid;
+	Oid objectid;
 } ObjectKey;
 
 typedef struct ObjectEntry
 {
-	ObjectKey	key;
-	bool		shippable;
+	ObjectKey key;
+	bool shippable;
 } ObjectEntry;
 
 static HTAB *object_cache = NULL;
 
 /* Names of stable built-in functions that look at more than their arguments and propagated settings. */
 static const char *const local_function_prefixes[] = {
-	"has_", "pg_", "txid_", "row_security_active", "inet_client", "inet_server", "col_description",
-	"obj_description", "shobj_description", "currval", "lastval", "to_reg", "current_", "query_to_",
-	"table_to_", "schema_to_", "cursor_to_", "database_to_", "reg", "textreg", "binary_upgrade", "ts_",
-	"get_current_ts_config", "session_user", "getdatabaseencoding", "version", "format_type", "oidvectortypes",
+	"has_",
+	"pg_",
+	"txid_",
+	"row_security_active",
+	"inet_client",
+	"inet_server",
+	"col_description",
+	"obj_description",
+	"shobj_description",
+	"currval",
+	"lastval",
+	"to_reg",
+	"current_",
+	"query_to_",
+	"table_to_",
+	"schema_to_",
+	"cursor_to_",
+	"database_to_",
+	"reg",
+	"textreg",
+	"binary_upgrade",
+	"ts_",
+	"get_current_ts_config",
+	"session_user",
+	"getdatabaseencoding",
+	"version",
+	"format_type",
+	"oidvectortypes",
 };
 
 static bool walk_unshippable(Node *node, ShippableContext *context);
@@ -83,10 +107,10 @@ reset_object_cache(Datum arg, int cacheid, uint32 hashvalue)
 bool
 shippable_object(Oid classid, Oid objectid)
 {
-	ObjectKey	key = {classid, objectid};
+	ObjectKey key = {classid, objectid};
 	ObjectEntry *entry;
-	bool		found;
-	bool		shippable;
+	bool found;
+	bool shippable;
 
 	if (objectid < FirstNormalObjectId)
 		return true;
@@ -102,7 +126,7 @@ shippable_object(Oid classid, Oid objectid)
 	if (object_cache == NULL)
 	{
 		static bool registered = false;
-		HASHCTL		control = {.keysize = sizeof(ObjectKey), .entrysize = sizeof(ObjectEntry)};
+		HASHCTL control = {.keysize = sizeof(ObjectKey), .entrysize = sizeof(ObjectEntry)};
 
 		if (!registered)
 		{
@@ -110,7 +134,8 @@ shippable_object(Oid classid, Oid objectid)
 			CacheRegisterSyscacheCallback(OPEROID, reset_object_cache, (Datum) 0);
 			registered = true;
 		}
-		object_cache = hash_create("strata shippable objects", 64, &control, HASH_ELEM | HASH_BLOBS);
+		object_cache = hash_create("strata shippable objects", 64, &control,
+								   HASH_ELEM | HASH_BLOBS);
 	}
 	entry = hash_search(object_cache, &key, HASH_ENTER, &found);
 	entry->shippable = shippable;
@@ -121,7 +146,7 @@ bool
 shippable_type(Oid type)
 {
 	return type != RECORDOID && type != RECORDARRAYOID && type != UNKNOWNOID && type != VOIDOID &&
-		get_typtype(type) != TYPTYPE_PSEUDO;
+		   get_typtype(type) != TYPTYPE_PSEUDO;
 }
 
 bool
@@ -131,13 +156,14 @@ shippable_param_is_outer(PlannerInfo *root, Param *param)
 		return false;
 	for (PlannerInfo *level = root; level != NULL; level = level->parent_root)
 	{
-		ListCell   *lc;
+		ListCell *lc;
 
 		foreach(lc, level->init_plans)
 		{
-			SubPlan    *init_plan = lfirst(lc);
+			SubPlan *init_plan = lfirst(lc);
 
-			if (init_plan->subLinkType != CTE_SUBLINK && list_member_int(init_plan->setParam, param->paramid))
+			if (init_plan->subLinkType != CTE_SUBLINK &&
+				list_member_int(init_plan->setParam, param->paramid))
 				return false;
 		}
 	}
@@ -168,8 +194,8 @@ walk_not_constant(Node *node, PlannerInfo *root)
 			return true;
 		case T_Param:
 			return ((Param *) node)->paramkind != PARAM_EXTERN &&
-				(((Param *) node)->paramkind != PARAM_EXEC ||
-				 shippable_param_is_outer(root, (Param *) node));
+				   (((Param *) node)->paramkind != PARAM_EXEC ||
+					shippable_param_is_outer(root, (Param *) node));
 		case T_FuncExpr:
 			if (((FuncExpr *) node)->funcretset)
 				return true;
@@ -213,24 +239,24 @@ bool
 shippable_is_runtime_constant(PlannerInfo *root, Node *expr)
 {
 	return (is_scalar_expression(expr) || IsA(expr, Const) || IsA(expr, Param)) &&
-		!walk_not_constant(expr, root) && !contain_volatile_functions(expr) &&
-		shippable_type(exprType(expr));
+		   !walk_not_constant(expr, root) && !contain_volatile_functions(expr) &&
+		   shippable_type(exprType(expr));
 }
 
 bool
 shippable_is_shipped_value(PlannerInfo *root, Node *expr)
 {
 	return is_scalar_expression(expr) && contain_mutable_functions(expr) &&
-		shippable_is_runtime_constant(root, expr);
+		   shippable_is_runtime_constant(root, expr);
 }
 
 /* Is a stable built-in function the same wherever our settings are? */
 static bool
 depends_only_on_settings(Oid funcid)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(funcid));
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(funcid));
 	Form_pg_proc proc;
-	bool		result = true;
+	bool result = true;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -245,10 +271,11 @@ depends_only_on_settings(Oid funcid)
 	/* reg* types name objects by an OID that differs between nodes */
 	for (int i = 0; result && i < proc->pronargs; i++)
 	{
-		Oid			type = proc->proargtypes.values[i];
+		Oid type = proc->proargtypes.values[i];
 
-		if (type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID || type == REGTYPEOID ||
-			type == REGOPEROID || type == REGOPERATOROID || type == REGROLEOID || type == REGNAMESPACEOID)
+		if (type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID ||
+			type == REGTYPEOID || type == REGOPEROID || type == REGOPERATOROID ||
+			type == REGROLEOID || type == REGNAMESPACEOID)
 			result = false;
 	}
 	ReleaseSysCache(tuple);
@@ -259,7 +286,7 @@ depends_only_on_settings(Oid funcid)
 static bool
 is_local_function(Oid funcid, void *context)
 {
-	char		volatility = func_volatile(funcid);
+	char volatility = func_volatile(funcid);
 
 	if (volatility == PROVOLATILE_VOLATILE)
 		return true;
@@ -280,8 +307,8 @@ is_local_operator(Oid opno)
 static bool
 subplan_meets_locus(PlannerInfo *root, const Locus *locus, SubPlan *subplan, const Locus *sub)
 {
-	ListCell   *lc;
-	ListCell   *lc2;
+	ListCell *lc;
+	ListCell *lc2;
 
 	if (sub->kind == LOCUS_REPLICATED)
 		return true;
@@ -314,11 +341,11 @@ subplan_paths(PlannerInfo *root, SubPlan *subplan)
 DistPath *
 shippable_subplan_path(PlannerInfo *root, SubPlan *subplan)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, subplan_paths(root, subplan))
 	{
-		DistPath   *path = lfirst(lc);
+		DistPath *path = lfirst(lc);
 
 		if (path->locks == NIL)
 			return path;
@@ -330,11 +357,11 @@ shippable_subplan_path(PlannerInfo *root, SubPlan *subplan)
 static DistPath *
 find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, subplan_paths(root, subplan))
 	{
-		DistPath   *path = lfirst(lc);
+		DistPath *path = lfirst(lc);
 
 		if (path->locks == NIL && subplan_meets_locus(root, locus, subplan, &path->locus))
 			return path;
@@ -346,8 +373,8 @@ find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
 static bool
 test_is_printable(SubPlan *subplan)
 {
-	List	   *tests;
-	ListCell   *lc;
+	List *tests;
+	ListCell *lc;
 
 	if (subplan->testexpr == NULL)
 		return true;
@@ -357,8 +384,8 @@ test_is_printable(SubPlan *subplan)
 		tests = list_make1(subplan->testexpr);
 	foreach(lc, tests)
 	{
-		OpExpr	   *test = lfirst(lc);
-		Param	   *column;
+		OpExpr *test = lfirst(lc);
+		Param *column;
 
 		if (!IsA(test, OpExpr) || list_length(test->args) != 2)
 			return false;
@@ -372,10 +399,10 @@ test_is_printable(SubPlan *subplan)
 static bool
 is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 {
-	DistPath   *path;
+	DistPath *path;
 	ShippableContext test_context = *context;
-	ListCell   *lc;
-	int			id = -1;
+	ListCell *lc;
+	int id = -1;
 
 	if (context->locus == NULL || !test_is_printable(subplan))
 		return true;
@@ -394,9 +421,10 @@ is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 	}
 
 	foreach(lc, subplan->paramIds)
-		test_context.subplan_params = bms_add_member(bms_copy(test_context.subplan_params), lfirst_int(lc));
+		test_context.subplan_params = bms_add_member(bms_copy(test_context.subplan_params),
+													 lfirst_int(lc));
 	return walk_unshippable(subplan->testexpr, &test_context) ||
-		walk_unshippable((Node *) subplan->args, context);
+		   walk_unshippable((Node *) subplan->args, context);
 }
 
 static bool
@@ -405,9 +433,11 @@ is_unshippable_var(Var *var, PlannerInfo *root)
 	if (var->varlevelsup != 0 || IS_SPECIAL_VARNO(var->varno))
 		return true;
 	if (var->varattno < 0)
-		return var->varattno != SelfItemPointerAttributeNumber && var->varattno != TableOidAttributeNumber;
+		return var->varattno != SelfItemPointerAttributeNumber &&
+			   var->varattno != TableOidAttributeNumber;
 	if (var->varattno == 0)
-		return var->vartype == RECORDOID || planner_rt_fetch(var->varno, root)->rtekind != RTE_RELATION;
+		return var->vartype == RECORDOID ||
+			   planner_rt_fetch(var->varno, root)->rtekind != RTE_RELATION;
 	return false;
 }
 
@@ -425,24 +455,24 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_Const:
 			return false;
 		case T_Param:
-			{
-				Param	   *param = (Param *) node;
+		{
+			Param *param = (Param *) node;
 
-				if (param->paramkind == PARAM_EXTERN)
-					return !shippable_type(param->paramtype);
-				if (param->paramkind != PARAM_EXEC)
-					return true;
-				if (bms_is_member(param->paramid, context->subplan_params))
-					return false;
-				if (shippable_param_is_outer(context->root, param))
-				{
-					if (context->outer_params == NULL)
-						return true;
-					*context->outer_params = bms_add_member(*context->outer_params, param->paramid);
-					return false;
-				}
+			if (param->paramkind == PARAM_EXTERN)
 				return !shippable_type(param->paramtype);
+			if (param->paramkind != PARAM_EXEC)
+				return true;
+			if (bms_is_member(param->paramid, context->subplan_params))
+				return false;
+			if (shippable_param_is_outer(context->root, param))
+			{
+				if (context->outer_params == NULL)
+					return true;
+				*context->outer_params = bms_add_member(*context->outer_params, param->paramid);
+				return false;
 			}
+			return !shippable_type(param->paramtype);
+		}
 		case T_PlaceHolderVar:
 		case T_NextValueExpr:
 		case T_CurrentOfExpr:

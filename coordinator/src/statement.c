@@ -23,14 +23,14 @@
 typedef struct StatementContext
 {
 	PlannerInfo *root;
-	List	  **params;
-	int			offset;			/* parameters that stand for a row's columns come first */
+	List **params;
+	int offset; /* parameters that stand for a row's columns come first */
 } StatementContext;
 
 static Node *
 make_value_param(Node *expr, StatementContext *context)
 {
-	Param	   *param = makeNode(Param);
+	Param *param = makeNode(Param);
 
 	*context->params = lappend(*context->params, copyObject(expr));
 	param->paramkind = PARAM_EXTERN;
@@ -51,19 +51,19 @@ mutate_statement(Node *node, StatementContext *context)
 	switch (nodeTag(node))
 	{
 		case T_Query:
+		{
+			Query *query = query_tree_mutator((Query *) node, mutate_statement, context, 0);
+			ListCell *lc;
+
+			/* shells have no children here, but their tables on the workers do */
+			foreach(lc, query->rtable)
 			{
-				Query	   *query = query_tree_mutator((Query *) node, mutate_statement, context, 0);
-				ListCell   *lc;
+				RangeTblEntry *rte = lfirst(lc);
 
-				/* shells have no children here, but their tables on the workers do */
-				foreach(lc, query->rtable)
-				{
-					RangeTblEntry *rte = lfirst(lc);
-
-					rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
-				}
-				return (Node *) query;
+				rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
 			}
+			return (Node *) query;
+		}
 		case T_Param:
 			if (((Param *) node)->paramkind == PARAM_EXTERN)
 				return make_value_param(node, context);
@@ -91,9 +91,9 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 {
 	StatementContext context = {.root = root, .params = params, .offset = list_length(attributes)};
 	RangeTblEntry *target = rt_fetch(query->resultRelation, query->rtable);
-	List	   *columns = NIL;
-	int			position = 0;
-	ListCell   *lc;
+	List *columns = NIL;
+	int position = 0;
+	ListCell *lc;
 
 	/* the rows come as values: no SELECT, no VALUES */
 	query->targetList = NIL;
@@ -115,15 +115,17 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 
 	foreach(lc, attributes)
 	{
-		AttrNumber	attno = lfirst_int(lc);
-		Param	   *param = makeNode(Param);
+		AttrNumber attno = lfirst_int(lc);
+		Param *param = makeNode(Param);
 
 		param->paramkind = PARAM_EXTERN;
 		param->paramid = ++position;
-		get_atttypetypmodcoll(target->relid, attno, &param->paramtype, &param->paramtypmod, &param->paramcollid);
+		get_atttypetypmodcoll(target->relid, attno, &param->paramtype, &param->paramtypmod,
+							  &param->paramcollid);
 		param->location = -1;
-		columns = lappend(columns, makeTargetEntry((Expr *) param, attno,
-												   get_attname(target->relid, attno, false), false));
+		columns = lappend(columns,
+						  makeTargetEntry((Expr *) param, attno,
+										  get_attname(target->relid, attno, false), false));
 	}
 	query->targetList = columns;
 	query->returningList = rebuild_transport_tlist(query->returningList);

@@ -20,7 +20,8 @@ extern char *statement_deparse(PlannerInfo *root, Query *query, List **params);
  * CONFLICT and RETURNING.  attributes (ints) receives the columns that $1 .. $n
  * stand for; further parameters follow them.
  */
-extern char *statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params);
+extern char *
+statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params);
 
 /* The query as it was before planning; NULL where it was not kept. */
 extern Query *statement_original(PlannerInfo *root);

@@ -17,38 +17,35 @@
 
 PG_MODULE_MAGIC;
 
-int			strata_connect_timeout = 5;
-int			strata_shard_count = 32;
-double		strata_count_distinct_error_rate = 0.0;
-bool		strata_enable_join_pushdown = true;
-bool		strata_enable_aggregate_pushdown = true;
+int strata_connect_timeout = 5;
+int strata_shard_count = 32;
+double strata_count_distinct_error_rate = 0.0;
+bool strata_enable_join_pushdown = true;
+bool strata_enable_aggregate_pushdown = true;
 
-void		_PG_init(void);
+void _PG_init(void);
 
 static void
 define_settings(void)
 {
-	DefineCustomIntVariable("strata.connect_timeout",
-							"Time to wait for a worker to answer a new connection.",
-							NULL, &strata_connect_timeout, 5, 1, 600,
-							PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomIntVariable("strata.shard_count",
-							"Number of shards of a newly distributed table.",
-							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT,
-							PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomRealVariable("strata.count_distinct_error_rate",
-							 "Relative error that count(DISTINCT) may have; 0 counts exactly.",
-							 "Above 0, count(DISTINCT x) of distributed tables is estimated by HyperLogLog.",
-							 &strata_count_distinct_error_rate, 0.0, 0.0, 1.0,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.connect_timeout", "Time to wait for a worker to answer a new connection.", NULL,
+		&strata_connect_timeout, 5, 1, 600, PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("strata.shard_count", "Number of shards of a newly distributed table.",
+							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT, PGC_USERSET,
+							0, NULL, NULL, NULL);
+	DefineCustomRealVariable(
+		"strata.count_distinct_error_rate",
+		"Relative error that count(DISTINCT) may have; 0 counts exactly.",
+		"Above 0, count(DISTINCT x) of distributed tables is estimated by HyperLogLog.",
+		&strata_count_distinct_error_rate, 0.0, 0.0, 1.0, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("strata.enable_join_pushdown",
-							 "Lets the planner run joins on the workers.",
-							 NULL, &strata_enable_join_pushdown, true,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+							 "Lets the planner run joins on the workers.", NULL,
+							 &strata_enable_join_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("strata.enable_aggregate_pushdown",
 							 "Lets the planner run grouping, sorting and limits on the workers.",
-							 NULL, &strata_enable_aggregate_pushdown, true,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+							 NULL, &strata_enable_aggregate_pushdown, true, PGC_USERSET, 0, NULL,
+							 NULL, NULL);
 	MarkGUCPrefixReserved("strata");
 }
 
