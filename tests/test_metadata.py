@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, find_binaries, wait_until
+from tests.cluster import Cluster, Node, find_binaries, wait_until
 from tests.pair import Pair, open_pair
 
 
@@ -400,6 +400,121 @@ def test_a_new_worker_gets_schemas_types_functions_and_reference_tables(make_clu
         coordinator.value("SELECT count(*) FROM app.u JOIN app.r USING (id) WHERE r.m = 'sad'")
         == 10
     )
+
+
+def test_a_new_worker_gets_objects_in_the_order_of_their_dependencies(make_cluster) -> None:
+    """Names that need quotes, types within types, a domain that calls a function that comes later..."""
+    cluster = make_cluster(workers=1)
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        """
+        CREATE ROLE seed_user; CREATE SCHEMA "My Schema"; GRANT USAGE ON SCHEMA "My Schema" TO seed_user;
+        CREATE EXTENSION citext;
+        CREATE TYPE "My Schema"."E n" AS ENUM ('a', 'b''c');
+        CREATE TYPE pair AS (a integer, b text COLLATE "C");
+        CREATE TYPE "My Schema".outerp AS (x "My Schema"."E n", y pair[]);
+        CREATE FUNCTION "My Schema".chk (integer) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 < 100000';
+        CREATE DOMAIN small AS integer DEFAULT 5 CHECK ("My Schema".chk(VALUE)) NOT NULL;
+        CREATE TYPE frange AS RANGE (SUBTYPE = float8, SUBTYPE_DIFF = float8mi);
+        CREATE COLLATION ci (PROVIDER = icu, LOCALE = 'und-u-ks-level2', DETERMINISTIC = false);
+        CREATE FUNCTION plus_one (a integer) RETURNS integer IMMUTABLE BEGIN ATOMIC SELECT a + 1; END;
+        CREATE AGGREGATE my_sum (integer) (SFUNC = int4pl, STYPE = integer, COMBINEFUNC = int4pl,
+            INITCOND = '0', PARALLEL = SAFE);
+        CREATE PROCEDURE nothing () LANGUAGE plpgsql AS 'BEGIN NULL; END';
+        CREATE TABLE "My Schema"."Ta ble" (
+            k integer PRIMARY KEY CHECK ("My Schema".chk(k)), e "My Schema"."E n", o "My Schema".outerp,
+            r frange, p small, c text COLLATE ci, ct citext UNIQUE, g integer GENERATED ALWAYS AS (plus_one(k)) STORED);
+        INSERT INTO "My Schema"."Ta ble" SELECT g, 'b''c', ROW('a', ARRAY[ROW(1, 'x')::pair]), '[1,2]', g, 'Cc', 'T' || g
+            FROM generate_series(1, 50) AS g;
+        CREATE INDEX ON "My Schema"."Ta ble" (("My Schema".chk(p)));
+        GRANT SELECT ON "My Schema"."Ta ble" TO PUBLIC;
+        SELECT strata.create_reference_table('"My Schema"."Ta ble"');
+        CREATE TABLE child (id integer PRIMARY KEY REFERENCES "My Schema"."Ta ble", c citext);
+        SELECT strata.create_distributed_table('child', 'id', 4);
+        INSERT INTO child SELECT g, 'x' FROM generate_series(1, 50) AS g;
+        """
+    )
+    newcomer = cluster.add_worker()
+    assert coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
+    checksum = """SELECT md5(string_agg(t::text, ',' ORDER BY k)) FROM "My Schema"."Ta ble" AS t"""
+    assert newcomer.value(checksum) == coordinator.value(checksum)
+    assert newcomer.value("SELECT count(*) FROM child") == 0
+    coordinator.execute(
+        """INSERT INTO "My Schema"."Ta ble" (k, e) VALUES (60, 'a');
+        UPDATE "My Schema"."Ta ble" SET c = 'new' WHERE k = 1"""
+    )
+    assert newcomer.value(checksum) == coordinator.value(checksum)
+    with pytest.raises(psycopg.errors.UniqueViolation):  # the newcomer's copy has the constraint, too
+        newcomer.execute("""INSERT INTO "My Schema"."Ta ble" (k, ct) VALUES (99, 't7')""")
+    assert newcomer.value("SELECT my_sum(v) FROM (VALUES (1), (2)) AS v (v)") == 3
+    coordinator.execute(
+        "CREATE TABLE later (k integer); SELECT strata.create_distributed_table('later', 'k', 6, 'none');"
+        "INSERT INTO later SELECT generate_series(1, 1000)"
+    )
+    assert newcomer.value("SELECT count(*) FROM later") > 300
+    coordinator.execute('DROP SCHEMA "My Schema" CASCADE; DROP TABLE child, later')
+    assert newcomer.value("SELECT count(*) FROM pg_class WHERE relname ~ '^(Ta ble|child|later)'") == 0
+
+
+def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
+    pair: Pair, cluster: Cluster
+) -> None:
+    def add(node: Node, more: str = "") -> None:
+        pair.ours.execute(
+            "SELECT strata.add_worker(%s, %s)", (node.name, node.conninfo(user=None) + more)
+        )
+
+    node = cluster.new_node("candidate")
+    try:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="candidate.*user"):
+            add(node, " user=postgres")
+
+        node.settings["max_prepared_transactions"] = "0"
+        node.restart()
+        with pytest.raises(psycopg.Error, match="prepared transactions") as caught:
+            add(node)
+        assert caught.value.sqlstate == "55000"
+        assert "max_prepared_transactions" in caught.value.diag.message_hint
+        del node.settings["max_prepared_transactions"]
+        node.restart()
+
+        node.execute("CREATE EXTENSION hll; CREATE EXTENSION strata_worker")
+        node.execute("SELECT strata_worker.attach_coordinator(gen_random_uuid(), 1)")
+        with pytest.raises(psycopg.Error, match="another cluster"):
+            add(node)
+        node.execute("DELETE FROM strata_worker.cluster")
+
+        node.disconnect()
+        with node.connect_locally("postgres") as connection:
+            connection.execute("ALTER DATABASE strata RENAME TO aside")
+            connection.execute(
+                "CREATE DATABASE strata TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"
+            )
+        with pytest.raises(psycopg.Error, match=r"encoding|character|collation") as caught:
+            add(node)
+        assert caught.value.sqlstate == "55000"
+        assert caught.value.diag.message_hint
+        with node.connect_locally("postgres") as connection:
+            connection.execute("DROP DATABASE strata")
+            connection.execute("ALTER DATABASE aside RENAME TO strata")
+
+        pair.execute("CREATE TABLE r (id integer PRIMARY KEY); INSERT INTO r VALUES (1), (2)")
+        pair.reference("r")
+        node.execute("CREATE SCHEMA test_metadata; CREATE TABLE test_metadata.r (other text)")
+        with pytest.raises(psycopg.errors.DuplicateTable, match="candidate"):
+            add(node)
+        assert pair.rows("SELECT count(*) FROM strata.worker WHERE name = 'candidate'") == [(0,)]
+        pair.same("INSERT INTO r VALUES (3)")
+
+        node.execute("DROP TABLE test_metadata.r")
+        add(node)
+        assert node.value("SELECT count(*) FROM test_metadata.r") == 3
+        pair.ours.execute("SELECT strata.remove_worker('candidate')")
+        assert node.value("SELECT to_regclass('test_metadata.r')::text") is None
+        add(node)
+        pair.ours.execute("SELECT strata.remove_worker('candidate')")
+    finally:
+        node.stop()
 
 
 def test_an_empty_worker_can_be_removed_and_its_rows_are_not_asked_again(make_cluster) -> None:

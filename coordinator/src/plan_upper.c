@@ -105,48 +105,6 @@ stage_is_complete(DistPath *path, List *clauses, List *tlist)
 	return false;
 }
 
-/*
- * Columns that may stand beside GROUP BY because they depend on a grouped
- * primary key.  A worker would have to prove that again (and PostgreSQL drops
- * GROUP BY columns by such proofs), so they are grouped by explicitly.
- */
-static void
-group_dependent_columns(DistPath *path)
-{
-	List *grouped = get_sortgrouplist_exprs(path->group_clause, path->target);
-	Index next_ref = 0;
-	ListCell *lc;
-
-	foreach(lc, path->target)
-		next_ref = Max(next_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
-
-	path->target = copyObject(path->target);
-	path->group_clause = list_copy(path->group_clause);
-	foreach(lc, path->target)
-	{
-		TargetEntry *tle = lfirst(lc);
-		SortGroupClause *clause;
-		bool hashable;
-		Oid sortop;
-		Oid eqop;
-
-		if (!IsA(tle->expr, Var) || list_member(grouped, tle->expr))
-			continue;
-		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &sortop, &eqop,
-								 NULL, &hashable);
-		if (!OidIsValid(eqop))
-			continue; /* of a type like json: the workers have the primary key, too */
-		if (tle->ressortgroupref == 0)
-			tle->ressortgroupref = ++next_ref;
-		clause = makeNode(SortGroupClause);
-		clause->tleSortGroupRef = tle->ressortgroupref;
-		clause->eqop = eqop;
-		clause->sortop = sortop;
-		clause->hashable = hashable;
-		path->group_clause = lappend(path->group_clause, clause);
-	}
-}
-
 /* Grouping that is complete on the workers. */
 static void
 push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
@@ -163,8 +121,6 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	if (!target_is_shippable(path, path->target) ||
 		!shippable_expr(root, &path->locus, having, &path->outer_params))
 		return;
-	if (path->group_clause != NIL)
-		group_dependent_columns(path);
 
 	foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
 	{
@@ -261,8 +217,6 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	path->has_aggs = root->parse->hasAggs;
 	if (!target_is_shippable(path, path->target) || path->outer_params != NULL)
 		return;
-	if (path->group_clause != NIL)
-		group_dependent_columns(path);
 	path->rows = estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
 	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
 								   (1 + list_length(path->target));

@@ -28,6 +28,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
@@ -434,6 +435,46 @@ build_target(List *target, RebuildLevel *level)
 	return result;
 }
 
+/*
+ * Columns that may stand beside GROUP BY because they depend on a grouped
+ * primary key.  A worker would have to prove that again (and PostgreSQL drops
+ * GROUP BY columns by such proofs), so they are grouped by explicitly.
+ */
+static void
+group_dependent_columns(Query *query)
+{
+	List *grouped = get_sortgrouplist_exprs(query->groupClause, query->targetList);
+	Index next_ref = 0;
+	ListCell *lc;
+
+	foreach(lc, query->targetList)
+		next_ref = Max(next_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
+
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		SortGroupClause *clause;
+		bool hashable;
+		Oid sortop;
+		Oid eqop;
+
+		if (!IsA(tle->expr, Var) || list_member(grouped, tle->expr))
+			continue;
+		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &sortop, &eqop,
+								 NULL, &hashable);
+		if (!OidIsValid(eqop))
+			continue; /* of a type like json: the workers have the primary key, too */
+		if (tle->ressortgroupref == 0)
+			tle->ressortgroupref = ++next_ref;
+		clause = makeNode(SortGroupClause);
+		clause->tleSortGroupRef = tle->ressortgroupref;
+		clause->eqop = eqop;
+		clause->sortop = sortop;
+		clause->hashable = hashable;
+		query->groupClause = lappend(query->groupClause, clause);
+	}
+}
+
 static Query *
 build_query(RebuildLevel *level, List *tlist)
 {
@@ -462,6 +503,8 @@ build_query(RebuildLevel *level, List *tlist)
 
 	query->targetList = build_target(path->target ? path->target : tlist, level);
 	query->groupClause = copyObject(path->group_clause);
+	if (query->groupClause != NIL)
+		group_dependent_columns(query);
 	query->havingQual = build_conjunction(path->having, level);
 
 	/* The planner dropped aggregates that nobody reads; their grouping into one row remains. */
