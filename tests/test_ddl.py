@@ -245,10 +245,14 @@ def test_tables_made_with_the_access_method_are_distributed(pair: Pair) -> None:
     pair.execute(
         "CREATE TABLE made (k integer, x integer); INSERT INTO made SELECT g, g FROM generate_series(1, 50) AS g"
     )
-    pair.execute("CREATE TABLE queried AS SELECT g AS k, g % 7 AS m FROM generate_series(1, 99) AS g")
+    pair.execute(
+        "CREATE TABLE queried AS SELECT g AS k, g % 7 AS m FROM generate_series(1, 99) AS g"
+    )
     pair.execute("SELECT 1 AS k, 'a' AS y INTO into_one")
     pair.execute("CREATE TABLE like_t (LIKE t INCLUDING ALL)")
-    pair.execute("DO $$ BEGIN CREATE TABLE inner_one (k integer); INSERT INTO inner_one VALUES (1); END $$")
+    pair.execute(
+        "DO $$ BEGIN CREATE TABLE inner_one (k integer); INSERT INTO inner_one VALUES (1); END $$"
+    )
     pair.execute("RESET default_table_access_method")
     for name in ("made", "queried", "into_one", "like_t", "inner_one"):
         pair.same(f"SELECT * FROM {name}")
@@ -439,11 +443,13 @@ def test_triggers_that_could_not_fire_are_refused(pair: Pair) -> None:
         "CREATE FUNCTION trg () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$"
     )
     for timing in ("AFTER INSERT", "BEFORE UPDATE", "BEFORE DELETE", "AFTER UPDATE OR INSERT"):
-        refused(pair, f"CREATE TRIGGER x {timing} ON t FOR EACH ROW EXECUTE FUNCTION trg()", names="x t")
-    pair.execute("CREATE TABLE later (id integer); CREATE TRIGGER x AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION trg()")
-    refused(
-        pair, "SELECT strata.create_distributed_table('later', 'id')", names="x later"
+        refused(
+            pair, f"CREATE TRIGGER x {timing} ON t FOR EACH ROW EXECUTE FUNCTION trg()", names="x t"
+        )
+    pair.execute(
+        "CREATE TABLE later (id integer); CREATE TRIGGER x AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION trg()"
     )
+    refused(pair, "SELECT strata.create_distributed_table('later', 'id')", names="x later")
 
 
 def test_statement_triggers_see_the_inserted_rows(pair: Pair) -> None:
@@ -486,7 +492,9 @@ def test_copies_of_reference_tables_stay_equal(pair: Pair) -> None:
 def test_copies_follow_savepoints(pair: Pair) -> None:
     with pair.transaction("COMMIT"):
         pair.execute("UPDATE r SET name = 'a' WHERE id = 1; SAVEPOINT s; UPDATE r SET name = 'b'")
-        pair.execute("INSERT INTO r VALUES (50, 'b'); ROLLBACK TO s; UPDATE r SET name = 'c' WHERE id = 2")
+        pair.execute(
+            "INSERT INTO r VALUES (50, 'b'); ROLLBACK TO s; UPDATE r SET name = 'c' WHERE id = 2"
+        )
     check_copies(pair)
     pair.execute(
         "DO $$ BEGIN FOR i IN 1..100 LOOP INSERT INTO r VALUES (2000 + i, 'do');"
@@ -509,7 +517,9 @@ def test_a_reference_table_without_primary_key_only_grows(pair: Pair) -> None:
 
 
 def test_a_delete_from_a_reference_table_cascades_on_the_workers(pair: Pair) -> None:
-    pair.execute("CREATE TABLE child (id integer PRIMARY KEY, rid integer REFERENCES r ON DELETE CASCADE)")
+    pair.execute(
+        "CREATE TABLE child (id integer PRIMARY KEY, rid integer REFERENCES r ON DELETE CASCADE)"
+    )
     pair.distribute("child", "id")
     pair.execute("INSERT INTO child SELECT g, 1 + g % 20 FROM generate_series(1, 100) AS g")
     pair.same("INSERT INTO child VALUES (1000, 77)")

@@ -424,7 +424,7 @@ def test_a_new_worker_gets_objects_in_the_order_of_their_dependencies(make_clust
         CREATE TABLE "My Schema"."Ta ble" (
             k integer PRIMARY KEY CHECK ("My Schema".chk(k)), e "My Schema"."E n", o "My Schema".outerp,
             r frange, p small, c text COLLATE ci, ct citext UNIQUE, g integer GENERATED ALWAYS AS (plus_one(k)) STORED);
-        INSERT INTO "My Schema"."Ta ble" SELECT g, 'b''c', ROW('a', ARRAY[ROW(1, 'x')::pair]), '[1,2]', g, 'Cc', 'T' || g
+        INSERT INTO "My Schema"."Ta ble" SELECT g, 'b''c', ROW('a', ARRAY[ROW(1, 'x')::pair])::"My Schema".outerp, '[1,2]', g, 'Cc', 'T' || g
             FROM generate_series(1, 50) AS g;
         CREATE INDEX ON "My Schema"."Ta ble" (("My Schema".chk(p)));
         GRANT SELECT ON "My Schema"."Ta ble" TO PUBLIC;
@@ -444,7 +444,9 @@ def test_a_new_worker_gets_objects_in_the_order_of_their_dependencies(make_clust
         UPDATE "My Schema"."Ta ble" SET c = 'new' WHERE k = 1"""
     )
     assert newcomer.value(checksum) == coordinator.value(checksum)
-    with pytest.raises(psycopg.errors.UniqueViolation):  # the newcomer's copy has the constraint, too
+    with pytest.raises(
+        psycopg.errors.UniqueViolation
+    ):  # the newcomer's copy has the constraint, too
         newcomer.execute("""INSERT INTO "My Schema"."Ta ble" (k, ct) VALUES (99, 't7')""")
     assert newcomer.value("SELECT my_sum(v) FROM (VALUES (1), (2)) AS v (v)") == 3
     coordinator.execute(
@@ -453,7 +455,9 @@ def test_a_new_worker_gets_objects_in_the_order_of_their_dependencies(make_clust
     )
     assert newcomer.value("SELECT count(*) FROM later") > 300
     coordinator.execute('DROP SCHEMA "My Schema" CASCADE; DROP TABLE child, later')
-    assert newcomer.value("SELECT count(*) FROM pg_class WHERE relname ~ '^(Ta ble|child|later)'") == 0
+    assert (
+        newcomer.value("SELECT count(*) FROM pg_class WHERE relname ~ '^(Ta ble|child|later)'") == 0
+    )
 
 
 def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
@@ -466,7 +470,7 @@ def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
 
     node = cluster.new_node("candidate")
     try:
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="candidate.*user"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"candidate.*user"):
             add(node, " user=postgres")
 
         node.settings["max_prepared_transactions"] = "0"

@@ -156,14 +156,18 @@ def test_a_clients_encoding_is_its_own_affair(cluster: Cluster, data: Pair, enco
                 connection.execute("CREATE TABLE n (k numeric, s text)")
                 if node is cluster.coordinator:
                     connection.execute("SELECT strata.create_distributed_table('n', 'k')")
-                connection.execute("INSERT INTO n SELECT g, %s FROM generate_series(1, 200) AS g", (text,))
+                connection.execute(
+                    "INSERT INTO n SELECT g, %s FROM generate_series(1, 200) AS g", (text,)
+                )
                 for query in (
                     "SELECT DISTINCT s FROM t",
                     "SELECT s FROM t WHERE id = 1000",
                     "SELECT max(s) FROM n WHERE k > 3.5",
                 ):
                     rows = connection.execute(query).fetchall()
-                    assert [value if isinstance(value, str) else value.decode() for (value,) in rows] == [text]
+                    assert [
+                        value if isinstance(value, str) else value.decode() for (value,) in rows
+                    ] == [text]
 
 
 def test_lock_timeout_counts_where_the_locks_are(pair: Pair) -> None:
@@ -261,7 +265,9 @@ def test_a_frozen_worker_does_not_outlast_a_timeout_by_much(small: Cluster) -> N
                 connection.execute("SELECT count(*) FROM frost.t")
             assert time.monotonic() - start < 8
             key = small.workers[0].value("SELECT min(id) FROM frost.t")
-            assert connection.execute(f"SELECT v FROM frost.t WHERE id = {key}").fetchall() == [(0,)]
+            assert connection.execute(f"SELECT v FROM frost.t WHERE id = {key}").fetchall() == [
+                (0,)
+            ]
         connection.execute("SET statement_timeout = '20s'")
         assert connection.execute("SELECT count(*) FROM frost.t").fetchall() == [(100,)]
 

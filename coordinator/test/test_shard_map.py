@@ -260,11 +260,11 @@ def test_tables_of_one_group_put_equal_keys_on_one_worker(pair: Pair) -> None:
 
 # ---- where rows are looked for --------------------------------------------------------------------
 
-# Whoever is equal has one hash for these types; a constant finds its one worker.
-ROUTED = [key_type for key_type in KEYS if key_type not in ("tsmultirange",)]
+# PostgreSQL turns "k = false" into "NOT k" before anybody looks for equalities.
+NOT_ROUTED = ("boolean",)
 
 
-@pytest.mark.parametrize("key_type", ROUTED)
+@pytest.mark.parametrize("key_type", [k for k in KEYS if k not in ("tsmultirange",)])
 def test_a_constant_key_asks_one_worker_and_finds_its_rows(pair: Pair, key_type: str) -> None:
     name = make(pair, key_type)
     bare = key_type.split(" COLLATE")[0]
@@ -281,7 +281,7 @@ def test_a_constant_key_asks_one_worker_and_finds_its_rows(pair: Pair, key_type:
         # "char"(n)'s literal loses its blanks, 1.105 is rounded: only plain knows what is equal
         assert pair.same(query) or "1.105" in literal, query
         (gather,) = pair.gathers(query)
-        assert workers_of(gather) == 1, query
+        assert workers_of(gather) == 1 or key_type in NOT_ROUTED, query
         pair.same(f"SELECT count(*) FROM {name} WHERE {literal} = k AND n >= 0")
     pair.same(f"SELECT n FROM {name} WHERE k IN ({', '.join(literals)})")
     pair.same(f"SELECT n FROM {name} WHERE k = ANY (ARRAY[{', '.join(literals[:3])}]::{bare}[])")
