@@ -218,6 +218,18 @@ def test_roles_that_would_not_see_each_others_rows_get_an_error(reader: psycopg.
     assert reader.execute("SELECT counted()").fetchall() == [(68,)]
 
 
+def test_analyze_in_a_transaction_sees_its_rows_whoever_owns_the_table(pair: Pair) -> None:
+    """Core analyses as the owner, who has connections of his own."""
+    pair.ours.execute(
+        "CREATE ROLE session_owner; CREATE TABLE owned (id integer PRIMARY KEY);"
+        "SELECT strata.create_distributed_table('owned', 'id'); ALTER TABLE owned OWNER TO session_owner"
+    )
+    with pair.ours.transaction():
+        pair.ours.execute("INSERT INTO owned SELECT generate_series(1, 1000); ANALYZE owned")
+    assert pair.rows("SELECT reltuples FROM pg_class WHERE relname = 'owned'") == [(1000,)]
+    pair.ours.execute("DROP TABLE owned; DROP ROLE session_owner")
+
+
 # ---- a worker that stands still ----------------------------------------------------------------------
 
 

@@ -47,12 +47,10 @@ get_kind_name(bool is_reference)
 static void
 refuse_table(Relation relation, bool is_reference, int code, const char *detail, const char *hint)
 {
-	ereport(ERROR,
-			(errcode(code),
-			 errmsg("table \"%s\" cannot be a %s table", RelationGetRelationName(relation),
-					get_kind_name(is_reference)),
-			 errdetail("%s", detail),
-			 hint != NULL ? errhint("%s", hint) : 0));
+	ereport(ERROR, (errcode(code),
+					errmsg("table \"%s\" cannot be a %s table", RelationGetRelationName(relation),
+						   get_kind_name(is_reference)),
+					errdetail("%s", detail), hint != NULL ? errhint("%s", hint) : 0));
 }
 
 /*
@@ -66,7 +64,7 @@ check_triggers(Relation relation)
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		Trigger    *trigger = &triggers->triggers[i];
+		Trigger *trigger = &triggers->triggers[i];
 
 		if (trigger->tgisinternal || !TRIGGER_FOR_AFTER(trigger->tgtype))
 			continue;
@@ -74,7 +72,8 @@ check_triggers(Relation relation)
 			trigger->tgnewtable != NULL)
 			refuse_table(relation, false, ERRCODE_FEATURE_NOT_SUPPORTED,
 						 psprintf("Trigger \"%s\" needs the rows after they were stored, "
-								  "which happens on the workers.", trigger->tgname),
+								  "which happens on the workers.",
+								  trigger->tgname),
 						 "BEFORE ROW triggers and AFTER STATEMENT triggers without transition "
 						 "tables are possible.");
 	}
@@ -84,7 +83,7 @@ static void
 check_relation_kind(Relation relation, bool is_reference)
 {
 	Form_pg_class class = relation->rd_rel;
-	int			wrong = ERRCODE_WRONG_OBJECT_TYPE;
+	int wrong = ERRCODE_WRONG_OBJECT_TYPE;
 
 	if (class->relkind == RELKIND_PARTITIONED_TABLE)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -131,15 +130,14 @@ distribution_check_table(Relation relation, bool is_reference)
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
 	if (relation->rd_rules != NULL)
-		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
-					 "It has rewrite rules.", "Drop the rules, or use triggers.");
+		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED, "It has rewrite rules.",
+					 "Drop the rules, or use triggers.");
 	if (!is_reference)
 		check_triggers(relation);
 	if (bms_is_empty(metadata_all_workers()))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the cluster has no workers"),
-				 errhint("Add one with SELECT strata.add_worker(name, conninfo).")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the cluster has no workers"),
+						errhint("Add one with SELECT strata.add_worker(name, conninfo).")));
 }
 
 /* ---------------------------------------------------------------- the key */
@@ -151,8 +149,8 @@ distribution_check_table(Relation relation, bool is_reference)
 static Oid
 find_unstable_type(Oid type)
 {
-	Oid			base = getBaseType(type);
-	Oid			element = get_element_type(base);
+	Oid base = getBaseType(type);
+	Oid element = get_element_type(base);
 
 	if (OidIsValid(element))
 		return find_unstable_type(element);
@@ -182,20 +180,20 @@ find_unstable_type(Oid type)
 		case TYPTYPE_MULTIRANGE:
 			return find_unstable_type(get_multirange_range(base));
 		case TYPTYPE_COMPOSITE:
+		{
+			TupleDesc desc = lookup_rowtype_tupdesc_copy(base, -1);
+
+			for (int i = 0; i < desc->natts; i++)
 			{
-				TupleDesc	desc = lookup_rowtype_tupdesc_copy(base, -1);
+				Form_pg_attribute field = TupleDescAttr(desc, i);
+				Oid unstable = field->attisdropped ? InvalidOid
+												   : find_unstable_type(field->atttypid);
 
-				for (int i = 0; i < desc->natts; i++)
-				{
-					Form_pg_attribute field = TupleDescAttr(desc, i);
-					Oid			unstable = field->attisdropped ? InvalidOid :
-						find_unstable_type(field->atttypid);
-
-					if (OidIsValid(unstable))
-						return unstable;
-				}
-				return InvalidOid;
+				if (OidIsValid(unstable))
+					return unstable;
 			}
+			return InvalidOid;
+		}
 		default:
 			return InvalidOid;
 	}
@@ -209,11 +207,11 @@ find_unstable_type(Oid type)
 static char *
 find_key_fault(Form_pg_attribute column, Oid *hash_type, int *code)
 {
-	Oid			base = getBaseType(column->atttypid);
+	Oid base = getBaseType(column->atttypid);
 	TypeCacheEntry *type = lookup_type_cache(base, TYPECACHE_HASH_EXTENDED_PROC);
-	Oid			opclass;
-	Oid			input;
-	Oid			unstable;
+	Oid opclass;
+	Oid input;
+	Oid unstable;
 
 	*code = ERRCODE_INVALID_OBJECT_DEFINITION;
 	if (column->attgenerated != '\0')
@@ -226,7 +224,8 @@ find_key_fault(Form_pg_attribute column, Oid *hash_type, int *code)
 	unstable = find_unstable_type(base);
 	if (OidIsValid(unstable))
 		return psprintf("Values of type %s hash differently on each server, because their "
-						"representation contains OIDs.", format_type_be(unstable));
+						"representation contains OIDs.",
+						format_type_be(unstable));
 
 	opclass = GetDefaultOpClass(base, HASH_AM_OID);
 	input = get_opclass_input_type(opclass);
@@ -237,18 +236,16 @@ find_key_fault(Form_pg_attribute column, Oid *hash_type, int *code)
 static AttrNumber
 find_named_key(Relation relation, const char *name)
 {
-	AttrNumber	attribute = get_attnum(RelationGetRelid(relation), name);
+	AttrNumber attribute = get_attnum(RelationGetRelid(relation), name);
 
 	if (attribute == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of table \"%s\" does not exist", name,
-						RelationGetRelationName(relation)),
-				 errhint("The distribution key must be a column of the table.")));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("column \"%s\" of table \"%s\" does not exist", name,
+							   RelationGetRelationName(relation)),
+						errhint("The distribution key must be a column of the table.")));
 	if (attribute < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-				 errmsg("system column \"%s\" cannot be a distribution key", name)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+						errmsg("system column \"%s\" cannot be a distribution key", name)));
 	return attribute;
 }
 
@@ -256,15 +253,15 @@ find_named_key(Relation relation, const char *name)
 static AttrNumber
 choose_key(Relation relation)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
-	Oid			primary_key;
+	TupleDesc desc = RelationGetDescr(relation);
+	Oid primary_key;
 
 	RelationGetIndexList(relation); /* sets rd_pkindex */
 	primary_key = relation->rd_pkindex;
 	if (OidIsValid(primary_key))
 	{
-		Relation	index = relation_open(primary_key, AccessShareLock);
-		AttrNumber	attribute = index->rd_index->indkey.values[0];
+		Relation index = relation_open(primary_key, AccessShareLock);
+		AttrNumber attribute = index->rd_index->indkey.values[0];
 
 		relation_close(index, AccessShareLock);
 		return attribute;
@@ -273,34 +270,32 @@ choose_key(Relation relation)
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
-		Oid			hash_type;
-		int			code;
+		Oid hash_type;
+		int code;
 
 		if (!column->attisdropped && find_key_fault(column, &hash_type, &code) == NULL)
 			return column->attnum;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
-			 errmsg("table \"%s\" has no column that can be a distribution key",
-					RelationGetRelationName(relation)),
-			 errhint("Add a column of a type with hashing, such as bigint, text or uuid.")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+					errmsg("table \"%s\" has no column that can be a distribution key",
+						   RelationGetRelationName(relation)),
+					errhint("Add a column of a type with hashing, such as bigint, text or uuid.")));
 }
 
 AttrNumber
 distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation)
 {
-	AttrNumber	attribute = name != NULL ? find_named_key(relation, name) : choose_key(relation);
+	AttrNumber attribute = name != NULL ? find_named_key(relation, name) : choose_key(relation);
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
-	int			code;
-	char	   *fault = find_key_fault(column, hash_type, &code);
+	int code;
+	char *fault = find_key_fault(column, hash_type, &code);
 
 	if (fault != NULL)
-		ereport(ERROR,
-				(errcode(code),
-				 errmsg("column \"%s\" of table \"%s\" cannot be the distribution key",
-						NameStr(column->attname), RelationGetRelationName(relation)),
-				 errdetail("%s", fault),
-				 errhint("Choose another column, of a type such as bigint, text or uuid.")));
+		ereport(ERROR, (errcode(code),
+						errmsg("column \"%s\" of table \"%s\" cannot be the distribution key",
+							   NameStr(column->attname), RelationGetRelationName(relation)),
+						errdetail("%s", fault),
+						errhint("Choose another column, of a type such as bigint, text or uuid.")));
 	*collation = column->attcollation;
 	return attribute;
 }
@@ -321,17 +316,17 @@ is_key_in_index(Form_pg_index index, AttrNumber key_attribute)
 void
 distribution_check_unique(Relation relation, AttrNumber key_attribute)
 {
-	ListCell   *cell;
-	char	   *key = get_attname(RelationGetRelid(relation), key_attribute, false);
+	ListCell *cell;
+	char *key = get_attname(RelationGetRelid(relation), key_attribute, false);
 
 	foreach(cell, RelationGetIndexList(relation))
 	{
-		Relation	index = relation_open(lfirst_oid(cell), AccessShareLock);
+		Relation index = relation_open(lfirst_oid(cell), AccessShareLock);
 		Form_pg_index form = index->rd_index;
-		char	   *name = pstrdup(RelationGetRelationName(index));
-		bool		unique = form->indisunique;
-		bool		exclusion = form->indisexclusion;
-		bool		has_key = is_key_in_index(form, key_attribute);
+		char *name = pstrdup(RelationGetRelationName(index));
+		bool unique = form->indisunique;
+		bool exclusion = form->indisexclusion;
+		bool has_key = is_key_in_index(form, key_attribute);
 
 		relation_close(index, AccessShareLock);
 		if (exclusion)
@@ -349,7 +344,8 @@ distribution_check_unique(Relation relation, AttrNumber key_attribute)
 					 errdetail("Each worker only sees the rows of its own shards, so only rows "
 							   "with equal keys can be compared."),
 					 errhint("Add column \"%s\" to the constraint, or distribute the table by "
-							 "one of the constraint's columns.", key)));
+							 "one of the constraint's columns.",
+							 key)));
 	}
 }
 
@@ -359,14 +355,14 @@ distribution_check_unique(Relation relation, AttrNumber key_attribute)
 static bool
 is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber referenced_key)
 {
-	int			count;
-	AttrNumber	referencing[INDEX_MAX_KEYS];
-	AttrNumber	referenced[INDEX_MAX_KEYS];
-	Oid			pf_equal[INDEX_MAX_KEYS];
-	Oid			pp_equal[INDEX_MAX_KEYS];
-	Oid			ff_equal[INDEX_MAX_KEYS];
-	int			set_count;
-	AttrNumber	set_columns[INDEX_MAX_KEYS];
+	int count;
+	AttrNumber referencing[INDEX_MAX_KEYS];
+	AttrNumber referenced[INDEX_MAX_KEYS];
+	Oid pf_equal[INDEX_MAX_KEYS];
+	Oid pp_equal[INDEX_MAX_KEYS];
+	Oid ff_equal[INDEX_MAX_KEYS];
+	int set_count;
+	AttrNumber set_columns[INDEX_MAX_KEYS];
 
 	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, pf_equal, pp_equal,
 							   ff_equal, &set_count, set_columns);
@@ -384,11 +380,11 @@ check_outgoing_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 						   int colocation_id)
 {
 	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	bool		to_itself = constraint->confrelid == RelationGetRelid(relation);
-	bool		is_reference = key_attribute == InvalidAttrNumber;
+	bool to_itself = constraint->confrelid == RelationGetRelid(relation);
+	bool is_reference = key_attribute == InvalidAttrNumber;
 	const DistributedTable *target = to_itself ? NULL : metadata_table(constraint->confrelid);
-	char	   *name = NameStr(constraint->conname);
-	char	   *target_name = get_rel_name(constraint->confrelid);
+	char *name = NameStr(constraint->conname);
+	char *target_name = get_rel_name(constraint->confrelid);
 
 	if (!constraint->convalidated)
 		ereport(ERROR,
@@ -400,21 +396,21 @@ check_outgoing_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 	{
 		if (to_itself || (target != NULL && target->kind == TABLE_REFERENCE))
 			return;
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("foreign key \"%s\" of a reference table must point to a reference table",
-						name),
-				 errdetail("Table \"%s\" is %s.", target_name,
-						   target == NULL ? "local" : "distributed"),
-				 errhint("Make \"%s\" a reference table first, or drop the constraint.",
-						 target_name)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign key \"%s\" of a reference table must point to a reference table",
+					name),
+			 errdetail("Table \"%s\" is %s.", target_name,
+					   target == NULL ? "local" : "distributed"),
+			 errhint("Make \"%s\" a reference table first, or drop the constraint.", target_name)));
 	}
 
 	if (target != NULL && target->kind == TABLE_REFERENCE)
 		return;
-	if (to_itself ? is_key_paired(tuple, key_attribute, key_attribute) :
-		target != NULL && target->colocation->id == colocation_id &&
-		is_key_paired(tuple, key_attribute, target->key_attribute))
+	if (to_itself ? is_key_paired(tuple, key_attribute, key_attribute)
+				  : target != NULL && target->colocation->id == colocation_id &&
+						is_key_paired(tuple, key_attribute, target->key_attribute))
 		return;
 
 	if (!to_itself && target == NULL)
@@ -422,15 +418,16 @@ check_outgoing_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("foreign key \"%s\" points to the local table \"%s\"", name, target_name),
 				 errhint("Make \"%s\" a reference table with strata.create_reference_table(), or "
-						 "distribute it by the referenced column first.", target_name)));
+						 "distribute it by the referenced column first.",
+						 target_name)));
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("foreign key \"%s\" leads to other workers", name),
 			 errdetail("A foreign key between distributed tables must contain both distribution "
 					   "keys, at the same position, and the tables must be colocated."),
 			 errhint("Distribute both tables by the columns of the constraint, with "
-					 "colocate_with => '%s', or make \"%s\" a reference table.", target_name,
-					 target_name)));
+					 "colocate_with => '%s', or make \"%s\" a reference table.",
+					 target_name, target_name)));
 }
 
 /* May another table's foreign key point to this table? */
@@ -439,8 +436,8 @@ check_incoming_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 						   int colocation_id)
 {
 	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	char	   *name = RelationGetRelationName(relation);
-	char	   *source_name = get_rel_name(constraint->conrelid);
+	char *name = RelationGetRelationName(relation);
+	char *source_name = get_rel_name(constraint->conrelid);
 	const DistributedTable *source;
 
 	/* To a reference table anybody may point: its rows are on every node. */
@@ -464,20 +461,18 @@ check_incoming_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_at
 /* Call check for each foreign key whose column `attribute` of pg_constraint is the relation. */
 static void
 check_each_foreign_key(Relation relation, AttrNumber attribute, AttrNumber key_attribute,
-					   int colocation_id,
-					   void (*check) (Relation, HeapTuple, AttrNumber, int))
+					   int colocation_id, void (*check)(Relation, HeapTuple, AttrNumber, int))
 {
-	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
-	bool		outgoing = attribute == Anum_pg_constraint_conrelid;
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	bool outgoing = attribute == Anum_pg_constraint_conrelid;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	/* pg_constraint has no index on confrelid. */
 	ScanKeyInit(&key, attribute, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationGetRelid(relation)));
-	scan = systable_beginscan(catalog,
-							  outgoing ? ConstraintRelidTypidNameIndexId : InvalidOid,
+	scan = systable_beginscan(catalog, outgoing ? ConstraintRelidTypidNameIndexId : InvalidOid,
 							  outgoing, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
@@ -508,8 +503,9 @@ refuse_undistribute(Relation relation, HeapTuple tuple)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" cannot become local", RelationGetRelationName(relation)),
 			 errdetail("Foreign key \"%s\" of table \"%s\" points to table \"%s\", and both are on "
-					   "the workers.", NameStr(constraint->conname),
-					   get_rel_name(constraint->conrelid), get_rel_name(constraint->confrelid)),
+					   "the workers.",
+					   NameStr(constraint->conname), get_rel_name(constraint->conrelid),
+					   get_rel_name(constraint->confrelid)),
 			 errhint("Drop the constraint first.")));
 }
 
@@ -518,7 +514,7 @@ static void
 check_outgoing_when_local(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
 						  int colocation_id)
 {
-	Oid			target = ((Form_pg_constraint) GETSTRUCT(tuple))->confrelid;
+	Oid target = ((Form_pg_constraint) GETSTRUCT(tuple))->confrelid;
 	const DistributedTable *table = metadata_table(target);
 
 	if (target != RelationGetRelid(relation) && table != NULL && table->kind == TABLE_DISTRIBUTED)
@@ -529,7 +525,7 @@ static void
 check_incoming_when_local(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
 						  int colocation_id)
 {
-	Oid			source = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
+	Oid source = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
 
 	if (source != RelationGetRelid(relation) && metadata_table(source) != NULL)
 		refuse_undistribute(relation, tuple);

@@ -21,8 +21,8 @@ extern void distribution_check_table(Relation relation, bool is_reference);
  * else the first column that can be a key.  Returns its number, and the type and
  * collation under which its values are hashed.
  */
-extern AttrNumber distribution_check_key(Relation relation, const char *name, Oid *hash_type,
-										 Oid *collation);
+extern AttrNumber
+distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation);
 
 /* Unique constraints and indexes contain the key. */
 extern void distribution_check_unique(Relation relation, AttrNumber key_attribute);
@@ -32,8 +32,8 @@ extern void distribution_check_unique(Relation relation, AttrNumber key_attribut
  * `colocation_id` say how the table is (to be) distributed, InvalidAttrNumber and 0 for a
  * reference table.
  */
-extern void distribution_check_foreign_keys(Relation relation, AttrNumber key_attribute,
-											int colocation_id);
+extern void
+distribution_check_foreign_keys(Relation relation, AttrNumber key_attribute, int colocation_id);
 
 /* The table may become local: no foreign key then joins a local and a distributed table. */
 extern void distribution_check_undistribute(Relation relation);

@@ -43,21 +43,21 @@
 /* One consistent reading of the placement, and the tables seen since. */
 typedef struct Generation
 {
-	MemoryContext context;		/* holds this struct, too */
-	Worker	  **workers;		/* [worker_limit], by id; NULL where there is none */
-	int			worker_limit;
-	Bitmapset  *all_workers;
-	List	   *colocations;	/* of Colocation */
-	HTAB	   *tables;			/* TableEntry by relation */
-	uint64		retired_in;		/* value of transactions_ended when it was replaced */
+	MemoryContext context; /* holds this struct, too */
+	Worker **workers;	   /* [worker_limit], by id; NULL where there is none */
+	int worker_limit;
+	Bitmapset *all_workers;
+	List *colocations; /* of Colocation */
+	HTAB *tables;	   /* TableEntry by relation */
+	uint64 retired_in; /* value of transactions_ended when it was replaced */
 	struct Generation *next_retired;
 } Generation;
 
 typedef struct TableEntry
 {
-	Oid			relation;		/* hash key */
-	bool		stale;
-	DistributedTable *table;	/* NULL: not ours */
+	Oid relation; /* hash key */
+	bool stale;
+	DistributedTable *table; /* NULL: not ours */
 } TableEntry;
 
 typedef enum Availability
@@ -70,7 +70,7 @@ typedef enum Availability
 static Generation *current = NULL;
 static Generation *retired = NULL;
 static bool current_is_stale = false;
-static uint64 invalidations = 0;	/* counts callbacks, to notice those that come during a read */
+static uint64 invalidations = 0; /* counts callbacks, to notice those that come during a read */
 static uint64 transactions_ended = 0;
 
 /* The relations that are read, and their OIDs while the extension is available. */
@@ -85,13 +85,12 @@ enum
 };
 
 static const char *const relation_names[RELATION_COUNT] = {
-	"worker", "colocation", "shard", "distributed_table", "distributed_table_pkey"
-};
+	"worker", "colocation", "shard", "distributed_table", "distributed_table_pkey"};
 
 static Availability availability = AVAILABILITY_UNKNOWN;
-static Oid	relation_oids[RELATION_COUNT];
+static Oid relation_oids[RELATION_COUNT];
 
-static Oid	distributed_am = InvalidOid;
+static Oid distributed_am = InvalidOid;
 static bool distributed_am_known = false;
 
 static void invalidate_relation(Datum arg, Oid relation);
@@ -111,8 +110,8 @@ metadata_initialize(void)
 static void
 invalidate_relation(Datum arg, Oid relation)
 {
-	bool		all = !OidIsValid(relation);
-	bool		ours = all;
+	bool all = !OidIsValid(relation);
+	bool ours = all;
 
 	invalidations++;
 	for (int i = 0; i < RELATION_COUNT && !ours; i++)
@@ -171,12 +170,12 @@ count_transaction(XactEvent event, void *arg)
 static bool
 find_relations(void)
 {
-	Oid			schema = get_namespace_oid("strata", true);
+	Oid schema = get_namespace_oid("strata", true);
 
 	for (int i = 0; i < RELATION_COUNT; i++)
 	{
-		relation_oids[i] = OidIsValid(schema) ?
-			get_relname_relid(relation_names[i], schema) : InvalidOid;
+		relation_oids[i] = OidIsValid(schema) ? get_relname_relid(relation_names[i], schema)
+											  : InvalidOid;
 		if (!OidIsValid(relation_oids[i]))
 			return false;
 	}
@@ -186,7 +185,7 @@ find_relations(void)
 bool
 metadata_available(void)
 {
-	Oid			extension;
+	Oid extension;
 
 	if (availability != AVAILABILITY_UNKNOWN)
 		return availability == AVAILABILITY_YES;
@@ -219,14 +218,13 @@ Oid
 metadata_catalog_oid(const char *name)
 {
 	/* Both look-ups are answered by the system caches. */
-	Oid			schema = get_namespace_oid("strata", true);
-	Oid			relation = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+	Oid schema = get_namespace_oid("strata", true);
+	Oid relation = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 
 	if (!OidIsValid(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"strata.%s\" does not exist", name),
-				 errhint("Run CREATE EXTENSION strata in this database.")));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation \"strata.%s\" does not exist", name),
+						errhint("Run CREATE EXTENSION strata in this database.")));
 	return relation;
 }
 
@@ -244,7 +242,7 @@ metadata_distributed_am(void)
 bool
 metadata_is_shell(Relation relation)
 {
-	Oid			am = relation->rd_rel->relam;
+	Oid am = relation->rd_rel->relam;
 
 	return OidIsValid(am) && am == metadata_distributed_am();
 }
@@ -270,42 +268,40 @@ end_catalog_scan(SysScanDesc scan, Relation catalog)
 static Datum
 read_column(HeapTuple tuple, Relation catalog, AttrNumber attribute, bool *isnull)
 {
-	bool		null;
-	Datum		value = heap_getattr(tuple, attribute, RelationGetDescr(catalog), &null);
+	bool null;
+	Datum value = heap_getattr(tuple, attribute, RelationGetDescr(catalog), &null);
 
 	if (isnull != NULL)
 		*isnull = null;
 	else if (null)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("unexpected null value in column %d of \"strata.%s\"", attribute,
-						RelationGetRelationName(catalog))));
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("unexpected null value in column %d of \"strata.%s\"", attribute,
+							   RelationGetRelationName(catalog))));
 	return value;
 }
 
 static void
 load_workers(Generation *generation)
 {
-	Relation	catalog;
+	Relation catalog;
 	SysScanDesc scan = begin_catalog_scan(RELATION_WORKER, &catalog);
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	generation->worker_limit = 16;
 	generation->workers = palloc0(generation->worker_limit * sizeof(Worker *));
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		Worker	   *worker = palloc(sizeof(Worker));
+		Worker *worker = palloc(sizeof(Worker));
 
 		worker->id = DatumGetInt32(read_column(tuple, catalog, CATALOG_WORKER_ID, NULL));
-		worker->name =
-			TextDatumGetCString(read_column(tuple, catalog, CATALOG_WORKER_NAME, NULL));
-		worker->conninfo =
-			TextDatumGetCString(read_column(tuple, catalog, CATALOG_WORKER_CONNINFO, NULL));
+		worker->name = TextDatumGetCString(read_column(tuple, catalog, CATALOG_WORKER_NAME, NULL));
+		worker->conninfo = TextDatumGetCString(
+			read_column(tuple, catalog, CATALOG_WORKER_CONNINFO, NULL));
 
 		while (worker->id >= generation->worker_limit)
 		{
-			int			half = generation->worker_limit;
+			int half = generation->worker_limit;
 
 			generation->worker_limit *= 2;
 			generation->workers = repalloc(generation->workers,
@@ -345,21 +341,21 @@ load_hash_function(Colocation *colocation, MemoryContext context)
 static void
 load_colocations(Generation *generation)
 {
-	Relation	catalog;
+	Relation catalog;
 	SysScanDesc scan = begin_catalog_scan(RELATION_COLOCATION, &catalog);
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		Colocation *colocation = palloc0(sizeof(Colocation));
 
 		colocation->id = DatumGetInt32(read_column(tuple, catalog, CATALOG_COLOCATION_ID, NULL));
-		colocation->shard_count =
-			DatumGetInt32(read_column(tuple, catalog, CATALOG_COLOCATION_SHARD_COUNT, NULL));
-		colocation->key_type =
-			DatumGetObjectId(read_column(tuple, catalog, CATALOG_COLOCATION_KEY_TYPE, NULL));
-		colocation->key_collation =
-			DatumGetObjectId(read_column(tuple, catalog, CATALOG_COLOCATION_KEY_COLLATION, NULL));
+		colocation->shard_count = DatumGetInt32(
+			read_column(tuple, catalog, CATALOG_COLOCATION_SHARD_COUNT, NULL));
+		colocation->key_type = DatumGetObjectId(
+			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_TYPE, NULL));
+		colocation->key_collation = DatumGetObjectId(
+			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_COLLATION, NULL));
 		colocation->shard_workers = palloc0(colocation->shard_count * sizeof(int));
 		load_hash_function(colocation, generation->context);
 		generation->colocations = lappend(generation->colocations, colocation);
@@ -370,7 +366,7 @@ load_colocations(Generation *generation)
 static Colocation *
 find_colocation(Generation *generation, int colocation_id)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, generation->colocations)
 	{
@@ -385,16 +381,15 @@ find_colocation(Generation *generation, int colocation_id)
 static void
 load_shards(Generation *generation)
 {
-	Relation	catalog;
+	Relation catalog;
 	SysScanDesc scan = begin_catalog_scan(RELATION_SHARD, &catalog);
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		int			id = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_COLOCATION, NULL));
-		int			remainder =
-			DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_REMAINDER, NULL));
-		int			worker = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_WORKER, NULL));
+		int id = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_COLOCATION, NULL));
+		int remainder = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_REMAINDER, NULL));
+		int worker = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_WORKER, NULL));
 		Colocation *colocation = find_colocation(generation, id);
 
 		/* A foreign key and checks forbid this; but never write outside the array. */
@@ -437,8 +432,8 @@ get_generation(void)
 	MemoryContext context;
 	MemoryContext caller;
 	Generation *generation;
-	HASHCTL		control = {0};
-	uint64		before;
+	HASHCTL control = {0};
+	uint64 before;
 
 	if (current != NULL && !current_is_stale)
 		return current;
@@ -457,8 +452,7 @@ get_generation(void)
 	free_retired_generations();
 
 	/* An error while reading frees the half-built generation with the caller's context. */
-	context = AllocSetContextCreate(CurrentMemoryContext, "strata metadata",
-									ALLOCSET_SMALL_SIZES);
+	context = AllocSetContextCreate(CurrentMemoryContext, "strata metadata", ALLOCSET_SMALL_SIZES);
 	caller = MemoryContextSwitchTo(context);
 	generation = palloc0(sizeof(Generation));
 	generation->context = context;
@@ -491,8 +485,7 @@ metadata_worker(int worker_id)
 	if (worker_id < 0 || worker_id >= generation->worker_limit ||
 		generation->workers[worker_id] == NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("worker %d does not exist", worker_id),
+				(errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("worker %d does not exist", worker_id),
 				 errhint("SELECT * FROM strata.workers lists the workers.")));
 	return generation->workers[worker_id];
 }
@@ -503,9 +496,8 @@ metadata_colocation(int colocation_id)
 	Colocation *colocation = find_colocation(get_generation(), colocation_id);
 
 	if (colocation == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("colocation group %d does not exist", colocation_id)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("colocation group %d does not exist", colocation_id)));
 	return colocation;
 }
 
@@ -532,11 +524,11 @@ metadata_table_workers(const DistributedTable *table)
 static bool
 read_table(Generation *generation, Oid relation, DistributedTable *table)
 {
-	Relation	catalog = table_open(relation_oids[RELATION_TABLE], AccessShareLock);
+	Relation catalog = table_open(relation_oids[RELATION_TABLE], AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	HeapTuple tuple;
+	bool found = false;
 
 	ScanKeyInit(&key, CATALOG_TABLE_RELATION, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relation));
@@ -544,14 +536,16 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		bool		null;
-		Datum		value;
+		bool null;
+		Datum value;
 
 		found = true;
 		memset(table, 0, sizeof(DistributedTable));
 		table->relation = relation;
 		table->kind = DatumGetChar(read_column(tuple, catalog, CATALOG_TABLE_KIND, NULL)) ==
-			CATALOG_KIND_REFERENCE ? TABLE_REFERENCE : TABLE_DISTRIBUTED;
+							  CATALOG_KIND_REFERENCE
+						  ? TABLE_REFERENCE
+						  : TABLE_DISTRIBUTED;
 		value = read_column(tuple, catalog, CATALOG_TABLE_KEY_ATTRIBUTE, &null);
 		table->key_attribute = null ? InvalidAttrNumber : DatumGetInt16(value);
 		value = read_column(tuple, catalog, CATALOG_TABLE_COLOCATION, &null);
@@ -563,8 +557,7 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 	if (found && table->kind == TABLE_DISTRIBUTED && table->colocation == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("colocation group of table %u is missing in strata.colocation",
-						relation)));
+				 errmsg("colocation group of table %u is missing in strata.colocation", relation)));
 	return found;
 }
 
@@ -575,8 +568,8 @@ metadata_table(Oid relation)
 	TableEntry *entry;
 	DistributedTable table;
 	DistributedTable *remembered = NULL;
-	uint64		before;
-	bool		found;
+	uint64 before;
+	bool found;
 
 	if (!metadata_available())
 		return NULL;

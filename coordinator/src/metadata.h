@@ -24,36 +24,36 @@
 
 typedef enum TableKind
 {
-	TABLE_LOCAL,				/* not ours */
-	TABLE_DISTRIBUTED,			/* hashed over the shards of a colocation group */
-	TABLE_REFERENCE				/* a full copy on every node, this one included */
+	TABLE_LOCAL,	   /* not ours */
+	TABLE_DISTRIBUTED, /* hashed over the shards of a colocation group */
+	TABLE_REFERENCE	   /* a full copy on every node, this one included */
 } TableKind;
 
 typedef struct Worker
 {
-	int			id;
-	char	   *name;
-	char	   *conninfo;
+	int id;
+	char *name;
+	char *conninfo;
 } Worker;
 
 typedef struct Colocation
 {
-	int			id;
-	int			shard_count;
-	Oid			key_type;
-	Oid			key_collation;
-	Oid			key_opfamily;	/* hash operator family of the key */
-	int		   *shard_workers;	/* [shard_count]: worker id by remainder */
-	Bitmapset  *workers;		/* ids of the workers that hold a shard */
-	FmgrInfo	hash;			/* the key's extended hash function */
+	int id;
+	int shard_count;
+	Oid key_type;
+	Oid key_collation;
+	Oid key_opfamily;	/* hash operator family of the key */
+	int *shard_workers; /* [shard_count]: worker id by remainder */
+	Bitmapset *workers; /* ids of the workers that hold a shard */
+	FmgrInfo hash;		/* the key's extended hash function */
 } Colocation;
 
 typedef struct DistributedTable
 {
-	Oid			relation;
-	TableKind	kind;			/* TABLE_DISTRIBUTED or TABLE_REFERENCE */
-	AttrNumber	key_attribute;	/* InvalidAttrNumber for reference tables */
-	const Colocation *colocation;	/* NULL for reference tables */
+	Oid relation;
+	TableKind kind;				  /* TABLE_DISTRIBUTED or TABLE_REFERENCE */
+	AttrNumber key_attribute;	  /* InvalidAttrNumber for reference tables */
+	const Colocation *colocation; /* NULL for reference tables */
 } DistributedTable;
 
 /* The cached entry, or NULL for a relation that is not ours.  Cheap: one hash look-up. */
@@ -75,14 +75,14 @@ extern const Bitmapset *metadata_table_workers(const DistributedTable *table);
 extern bool metadata_available(void);
 
 /* OID of a table of schema strata, cached; ERROR when it does not exist. */
-extern Oid	metadata_catalog_oid(const char *name);
+extern Oid metadata_catalog_oid(const char *name);
 
 /* OID of the table access method "distributed", InvalidOid while the extension does not exist. */
-extern Oid	metadata_distributed_am(void);
+extern Oid metadata_distributed_am(void);
 
 /* Is the relation's access method ours?  (True also before it has metadata.) */
 extern bool metadata_is_shell(Relation relation);
 
-extern void metadata_initialize(void);	/* from _PG_init: registers callbacks */
+extern void metadata_initialize(void); /* from _PG_init: registers callbacks */
 
 #endif

@@ -43,7 +43,7 @@ take_next_id(const char *sequence)
 static void
 insert_row(Relation catalog, Datum *values, bool *nulls)
 {
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
+	HeapTuple tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
 
 	CatalogTupleInsert(catalog, tuple);
 	heap_freetuple(tuple);
@@ -55,8 +55,8 @@ delete_rows(Relation catalog, AttrNumber attribute, RegProcedure equal, Datum va
 {
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			count = 0;
+	HeapTuple tuple;
+	int count = 0;
 
 	ScanKeyInit(&key, attribute, BTEqualStrategyNumber, equal, value);
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);
@@ -74,10 +74,10 @@ delete_rows(Relation catalog, AttrNumber attribute, RegProcedure equal, Datum va
 int
 metadata_catalog_add_worker(const char *name, const char *conninfo)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
-	Datum		values[CATALOG_WORKER_COLUMNS];
-	bool		nulls[CATALOG_WORKER_COLUMNS] = {false};
-	int			worker_id = take_next_id("worker_id_seq");
+	Relation catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
+	Datum values[CATALOG_WORKER_COLUMNS];
+	bool nulls[CATALOG_WORKER_COLUMNS] = {false};
+	int worker_id = take_next_id("worker_id_seq");
 
 	values[CATALOG_WORKER_ID - 1] = Int32GetDatum(worker_id);
 	values[CATALOG_WORKER_NAME - 1] = CStringGetTextDatum(name);
@@ -92,7 +92,7 @@ metadata_catalog_add_worker(const char *name, const char *conninfo)
 void
 metadata_catalog_remove_worker(int worker_id)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
+	Relation catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
 
 	delete_rows(catalog, CATALOG_WORKER_ID, F_INT4EQ, Int32GetDatum(worker_id));
 	CacheInvalidateRelcache(catalog);
@@ -105,11 +105,11 @@ int
 metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_default,
 								const int *shard_workers)
 {
-	Relation	groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
-	Relation	shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
-	Datum		values[CATALOG_COLOCATION_COLUMNS];
-	bool		nulls[CATALOG_COLOCATION_COLUMNS] = {false};
-	int			colocation_id = take_next_id("colocation_id_seq");
+	Relation groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
+	Relation shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
+	Datum values[CATALOG_COLOCATION_COLUMNS];
+	bool nulls[CATALOG_COLOCATION_COLUMNS] = {false};
+	int colocation_id = take_next_id("colocation_id_seq");
 
 	values[CATALOG_COLOCATION_ID - 1] = Int32GetDatum(colocation_id);
 	values[CATALOG_COLOCATION_METHOD - 1] = CStringGetTextDatum("hash");
@@ -121,8 +121,8 @@ metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation
 
 	for (int remainder = 0; remainder < shard_count; remainder++)
 	{
-		Datum		shard[CATALOG_SHARD_COLUMNS];
-		bool		shard_nulls[CATALOG_SHARD_COLUMNS] = {false};
+		Datum shard[CATALOG_SHARD_COLUMNS];
+		bool shard_nulls[CATALOG_SHARD_COLUMNS] = {false};
 
 		shard[CATALOG_SHARD_COLOCATION - 1] = Int32GetDatum(colocation_id);
 		shard[CATALOG_SHARD_MODULUS - 1] = Int32GetDatum(shard_count);
@@ -141,11 +141,11 @@ metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation
 int
 metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("colocation"), AccessShareLock);
+	Relation catalog = table_open(metadata_catalog_oid("colocation"), AccessShareLock);
 	ScanKeyData keys[4];
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			colocation_id = 0;
+	HeapTuple tuple;
+	int colocation_id = 0;
 
 	ScanKeyInit(&keys[0], CATALOG_COLOCATION_SHARD_COUNT, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(shard_count));
@@ -159,10 +159,10 @@ metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_colla
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		bool		isnull;
+		bool isnull;
 
-		colocation_id = DatumGetInt32(heap_getattr(tuple, CATALOG_COLOCATION_ID,
-												   RelationGetDescr(catalog), &isnull));
+		colocation_id = DatumGetInt32(
+			heap_getattr(tuple, CATALOG_COLOCATION_ID, RelationGetDescr(catalog), &isnull));
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -175,7 +175,7 @@ is_colocation_used(Relation tables, int colocation_id, Oid except)
 {
 	ScanKeyData keys[2];
 	SysScanDesc scan;
-	bool		used;
+	bool used;
 
 	ScanKeyInit(&keys[0], CATALOG_TABLE_COLOCATION, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(colocation_id));
@@ -190,8 +190,8 @@ is_colocation_used(Relation tables, int colocation_id, Oid except)
 static void
 remove_colocation(int colocation_id)
 {
-	Relation	groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
-	Relation	shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
+	Relation groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
+	Relation shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
 
 	delete_rows(shards, CATALOG_SHARD_COLOCATION, F_INT4EQ, Int32GetDatum(colocation_id));
 	delete_rows(groups, CATALOG_COLOCATION_ID, F_INT4EQ, Int32GetDatum(colocation_id));
@@ -215,9 +215,9 @@ void
 metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, int colocation_id,
 						   const char *storage)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
-	Datum		values[CATALOG_TABLE_COLUMNS] = {0};
-	bool		nulls[CATALOG_TABLE_COLUMNS] = {false};
+	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
+	Datum values[CATALOG_TABLE_COLUMNS] = {0};
+	bool nulls[CATALOG_TABLE_COLUMNS] = {false};
 
 	values[CATALOG_TABLE_RELATION - 1] = ObjectIdGetDatum(relation);
 	values[CATALOG_TABLE_KIND - 1] = CharGetDatum(kind);
@@ -237,11 +237,11 @@ metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, in
 void
 metadata_catalog_remove_table(Oid relation)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
+	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			colocation_id = 0;
+	HeapTuple tuple;
+	int colocation_id = 0;
 
 	ScanKeyInit(&key, CATALOG_TABLE_RELATION, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relation));
@@ -249,9 +249,9 @@ metadata_catalog_remove_table(Oid relation)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		bool		isnull;
-		Datum		value = heap_getattr(tuple, CATALOG_TABLE_COLOCATION,
-										 RelationGetDescr(catalog), &isnull);
+		bool isnull;
+		Datum value = heap_getattr(tuple, CATALOG_TABLE_COLOCATION, RelationGetDescr(catalog),
+								   &isnull);
 
 		if (!isnull)
 			colocation_id = DatumGetInt32(value);
@@ -268,17 +268,17 @@ metadata_catalog_remove_table(Oid relation)
 List *
 metadata_catalog_tables(char kind)
 {
-	Relation	catalog = table_open(metadata_catalog_oid("distributed_table"), AccessShareLock);
+	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	List	   *tables = NIL;
+	HeapTuple tuple;
+	List *tables = NIL;
 
 	ScanKeyInit(&key, CATALOG_TABLE_KIND, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(kind));
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
-		bool		isnull;
+		bool isnull;
 
 		tables = lappend_oid(tables,
 							 DatumGetObjectId(heap_getattr(tuple, CATALOG_TABLE_RELATION,

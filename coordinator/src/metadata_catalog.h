@@ -61,18 +61,18 @@
 extern void metadata_catalog_lock_placement(void);
 
 /* Add a worker; returns its new id, never one that was used before. */
-extern int	metadata_catalog_add_worker(const char *name, const char *conninfo);
+extern int metadata_catalog_add_worker(const char *name, const char *conninfo);
 extern void metadata_catalog_remove_worker(int worker_id);
 
 /*
  * Make a colocation group whose shard i is on shard_workers[i]; returns its id.
  * is_default: tables with colocate_with 'default' may join it.
  */
-extern int	metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation,
-											bool is_default, const int *shard_workers);
+extern int metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation,
+										   bool is_default, const int *shard_workers);
 
 /* The default group for this key and shard count, or 0 when there is none. */
-extern int	metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation);
+extern int metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation);
 
 /* key_attribute InvalidAttrNumber and colocation_id 0 are stored as NULL (reference tables). */
 extern void metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute,

@@ -26,6 +26,7 @@
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "postmaster/autovacuum.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -121,23 +122,14 @@ sampling_clause(double fraction)
 					fraction * 100 * SAMPLE_BLOCK_ROWS, 1.0 / SAMPLE_BLOCK_ROWS);
 }
 
-Sample *
-sample_begin(Relation relation)
+/* Set up a sample of a distributed table, as the current user. */
+static void
+begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *table)
 {
-	Sample *sample = palloc0(sizeof(Sample));
-	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	const char *name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
 	double rows;
 	double asked;
-
-	sample->fraction = 1;
-	sample->known_rows = -1;
-	if (table == NULL)
-	{
-		sample->reader = shell_reader_begin(relation, "");
-		return sample;
-	}
 
 	sample->capacity = wanted_rows(relation) - 1;
 	asked = sample->capacity * SAMPLE_FILL;
@@ -153,6 +145,48 @@ sample_begin(Relation relation)
 	if (rows > asked)
 		sample->fraction = asked / rows;
 	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
+}
+
+/*
+ * Core analyses a table as its owner.  If somebody else with the owner's rights runs the ANALYZE, his
+ * connections are the ones that see what he has written in this transaction.  (The reason why core
+ * changes the role is functions in indexes, which run here, later.)
+ */
+static Oid
+choose_role(Relation relation)
+{
+	if (!compat_is_autovacuum_worker() &&
+		has_privs_of_role(GetOuterUserId(), relation->rd_rel->relowner))
+		return GetOuterUserId();
+	return GetUserId();
+}
+
+Sample *
+sample_begin(Relation relation)
+{
+	Sample *sample = palloc0(sizeof(Sample));
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	Oid role;
+	int context;
+
+	sample->fraction = 1;
+	sample->known_rows = -1;
+	if (table == NULL)
+	{
+		sample->reader = shell_reader_begin(relation, "");
+		return sample;
+	}
+	GetUserIdAndSecContext(&role, &context);
+	SetUserIdAndSecContext(choose_role(relation), context);
+	PG_TRY();
+	{
+		begin_remote_sample(sample, relation, table);
+	}
+	PG_FINALLY();
+	{
+		SetUserIdAndSecContext(role, context);
+	}
+	PG_END_TRY();
 	return sample;
 }
 

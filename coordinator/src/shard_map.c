@@ -24,8 +24,8 @@
 static int
 compute_remainder(const Colocation *colocation, FmgrInfo *hash, Datum key, bool isnull)
 {
-	Oid			collation = colocation->key_collation;
-	uint64		value = compute_partition_hash_value(1, hash, &collation, &key, &isnull);
+	Oid collation = colocation->key_collation;
+	uint64 value = compute_partition_hash_value(1, hash, &collation, &key, &isnull);
 
 	return (int) (value % (uint64) colocation->shard_count);
 }
@@ -33,13 +33,12 @@ compute_remainder(const Colocation *colocation, FmgrInfo *hash, Datum key, bool 
 static int
 get_shard_worker(const Colocation *colocation, int remainder)
 {
-	int			worker = colocation->shard_workers[remainder];
+	int worker = colocation->shard_workers[remainder];
 
 	if (worker == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("shard %d of colocation group %d has no worker", remainder,
-						colocation->id),
+				 errmsg("shard %d of colocation group %d has no worker", remainder, colocation->id),
 				 errhint("Look at strata.shard.")));
 	return worker;
 }
@@ -51,8 +50,8 @@ get_shard_worker(const Colocation *colocation, int remainder)
 static Oid
 find_hashed_type(const Colocation *colocation, Oid type)
 {
-	Oid			base = getBaseType(type);
-	Oid			opclass;
+	Oid base = getBaseType(type);
+	Oid opclass;
 
 	if (base == colocation->key_type)
 		return base;
@@ -63,7 +62,7 @@ find_hashed_type(const Colocation *colocation, Oid type)
 	opclass = GetDefaultOpClass(base, HASH_AM_OID);
 	if (OidIsValid(opclass) && get_opclass_family(opclass) == colocation->key_opfamily)
 	{
-		Oid			input = get_opclass_input_type(opclass);
+		Oid input = get_opclass_input_type(opclass);
 
 		/*
 		 * A polymorphic class (arrays, enums) hashes each type in its own way: equal values of
@@ -85,10 +84,9 @@ int
 shard_map_remainder(const Colocation *colocation, Datum key, bool isnull)
 {
 	if (!OidIsValid(colocation->hash.fn_oid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("key type %u of colocation group %d cannot be hashed",
-						colocation->key_type, colocation->id)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("key type %u of colocation group %d cannot be hashed",
+							   colocation->key_type, colocation->id)));
 
 	/* The function's own cache (fn_extra) lives as long as the group. */
 	return compute_remainder(colocation, unconstify(FmgrInfo *, &colocation->hash), key, isnull);
@@ -103,9 +101,9 @@ shard_map_worker(const Colocation *colocation, Datum key, bool isnull)
 int
 shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull)
 {
-	Oid			hashed;
-	Oid			function = InvalidOid;
-	FmgrInfo	hash;
+	Oid hashed;
+	Oid function = InvalidOid;
+	FmgrInfo hash;
 
 	if (isnull || type == colocation->key_type)
 		return shard_map_worker(colocation, key, isnull);
@@ -116,10 +114,9 @@ shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, boo
 	if (OidIsValid(hashed))
 		function = get_opfamily_proc(colocation->key_opfamily, hashed, hashed, HASHEXTENDED_PROC);
 	if (!OidIsValid(function))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("values of type %s cannot be routed by a key of type %s",
-						format_type_be(type), format_type_be(colocation->key_type))));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+						errmsg("values of type %s cannot be routed by a key of type %s",
+							   format_type_be(type), format_type_be(colocation->key_type))));
 	fmgr_info(function, &hash);
 	return get_shard_worker(colocation, compute_remainder(colocation, &hash, key, false));
 }

@@ -44,8 +44,7 @@ refuse_null(FunctionCallInfo fcinfo, int argument, const char *name)
 {
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name)));
 }
 
 static char *
@@ -66,16 +65,15 @@ get_relation_argument(FunctionCallInfo fcinfo, int argument)
 static int
 get_shard_count(FunctionCallInfo fcinfo)
 {
-	int			count;
+	int count;
 
 	if (PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
 		return 0;
 	count = PG_GETARG_INT32(ARGUMENT_SHARD_COUNT);
 	if (count < 1 || count > STRATA_MAX_SHARD_COUNT)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%d is outside the valid range for shard_count (1 .. %d)", count,
-						STRATA_MAX_SHARD_COUNT)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%d is outside the valid range for shard_count (1 .. %d)", count,
+							   STRATA_MAX_SHARD_COUNT)));
 	return count;
 }
 
@@ -83,34 +81,28 @@ get_shard_count(FunctionCallInfo fcinfo)
 static void
 check_features(FunctionCallInfo fcinfo)
 {
-	char	   *storage = get_text_argument(fcinfo, ARGUMENT_STORAGE, "storage");
-	char	   *method = get_text_argument(fcinfo, ARGUMENT_METHOD, "method");
+	char *storage = get_text_argument(fcinfo, ARGUMENT_STORAGE, "storage");
+	char *method = get_text_argument(fcinfo, ARGUMENT_METHOD, "method");
 
 	if (strcmp(storage, "columnar") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("storage \"columnar\" is not supported yet"),
-				 errhint("Use storage => 'heap'.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("storage \"columnar\" is not supported yet"),
+						errhint("Use storage => 'heap'.")));
 	if (strcmp(storage, "heap") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown storage \"%s\"", storage),
-				 errhint("Use storage => 'heap'.")));
+				 errmsg("unknown storage \"%s\"", storage), errhint("Use storage => 'heap'.")));
 	if (strcmp(method, "range") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("method \"range\" is not supported yet"),
-				 errhint("Use method => 'hash'.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("method \"range\" is not supported yet"),
+						errhint("Use method => 'hash'.")));
 	if (strcmp(method, "hash") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown method \"%s\"", method),
-				 errhint("Use method => 'hash'.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown method \"%s\"", method), errhint("Use method => 'hash'.")));
 	if (!PG_ARGISNULL(ARGUMENT_PARTITION_BY) || !PG_ARGISNULL(ARGUMENT_PARTITION_INTERVAL) ||
 		!PG_ARGISNULL(ARGUMENT_RETENTION))
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("periods are not supported yet"),
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("periods are not supported yet"),
 				 errdetail("partition_by, partition_interval and retention are reserved for them."),
 				 errhint("Leave these arguments out.")));
 }
@@ -118,9 +110,9 @@ check_features(FunctionCallInfo fcinfo)
 Datum
 strata_create_distributed_table(PG_FUNCTION_ARGS)
 {
-	Oid			relation = get_relation_argument(fcinfo, ARGUMENT_RELATION);
-	char	   *key = get_text_argument(fcinfo, ARGUMENT_KEY, "key");
-	char	   *colocate_with = get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
+	Oid relation = get_relation_argument(fcinfo, ARGUMENT_RELATION);
+	char *key = get_text_argument(fcinfo, ARGUMENT_KEY, "key");
+	char *colocate_with = get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
 	check_features(fcinfo);
 	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, "heap");
@@ -145,8 +137,8 @@ strata_undistribute_table(PG_FUNCTION_ARGS)
 static void
 invalidate_described_relation(HeapTuple row, TupleDesc desc)
 {
-	bool		isnull;
-	Oid			relation;
+	bool isnull;
+	Oid relation;
 
 	if (row == NULL)
 		return;
@@ -165,15 +157,14 @@ strata_invalidate_metadata(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("strata.invalidate_metadata() must be called as a trigger")));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("strata.invalidate_metadata() must be called as a trigger")));
 
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
 		CacheInvalidateRelcache(trigger->tg_relation);
 	else
 	{
-		TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+		TupleDesc desc = RelationGetDescr(trigger->tg_relation);
 
 		invalidate_described_relation(trigger->tg_trigtuple, desc);
 		if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))

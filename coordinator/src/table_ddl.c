@@ -58,9 +58,9 @@ table_ddl_qualified_name(Relation relation)
 char *
 table_ddl_partition_name(const char *table, int remainder)
 {
-	char		suffix[16];
-	char		hash[16];
-	int			length = strlen(table);
+	char suffix[16];
+	char hash[16];
+	int length = strlen(table);
 
 	snprintf(suffix, sizeof(suffix), "s%d", remainder);
 	if (length + 1 + strlen(suffix) < NAMEDATALEN)
@@ -75,20 +75,20 @@ table_ddl_partition_name(const char *table, int remainder)
 static char *
 get_partition_qualified_name(Relation relation, int remainder)
 {
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-									  table_ddl_partition_name(RelationGetRelationName(relation),
-															   remainder));
+	return quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(relation)),
+		table_ddl_partition_name(RelationGetRelationName(relation), remainder));
 }
 
 /* The relation's storage parameters as "name=value, ...", NULL when there are none. */
 static char *
 get_storage_parameters(Relation relation)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
 	StringInfoData sql;
-	Datum		options;
-	bool		isnull;
-	ListCell   *cell;
+	Datum options;
+	bool isnull;
+	ListCell *cell;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
@@ -96,7 +96,7 @@ get_storage_parameters(Relation relation)
 	options = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_reloptions, &isnull);
 	foreach(cell, isnull ? NIL : untransformRelOptions(options))
 	{
-		DefElem    *option = lfirst(cell);
+		DefElem *option = lfirst(cell);
 
 		appendStringInfo(&sql, "%s%s = %s", sql.len > 0 ? ", " : "",
 						 quote_identifier(option->defname),
@@ -112,10 +112,10 @@ get_storage_parameters(Relation relation)
 static void
 append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
 {
-	HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema_oid));
-	Datum		value;
-	bool		isnull;
-	Acl		   *acl;
+	HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema_oid));
+	Datum value;
+	bool isnull;
+	Acl *acl;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for schema %u", schema_oid);
@@ -125,9 +125,10 @@ append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
 
 	for (int i = 0; acl != NULL && i < ACL_NUM(acl); i++)
 	{
-		AclItem    *item = &ACL_DAT(acl)[i];
-		const char *privileges = (ACLITEM_GET_PRIVS(*item) & ACL_CREATE) == 0 ? "USAGE" :
-			(ACLITEM_GET_PRIVS(*item) & ACL_USAGE) == 0 ? "CREATE" : "USAGE, CREATE";
+		AclItem *item = &ACL_DAT(acl)[i];
+		const char *privileges = (ACLITEM_GET_PRIVS(*item) & ACL_CREATE) == 0  ? "USAGE"
+								 : (ACLITEM_GET_PRIVS(*item) & ACL_USAGE) == 0 ? "CREATE"
+																			   : "USAGE, CREATE";
 		const char *role;
 
 		if ((ACLITEM_GET_PRIVS(*item) & (ACL_CREATE | ACL_USAGE)) == 0)
@@ -154,13 +155,12 @@ append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
 char *
 table_ddl_schema(Oid schema_oid)
 {
-	char	   *schema = get_namespace_name(schema_oid);
+	char *schema = get_namespace_name(schema_oid);
 	StringInfoData block;
 
 	if (schema == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_SCHEMA),
-				 errmsg("schema with OID %u does not exist", schema_oid)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_SCHEMA),
+						errmsg("schema with OID %u does not exist", schema_oid)));
 	initStringInfo(&block);
 	appendStringInfo(&block,
 					 "BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s) "
@@ -175,9 +175,9 @@ char *
 table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders)
 {
 	StringInfoData sql;
-	ListCell   *cell;
-	int			level = row_format_enter_sql_mode();
-	bool		partitioned = AttributeNumberIsValid(key_attribute);
+	ListCell *cell;
+	int level = row_format_enter_sql_mode();
+	bool partitioned = AttributeNumberIsValid(key_attribute);
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, table_ddl_schema(RelationGetNamespace(relation)));
@@ -187,12 +187,12 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	append_checks(&sql, relation);
 	appendStringInfoChar(&sql, ')');
 	if (partitioned)
-		appendStringInfo(&sql, " PARTITION BY HASH (%s)",
-						 quote_identifier(get_attname(RelationGetRelid(relation),
-													  key_attribute, false)));
+		appendStringInfo(
+			&sql, " PARTITION BY HASH (%s)",
+			quote_identifier(get_attname(RelationGetRelid(relation), key_attribute, false)));
 	else
 	{
-		char	   *options = get_storage_parameters(relation);
+		char *options = get_storage_parameters(relation);
 
 		/* A worker's default_table_access_method must not decide. */
 		appendStringInfoString(&sql, " USING heap");
@@ -223,7 +223,7 @@ table_ddl_create_partition(Relation relation, int modulus, int remainder)
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
 {
-	char	   *options = get_storage_parameters(relation);
+	char *options = get_storage_parameters(relation);
 
 	appendStringInfo(sql,
 					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
@@ -241,9 +241,9 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
 static char *
 get_generation_expression(Relation relation, AttrNumber attribute)
 {
-	Node	   *expression = build_column_default(relation, attribute);
-	List	   *context = deparse_context_for(RelationGetRelationName(relation),
-											  RelationGetRelid(relation));
+	Node *expression = build_column_default(relation, attribute);
+	List *context = deparse_context_for(RelationGetRelationName(relation),
+										RelationGetRelid(relation));
 
 	return deparse_expression(expression, context, false, false);
 }
@@ -251,7 +251,7 @@ get_generation_expression(Relation relation, AttrNumber attribute)
 static void
 append_columns(StringInfo sql, Relation relation)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
+	TupleDesc desc = RelationGetDescr(relation);
 	const char *separator = "";
 
 	for (int i = 0; i < desc->natts; i++)
@@ -282,23 +282,24 @@ append_columns(StringInfo sql, Relation relation)
 static void
 append_column_settings(StringInfo sql, Relation relation)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
-	char	   *table = table_ddl_qualified_name(relation);
+	TupleDesc desc = RelationGetDescr(relation);
+	char *table = table_ddl_qualified_name(relation);
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 		const char *storage;
-		int			target;
+		int target;
 
 		if (column->attisdropped)
 			continue;
 
 		if (column->attstorage != get_typstorage(column->atttypid))
 		{
-			storage = column->attstorage == TYPSTORAGE_PLAIN ? "PLAIN" :
-				column->attstorage == TYPSTORAGE_EXTERNAL ? "EXTERNAL" :
-				column->attstorage == TYPSTORAGE_EXTENDED ? "EXTENDED" : "MAIN";
+			storage = column->attstorage == TYPSTORAGE_PLAIN	  ? "PLAIN"
+					  : column->attstorage == TYPSTORAGE_EXTERNAL ? "EXTERNAL"
+					  : column->attstorage == TYPSTORAGE_EXTENDED ? "EXTENDED"
+																  : "MAIN";
 			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STORAGE %s;\n", table,
 							 quote_identifier(NameStr(column->attname)), storage);
 		}
@@ -316,11 +317,10 @@ append_column_settings(StringInfo sql, Relation relation)
 static char *
 get_constraint_definition(Form_pg_constraint constraint)
 {
-	char	   *definition =
-		TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
-												ObjectIdGetDatum(constraint->oid)));
+	char *definition = TextDatumGetCString(
+		DirectFunctionCall1(pg_get_constraintdef, ObjectIdGetDatum(constraint->oid)));
 	const char *suffix = " NO INHERIT";
-	int			length = strlen(definition) - strlen(suffix);
+	int length = strlen(definition) - strlen(suffix);
 
 	/* Partitions cannot be left out of a CHECK; for a table without children it is the same. */
 	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
@@ -336,11 +336,11 @@ get_constraint_definition(Form_pg_constraint constraint)
 static List *
 list_constraints(Relation relation, const char *types)
 {
-	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
-	List	   *constraints = NIL;
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List *constraints = NIL;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationGetRelid(relation)));
@@ -363,9 +363,9 @@ list_constraints(Relation relation, const char *types)
 static void
 append_checks(StringInfo sql, Relation relation)
 {
-	const char	types[] = {CONSTRAINT_CHECK, '\0'};
-	bool		first = RelationGetDescr(relation)->natts == 0;
-	ListCell   *cell;
+	const char types[] = {CONSTRAINT_CHECK, '\0'};
+	bool first = RelationGetDescr(relation)->natts == 0;
+	ListCell *cell;
 
 	foreach(cell, list_constraints(relation, types))
 	{
@@ -377,7 +377,7 @@ append_checks(StringInfo sql, Relation relation)
 static void
 append_added_constraints(StringInfo sql, Relation relation, const char *types)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, list_constraints(relation, types))
 		appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
@@ -387,23 +387,23 @@ append_added_constraints(StringInfo sql, Relation relation, const char *types)
 char *
 table_ddl_indexes(Relation relation)
 {
-	const char	types[] = {CONSTRAINT_PRIMARY, CONSTRAINT_UNIQUE, CONSTRAINT_EXCLUSION, '\0'};
+	const char types[] = {CONSTRAINT_PRIMARY, CONSTRAINT_UNIQUE, CONSTRAINT_EXCLUSION, '\0'};
 	StringInfoData sql;
-	int			level = row_format_enter_sql_mode();
-	ListCell   *cell;
+	int level = row_format_enter_sql_mode();
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	append_added_constraints(&sql, relation, types);
 	foreach(cell, RelationGetIndexList(relation))
 	{
-		Oid			index = lfirst_oid(cell);
+		Oid index = lfirst_oid(cell);
 
 		/* Constraints bring their indexes; what CONCURRENTLY left unfinished stays here. */
 		if (OidIsValid(get_index_constraint(index)) || !get_index_isvalid(index))
 			continue;
-		appendStringInfo(&sql, "%s;\n",
-						 TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef,
-																 ObjectIdGetDatum(index))));
+		appendStringInfo(
+			&sql, "%s;\n",
+			TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
 	}
 	row_format_leave_sql_mode(level);
 	return sql.data;
@@ -412,9 +412,9 @@ table_ddl_indexes(Relation relation)
 char *
 table_ddl_foreign_keys(Relation relation)
 {
-	const char	types[] = {CONSTRAINT_FOREIGN, '\0'};
+	const char types[] = {CONSTRAINT_FOREIGN, '\0'};
 	StringInfoData sql;
-	int			level = row_format_enter_sql_mode();
+	int level = row_format_enter_sql_mode();
 
 	initStringInfo(&sql);
 	append_added_constraints(&sql, relation, types);
@@ -444,20 +444,20 @@ append_grants(StringInfo sql, Relation relation, Acl *acl, const char *column)
 {
 	static const struct
 	{
-		AclMode		mode;
+		AclMode mode;
 		const char *name;
-	}			privileges[] = {
-		{ACL_SELECT, "SELECT"}, {ACL_INSERT, "INSERT"}, {ACL_UPDATE, "UPDATE"},
-		{ACL_DELETE, "DELETE"}, {ACL_TRUNCATE, "TRUNCATE"}, {ACL_REFERENCES, "REFERENCES"},
+	} privileges[] = {
+		{ACL_SELECT, "SELECT"},	  {ACL_INSERT, "INSERT"},	  {ACL_UPDATE, "UPDATE"},
+		{ACL_DELETE, "DELETE"},	  {ACL_TRUNCATE, "TRUNCATE"}, {ACL_REFERENCES, "REFERENCES"},
 		{ACL_TRIGGER, "TRIGGER"},
 	};
-	AclItem    *items = ACL_DAT(acl);
+	AclItem *items = ACL_DAT(acl);
 
 	for (int i = 0; i < ACL_NUM(acl); i++)
 	{
-		AclItem    *item = &items[i];
+		AclItem *item = &items[i];
 		StringInfoData list;
-		char	   *grant;
+		char *grant;
 
 		/* What the owner has, he has there, too. */
 		if (item->ai_grantee == relation->rd_rel->relowner)
@@ -476,8 +476,9 @@ append_grants(StringInfo sql, Relation relation, Acl *acl, const char *column)
 			continue;
 
 		grant = psprintf("GRANT %s ON %s TO %s", list.data, table_ddl_qualified_name(relation),
-						 item->ai_grantee == ACL_ID_PUBLIC ? "PUBLIC" :
-						 quote_identifier(GetUserNameFromId(item->ai_grantee, false)));
+						 item->ai_grantee == ACL_ID_PUBLIC
+							 ? "PUBLIC"
+							 : quote_identifier(GetUserNameFromId(item->ai_grantee, false)));
 		if (item->ai_grantee == ACL_ID_PUBLIC)
 			appendStringInfo(sql, "%s;\n", grant);
 		else
@@ -488,14 +489,14 @@ append_grants(StringInfo sql, Relation relation, Acl *acl, const char *column)
 static void
 append_column_grants(StringInfo sql, Relation relation)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
+	TupleDesc desc = RelationGetDescr(relation);
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
-		HeapTuple	tuple;
-		Datum		acl;
-		bool		isnull;
+		HeapTuple tuple;
+		Datum acl;
+		bool isnull;
 
 		if (column->attisdropped)
 			continue;
@@ -515,10 +516,10 @@ char *
 table_ddl_privileges(Relation relation, List *remainders)
 {
 	StringInfoData sql;
-	Oid			owner = relation->rd_rel->relowner;
-	HeapTuple	tuple;
-	Datum		acl;
-	bool		isnull;
+	Oid owner = relation->rd_rel->relowner;
+	HeapTuple tuple;
+	Datum acl;
+	bool isnull;
 
 	initStringInfo(&sql);
 
@@ -536,16 +537,15 @@ table_ddl_privileges(Relation relation, List *remainders)
 	if (owner != GetUserId())
 	{
 		const char *name = quote_identifier(GetUserNameFromId(owner, false));
-		ListCell   *cell;
+		ListCell *cell;
 
-		append_if_role_exists(&sql, owner,
-							  psprintf("ALTER TABLE %s OWNER TO %s",
-									   table_ddl_qualified_name(relation), name));
+		append_if_role_exists(
+			&sql, owner,
+			psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation), name));
 		foreach(cell, remainders)
 			append_if_role_exists(&sql, owner,
 								  psprintf("ALTER TABLE %s OWNER TO %s",
-										   get_partition_qualified_name(relation,
-																		lfirst_int(cell)),
+										   get_partition_qualified_name(relation, lfirst_int(cell)),
 										   name));
 	}
 	return sql.data;

@@ -32,8 +32,8 @@ extern char *table_ddl_schema(Oid schema_oid);
  * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes
  * an ordinary table (a reference table's copy) without partitions.
  */
-extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
-							  List *remainders);
+extern char *
+table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders);
 
 /* One more partition of an existing copy. */
 extern char *table_ddl_create_partition(Relation relation, int modulus, int remainder);

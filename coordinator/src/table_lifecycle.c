@@ -76,8 +76,7 @@
 static const DistributedTable *
 find_model_table(const char *name)
 {
-	Oid			relation = DatumGetObjectId(DirectFunctionCall1(regclassin,
-																CStringGetDatum(name)));
+	Oid relation = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(name)));
 	const DistributedTable *table;
 
 	LockRelationOid(relation, AccessShareLock);
@@ -96,8 +95,8 @@ check_same_key(Relation relation, AttrNumber key_attribute, Oid key_type, Oid ke
 			   const char *model_name, const DistributedTable *model)
 {
 	const Colocation *group = model->colocation;
-	Oid			own_type = get_atttype(RelationGetRelid(relation), key_attribute);
-	Oid			model_type = get_atttype(model->relation, model->key_attribute);
+	Oid own_type = get_atttype(RelationGetRelid(relation), key_attribute);
+	Oid model_type = get_atttype(model->relation, model->key_attribute);
 
 	if (group->key_type != key_type)
 		ereport(ERROR,
@@ -111,13 +110,12 @@ check_same_key(Relation relation, AttrNumber key_attribute, Oid key_type, Oid ke
 						   format_type_be(model_type)),
 				 errhint("Colocated tables have keys of the same type.")));
 	if (group->key_collation != key_collation)
-		ereport(ERROR,
-				(errcode(ERRCODE_COLLATION_MISMATCH),
-				 errmsg("table \"%s\" cannot be colocated with \"%s\"",
-						RelationGetRelationName(relation), model_name),
-				 errdetail("Its key has collation \"%s\", the other's \"%s\".",
-						   get_collation_name(key_collation),
-						   get_collation_name(group->key_collation))));
+		ereport(ERROR, (errcode(ERRCODE_COLLATION_MISMATCH),
+						errmsg("table \"%s\" cannot be colocated with \"%s\"",
+							   RelationGetRelationName(relation), model_name),
+						errdetail("Its key has collation \"%s\", the other's \"%s\".",
+								  get_collation_name(key_collation),
+								  get_collation_name(group->key_collation))));
 }
 
 /* A new group: shards go round-robin over the workers in the order of their ids. */
@@ -125,8 +123,8 @@ static int
 make_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_default)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	int		   *shard_workers = palloc(shard_count * sizeof(int));
-	int			worker = -1;
+	int *shard_workers = palloc(shard_count * sizeof(int));
+	int worker = -1;
 
 	for (int i = 0; i < shard_count; i++)
 	{
@@ -144,8 +142,8 @@ static int
 choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid key_collation,
 				  int shard_count, const char *colocate_with)
 {
-	bool		is_default = strcmp(colocate_with, "default") == 0;
-	int			colocation_id = 0;
+	bool is_default = strcmp(colocate_with, "default") == 0;
+	int colocation_id = 0;
 
 	if (!is_default && strcmp(colocate_with, "none") != 0)
 	{
@@ -153,12 +151,11 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 
 		check_same_key(relation, key_attribute, key_type, key_collation, colocate_with, model);
 		if (shard_count != 0 && shard_count != model->colocation->shard_count)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("shard_count %d does not fit colocate_with", shard_count),
-					 errdetail("Table \"%s\" has %d shards.", colocate_with,
-							   model->colocation->shard_count),
-					 errhint("Leave shard_count out.")));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("shard_count %d does not fit colocate_with", shard_count),
+							errdetail("Table \"%s\" has %d shards.", colocate_with,
+									  model->colocation->shard_count),
+							errhint("Leave shard_count out.")));
 		return model->colocation->id;
 	}
 
@@ -177,7 +174,7 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 static List *
 list_remainders(const Colocation *colocation, int worker_id)
 {
-	List	   *remainders = NIL;
+	List *remainders = NIL;
 
 	for (int i = 0; i < colocation->shard_count; i++)
 	{
@@ -192,18 +189,17 @@ static void
 create_on_workers(Relation relation, const DistributedTable *table, bool with_indexes)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	int			count = bms_num_members(workers);
-	int		   *worker_ids = palloc(count * sizeof(int));
-	char	  **sqls = palloc(count * sizeof(char *));
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc(count * sizeof(int));
+	char **sqls = palloc(count * sizeof(char *));
 	const char *indexes = with_indexes ? table_ddl_indexes(relation) : "";
 	const char *foreign_keys = with_indexes ? table_ddl_foreign_keys(relation) : "";
-	int			worker = -1;
+	int worker = -1;
 
 	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
 	{
 		const Colocation *colocation = table->colocation;
-		List	   *remainders =
-			colocation != NULL ? list_remainders(colocation, worker) : NIL;
+		List *remainders = colocation != NULL ? list_remainders(colocation, worker) : NIL;
 
 		worker_ids[i] = worker;
 		sqls[i] = psprintf("%s%s%s%s",
@@ -218,8 +214,7 @@ create_on_workers(Relation relation, const DistributedTable *table, bool with_in
 static void
 create_indexes_on_workers(Relation relation)
 {
-	char	   *sql = psprintf("%s%s", table_ddl_indexes(relation),
-							   table_ddl_foreign_keys(relation));
+	char *sql = psprintf("%s%s", table_ddl_indexes(relation), table_ddl_foreign_keys(relation));
 
 	if (sql[0] != '\0')
 		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
@@ -229,13 +224,13 @@ create_indexes_on_workers(Relation relation)
 static double
 move_rows(Relation relation)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "strata moved row",
 													  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(row_context);
-	double		count = 0;
+	double count = 0;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -263,8 +258,8 @@ static double
 populate_workers(Relation relation)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	bool		has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
-	double		rows = 0;
+	bool has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
+	double rows = 0;
 
 	create_on_workers(relation, table, !has_rows);
 	if (has_rows)
@@ -281,8 +276,8 @@ populate_workers(Relation relation)
 static void
 set_row_estimate(Oid relation, double rows)
 {
-	Relation	catalog = table_open(RelationRelationId, RowExclusiveLock);
-	HeapTuple	tuple = SearchSysCacheCopy1(RELOID, ObjectIdGetDatum(relation));
+	Relation catalog = table_open(RelationRelationId, RowExclusiveLock);
+	HeapTuple tuple = SearchSysCacheCopy1(RELOID, ObjectIdGetDatum(relation));
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for relation %u", relation);
@@ -301,8 +296,8 @@ replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double row
 	utility_local_depth++;
 	PG_TRY();
 	{
-		Oid			shell = make_new_heap(relation, tablespace, metadata_distributed_am(),
-										  persistence, AccessExclusiveLock);
+		Oid shell = make_new_heap(relation, tablespace, metadata_distributed_am(), persistence,
+								  AccessExclusiveLock);
 
 		CommandCounterIncrement();
 		finish_heap_swap(relation, shell, false, false, false, true, RecentXmin,
@@ -326,10 +321,10 @@ replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double row
 static List *
 list_foreign_keys(Oid relation)
 {
-	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	List	   *constraints = NIL;
-	HeapTuple	tuple;
+	List *constraints = NIL;
+	HeapTuple tuple;
 
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
@@ -347,8 +342,8 @@ list_foreign_keys(Oid relation)
 static Oid
 find_access_method(Oid relation)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid			am = InvalidOid;
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid am = InvalidOid;
 
 	if (HeapTupleIsValid(tuple))
 	{
@@ -362,16 +357,16 @@ find_access_method(Oid relation)
 static bool
 is_enforceable_here(Oid constraint_oid)
 {
-	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint_oid));
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint_oid));
 	Form_pg_constraint constraint;
-	Oid			am = metadata_distributed_am();
-	bool		result;
+	Oid am = metadata_distributed_am();
+	bool result;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for constraint %u", constraint_oid);
 	constraint = (Form_pg_constraint) GETSTRUCT(tuple);
 	result = find_access_method(constraint->conrelid) != am &&
-		find_access_method(constraint->confrelid) != am;
+			 find_access_method(constraint->confrelid) != am;
 	ReleaseSysCache(tuple);
 	return result;
 }
@@ -379,9 +374,9 @@ is_enforceable_here(Oid constraint_oid)
 void
 table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 {
-	List	   *constraints = list_foreign_keys(relation);
-	Relation	catalog;
-	ListCell   *cell;
+	List *constraints = list_foreign_keys(relation);
+	Relation catalog;
+	ListCell *cell;
 
 	if (constraints == NIL)
 		return;
@@ -391,7 +386,7 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 	{
 		ScanKeyData key;
 		SysScanDesc scan;
-		HeapTuple	tuple;
+		HeapTuple tuple;
 
 		if (enforce && !is_enforceable_here(lfirst_oid(cell)))
 			continue;
@@ -401,7 +396,7 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 		scan = systable_beginscan(catalog, TriggerConstraintIndexId, true, NULL, 1, &key);
 		while ((tuple = systable_getnext(scan)) != NULL)
 		{
-			HeapTuple	copy = heap_copytuple(tuple);
+			HeapTuple copy = heap_copytuple(tuple);
 			Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(copy);
 
 			trigger->tgenabled = enforce ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_DISABLED;
@@ -421,7 +416,7 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 static Relation
 open_own_table(Oid relation_oid)
 {
-	Relation	relation = relation_open(relation_oid, AccessExclusiveLock);
+	Relation relation = relation_open(relation_oid, AccessExclusiveLock);
 
 	if (!compat_owns_table(relation_oid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relation->rd_rel->relkind),
@@ -433,15 +428,15 @@ void
 table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 						   const char *colocate_with, const char *storage)
 {
-	Relation	relation = open_own_table(relation_oid);
-	Oid			tablespace = relation->rd_rel->reltablespace;
-	char		persistence = relation->rd_rel->relpersistence;
-	bool		is_heap = !metadata_is_shell(relation);
-	AttrNumber	key_attribute;
-	Oid			key_type;
-	Oid			key_collation;
-	int			colocation_id;
-	double		rows;
+	Relation relation = open_own_table(relation_oid);
+	Oid tablespace = relation->rd_rel->reltablespace;
+	char persistence = relation->rd_rel->relpersistence;
+	bool is_heap = !metadata_is_shell(relation);
+	AttrNumber key_attribute;
+	Oid key_type;
+	Oid key_collation;
+	int colocation_id;
+	double rows;
 
 	/* The rows of a heap go: nobody may be reading it.  A new shell may be in use by its INSERT. */
 	if (is_heap)
@@ -451,11 +446,11 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	distribution_check_unique(relation, key_attribute);
 
 	metadata_catalog_lock_placement();
-	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation,
-									  shard_count, colocate_with);
+	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
+									  colocate_with);
 	distribution_check_foreign_keys(relation, key_attribute, colocation_id);
-	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute,
-							   colocation_id, storage);
+	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
+							   storage);
 	CommandCounterIncrement();
 
 	rows = populate_workers(relation);
@@ -474,9 +469,8 @@ static void
 create_replication_trigger(Oid relation)
 {
 	CreateTrigStmt *statement = makeNode(CreateTrigStmt);
-	Oid			function = LookupFuncName(list_make2(makeString("strata"),
-													 makeString("replicate_reference_row")),
-										  0, NULL, false);
+	Oid function = LookupFuncName(
+		list_make2(makeString("strata"), makeString("replicate_reference_row")), 0, NULL, false);
 
 	statement->trigname = REPLICATION_TRIGGER;
 	statement->funcname = list_make2(makeString("strata"), makeString("replicate_reference_row"));
@@ -494,11 +488,10 @@ static void
 drop_replication_trigger(Relation relation)
 {
 	TriggerDesc *triggers = relation->trigdesc;
-	Oid			function = LookupFuncName(list_make2(makeString("strata"),
-													 makeString("replicate_reference_row")),
-										  0, NULL, false);
-	List	   *found = NIL;
-	ListCell   *cell;
+	Oid function = LookupFuncName(
+		list_make2(makeString("strata"), makeString("replicate_reference_row")), 0, NULL, false);
+	List *found = NIL;
+	ListCell *cell;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
@@ -518,7 +511,7 @@ drop_replication_trigger(Relation relation)
 void
 table_lifecycle_replicate(Oid relation_oid)
 {
-	Relation	relation = open_own_table(relation_oid);
+	Relation relation = open_own_table(relation_oid);
 
 	CheckTableNotInUse(relation, "replicate");
 	distribution_check_table(relation, true);
@@ -544,8 +537,8 @@ table_lifecycle_replicate(Oid relation_oid)
 static void
 rewrite_as_heap(Relation relation)
 {
-	char	   *sql = psprintf("ALTER TABLE %s SET ACCESS METHOD heap",
-							   table_ddl_qualified_name(relation));
+	char *sql = psprintf("ALTER TABLE %s SET ACCESS METHOD heap",
+						 table_ddl_qualified_name(relation));
 
 	relation_close(relation, NoLock);
 	SPI_connect();
@@ -557,15 +550,14 @@ rewrite_as_heap(Relation relation)
 void
 table_lifecycle_localize(Oid relation_oid)
 {
-	Relation	relation = open_own_table(relation_oid);
+	Relation relation = open_own_table(relation_oid);
 	const DistributedTable *table = metadata_table(relation_oid);
 
 	CheckTableNotInUse(relation, "undistribute");
 	if (table == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("table \"%s\" is neither a distributed nor a reference table",
-						RelationGetRelationName(relation))));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("table \"%s\" is neither a distributed nor a reference table",
+							   RelationGetRelationName(relation))));
 	distribution_check_undistribute(relation);
 
 	if (table->kind == TABLE_DISTRIBUTED)
@@ -582,7 +574,7 @@ void
 table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 {
 	const DistributedTable *table = metadata_table(relation_oid);
-	char	   *name;
+	char *name;
 
 	if (table == NULL)
 		return;

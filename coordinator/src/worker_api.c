@@ -41,8 +41,7 @@ refuse_null(FunctionCallInfo fcinfo, int argument, const char *name)
 {
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name)));
 }
 
 static char *
@@ -58,23 +57,21 @@ static void
 check_new_worker(const char *name, const char *conninfo)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char	   *address = worker_probe_address(conninfo);
-	int			worker_id = -1;
+	char *address = worker_probe_address(conninfo);
+	int worker_id = -1;
 
 	if (name[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the name of a worker must not be empty")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("the name of a worker must not be empty")));
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
 		const Worker *worker = metadata_worker(worker_id);
 
 		if (strcmp(worker->name, name) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("worker \"%s\" already exists", name),
-					 errdetail("Its address is %s.", worker_probe_address(worker->conninfo)),
-					 errhint("Choose another name.")));
+			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
+							errmsg("worker \"%s\" already exists", name),
+							errdetail("Its address is %s.", worker_probe_address(worker->conninfo)),
+							errhint("Choose another name.")));
 		if (strcmp(worker_probe_address(worker->conninfo), address) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -90,8 +87,8 @@ static void
 check_new_server(int new_worker)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char	   *identity = remote_command_fetch(new_worker, worker_probe_identity_sql);
-	int			worker_id = -1;
+	char *identity = remote_command_fetch(new_worker, worker_probe_identity_sql);
+	int worker_id = -1;
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
@@ -101,20 +98,19 @@ check_new_server(int new_worker)
 			continue;
 		answer = worker_command_try(worker_id, REMOTE_READ, worker_probe_identity_sql);
 		if (answer.success && answer.value != NULL && strcmp(answer.value, identity) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("worker \"%s\" already is this server",
-							metadata_worker(worker_id)->name),
-					 errdetail("Both connection strings lead to the same database.")));
+			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
+							errmsg("worker \"%s\" already is this server",
+								   metadata_worker(worker_id)->name),
+							errdetail("Both connection strings lead to the same database.")));
 	}
 }
 
 Datum
 strata_add_worker(PG_FUNCTION_ARGS)
 {
-	char	   *name = get_text_argument(fcinfo, 0, "name");
-	char	   *conninfo = worker_probe_normalize(name, get_text_argument(fcinfo, 1, "conninfo"));
-	int			worker_id;
+	char *name = get_text_argument(fcinfo, 0, "name");
+	char *conninfo = worker_probe_normalize(name, get_text_argument(fcinfo, 1, "conninfo"));
+	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
 	metadata_catalog_lock_placement();
@@ -134,17 +130,15 @@ static int
 find_worker(const char *name)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	int			worker_id = -1;
+	int worker_id = -1;
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
 		if (strcmp(metadata_worker(worker_id)->name, name) == 0)
 			return worker_id;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("worker \"%s\" does not exist", name),
-			 errhint("SELECT * FROM strata.workers lists the workers.")));
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("worker \"%s\" does not exist", name),
+					errhint("SELECT * FROM strata.workers lists the workers.")));
 }
 
 static void
@@ -152,8 +146,8 @@ check_empty(int worker_id, bool drain)
 {
 	const char *name = metadata_worker(worker_id)->name;
 	const char *example = NULL;
-	int			tables = 0;
-	ListCell   *cell;
+	int tables = 0;
+	ListCell *cell;
 
 	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
 	{
@@ -176,8 +170,7 @@ check_empty(int worker_id, bool drain)
 				 errhint("Undistribute the tables that have shards there, remove the worker, and "
 						 "distribute them again.")));
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("worker \"%s\" still holds shards", name),
+			(errcode(ERRCODE_OBJECT_IN_USE), errmsg("worker \"%s\" still holds shards", name),
 			 errdetail_plural("%d table has shards there: \"%s\".",
 							  "%d tables have shards there, \"%s\" among them.", tables, tables,
 							  example),
@@ -188,9 +181,9 @@ check_empty(int worker_id, bool drain)
 Datum
 strata_remove_worker(PG_FUNCTION_ARGS)
 {
-	char	   *name = get_text_argument(fcinfo, 0, "name");
-	bool		drain = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
-	int			worker_id;
+	char *name = get_text_argument(fcinfo, 0, "name");
+	bool drain = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
+	int worker_id;
 	WorkerAnswer answer;
 
 	PreventCommandIfReadOnly("strata.remove_worker()");
@@ -202,12 +195,11 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 								psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
 										 worker_seed_undo_command(), connection_cluster_id(NULL)));
 	if (!answer.success)
-		ereport(WARNING,
-				(errcode(answer.error->sqlerrcode),
-				 errmsg("worker \"%s\" was not cleaned up", name),
-				 errdetail_internal("%s", answer.error->message),
-				 errhint("Before it joins a cluster again, drop its tables and call "
-						 "strata_worker.detach_coordinator() there.")));
+		ereport(WARNING, (errcode(answer.error->sqlerrcode),
+						  errmsg("worker \"%s\" was not cleaned up", name),
+						  errdetail_internal("%s", answer.error->message),
+						  errhint("Before it joins a cluster again, drop its tables and call "
+								  "strata_worker.detach_coordinator() there.")));
 	metadata_catalog_remove_worker(worker_id);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();
@@ -219,14 +211,14 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 Datum
 strata_run_on_worker(PG_FUNCTION_ARGS)
 {
-	char	   *command = get_text_argument(fcinfo, 1, "command");
+	char *command = get_text_argument(fcinfo, 1, "command");
 	RemoteAccess access = PG_ARGISNULL(2) || PG_GETARG_BOOL(2) ? REMOTE_WRITE : REMOTE_READ;
-	int			worker_id;
+	int worker_id;
 	WorkerAnswer answer;
 	const char *result;
-	TupleDesc	desc;
-	Datum		values[2];
-	bool		nulls[2] = {false};
+	TupleDesc desc;
+	Datum values[2];
+	bool nulls[2] = {false};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -250,7 +242,7 @@ strata_run_on_worker(PG_FUNCTION_ARGS)
 Datum
 strata_conninfo_address(PG_FUNCTION_ARGS)
 {
-	char	   *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
 	PG_RETURN_TEXT_P(cstring_to_text(worker_probe_address(conninfo)));
 }

@@ -18,9 +18,9 @@
 static char *
 fetch_first_value(WorkerConnection *conn, RemoteAccess access, const char *sql)
 {
-	char	   *value = NULL;
-	bool		first = true;
-	PGresult   *result;
+	char *value = NULL;
+	bool first = true;
+	PGresult *result;
 
 	remote_transaction_send(conn, access, sql);
 	while ((result = connection_get_result(conn)) != NULL)
@@ -57,7 +57,7 @@ worker_command_try(int worker_id, RemoteAccess access, const char *sql)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
+		ErrorData *error;
 
 		MemoryContextSwitchTo(caller);
 		error = CopyErrorData();

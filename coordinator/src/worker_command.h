@@ -10,9 +10,9 @@
 /* What became of a command. */
 typedef struct WorkerAnswer
 {
-	bool		success;
-	char	   *value;			/* first column of the first row; NULL if none or SQL NULL */
-	ErrorData  *error;			/* of a command that failed, else NULL */
+	bool success;
+	char *value;	  /* first column of the first row; NULL if none or SQL NULL */
+	ErrorData *error; /* of a command that failed, else NULL */
 } WorkerAnswer;
 
 /*

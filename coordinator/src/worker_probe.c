@@ -32,8 +32,8 @@
 
 typedef struct Probe
 {
-	const char *name;			/* of the worker to be */
-	PGconn	   *pg;
+	const char *name; /* of the worker to be */
+	PGconn *pg;
 } Probe;
 
 /* ---------------------------------------------------------------- connection strings */
@@ -42,20 +42,19 @@ typedef struct Probe
 static PQconninfoOption *
 parse_conninfo(const char *name, const char *conninfo)
 {
-	char	   *message = NULL;
+	char *message = NULL;
 	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
 
 	if (options == NULL)
 	{
-		char	   *detail = message != NULL ? pchomp(message) : pstrdup("out of memory");
+		char *detail = message != NULL ? pchomp(message) : pstrdup("out of memory");
 
 		PQfreemem(message);
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 name != NULL ? errmsg("invalid connection string for worker \"%s\"", name) :
-				 errmsg("invalid connection string"),
-				 errdetail_internal("%s", detail),
-				 errhint("Write it like 'host=10.0.0.5 port=5432'.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						name != NULL ? errmsg("invalid connection string for worker \"%s\"", name)
+									 : errmsg("invalid connection string"),
+						errdetail_internal("%s", detail),
+						errhint("Write it like 'host=10.0.0.5 port=5432'.")));
 	}
 	return options;
 }
@@ -91,10 +90,10 @@ worker_probe_normalize(const char *name, const char *conninfo)
 {
 	PQconninfoOption *options = parse_conninfo(name, conninfo);
 	StringInfoData result;
-	char	   *hosts = get_option(options, "host");
-	char	   *hostaddrs = get_option(options, "hostaddr");
-	bool		has_user = get_option(options, "user") != NULL;
-	bool		has_password = get_option(options, "password") != NULL;
+	char *hosts = get_option(options, "host");
+	char *hostaddrs = get_option(options, "hostaddr");
+	bool has_user = get_option(options, "user") != NULL;
+	bool has_password = get_option(options, "password") != NULL;
 
 	initStringInfo(&result);
 	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
@@ -111,10 +110,9 @@ worker_probe_normalize(const char *name, const char *conninfo)
 	PQconninfoFree(options);
 
 	if (has_user)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the connection string of worker \"%s\" must not name a user", name),
-				 errdetail("Every session logs in as its own role.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("the connection string of worker \"%s\" must not name a user", name),
+						errdetail("Every session logs in as its own role.")));
 	if (has_password)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -142,12 +140,12 @@ char *
 worker_probe_address(const char *conninfo)
 {
 	PQconninfoOption *options = parse_conninfo(NULL, conninfo);
-	char	   *hosts = get_option(options, "host");
-	char	   *ports = get_option(options, "port");
-	char	   *database = get_option(options, "dbname");
+	char *hosts = get_option(options, "host");
+	char *ports = get_option(options, "port");
+	char *database = get_option(options, "dbname");
 	StringInfoData address;
 	const char *rest;
-	int			i = 0;
+	int i = 0;
 
 	if (hosts == NULL)
 		hosts = get_option(options, "hostaddr");
@@ -157,7 +155,7 @@ worker_probe_address(const char *conninfo)
 	rest = hosts != NULL ? hosts : "";
 	for (;;)
 	{
-		char	   *port = get_list_item(ports, i);
+		char *port = get_list_item(ports, i);
 
 		appendStringInfo(&address, "%s%s:%s", i > 0 ? "," : "", get_list_item(hosts, i),
 						 port[0] != '\0' ? port : DEF_PGPORT_STR);
@@ -188,8 +186,8 @@ report_unreachable(const Probe *probe, const char *detail)
 static bool
 wait_for_socket(PGconn *pg, int events, TimestampTz deadline)
 {
-	long		timeout = -1;
-	int			ready;
+	long timeout = -1;
+	int ready;
 
 	if (deadline != 0)
 	{
@@ -198,8 +196,8 @@ wait_for_socket(PGconn *pg, int events, TimestampTz deadline)
 			return false;
 		events |= WL_TIMEOUT;
 	}
-	ready = WaitLatchOrSocket(MyLatch, events | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH,
-							  PQsocket(pg), timeout, PG_WAIT_EXTENSION);
+	ready = WaitLatchOrSocket(MyLatch, events | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, PQsocket(pg),
+							  timeout, PG_WAIT_EXTENSION);
 	if (ready & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
@@ -213,13 +211,10 @@ open_probe(Probe *probe, const char *conninfo)
 {
 	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 													   strata_connect_timeout * 1000);
-	const char *const keywords[] = {
-		"application_name", "dbname", "user", "client_encoding", NULL
-	};
-	const char *const values[] = {
-		"strata add_worker", conninfo, GetUserNameFromId(GetUserId(), false),
-		GetDatabaseEncodingName(), NULL
-	};
+	const char *const keywords[] = {"application_name", "dbname", "user", "client_encoding", NULL};
+	const char *const values[] = {"strata add_worker", conninfo,
+								  GetUserNameFromId(GetUserId(), false), GetDatabaseEncodingName(),
+								  NULL};
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 
 	if (!AcquireExternalFD())
@@ -234,11 +229,13 @@ open_probe(Probe *probe, const char *conninfo)
 	while (PQstatus(probe->pg) != CONNECTION_BAD && status != PGRES_POLLING_OK &&
 		   status != PGRES_POLLING_FAILED)
 	{
-		if (!wait_for_socket(probe->pg, status == PGRES_POLLING_READING ?
-							 WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, deadline))
-			report_unreachable(probe, psprintf("There was no answer from %s within %d s.",
-											   worker_probe_address(conninfo),
-											   strata_connect_timeout));
+		if (!wait_for_socket(probe->pg,
+							 status == PGRES_POLLING_READING ? WL_SOCKET_READABLE
+															 : WL_SOCKET_WRITEABLE,
+							 deadline))
+			report_unreachable(probe,
+							   psprintf("There was no answer from %s within %d s.",
+										worker_probe_address(conninfo), strata_connect_timeout));
 		status = PQconnectPoll(probe->pg);
 	}
 	if (PQstatus(probe->pg) != CONNECTION_OK)
@@ -260,24 +257,22 @@ close_probe(Probe *probe)
 static void
 report_result(const Probe *probe, PGresult *result, const char *sql)
 {
-	char	   *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	char	   *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	char	   *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-	char	   *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-	int			code = state != NULL && strlen(state) == 5 ?
-		MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4]) :
-		ERRCODE_CONNECTION_FAILURE;
+	char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	int code = state != NULL && strlen(state) == 5
+				   ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
+				   : ERRCODE_CONNECTION_FAILURE;
 
 	message = message != NULL ? pstrdup(message) : pchomp(PQerrorMessage(probe->pg));
 	detail = detail != NULL ? pstrdup(detail) : NULL;
 	hint = hint != NULL ? pstrdup(hint) : NULL;
 	PQclear(result);
-	ereport(ERROR,
-			(errcode(code),
-			 errmsg_internal("%s", message),
-			 detail != NULL ? errdetail_internal("%s", detail) : 0,
-			 hint != NULL ? errhint("%s", hint) : 0,
-			 errcontext("SQL on worker \"%s\": %s", probe->name, sql)));
+	ereport(ERROR, (errcode(code), errmsg_internal("%s", message),
+					detail != NULL ? errdetail_internal("%s", detail) : 0,
+					hint != NULL ? errhint("%s", hint) : 0,
+					errcontext("SQL on worker \"%s\": %s", probe->name, sql)));
 }
 
 /*
@@ -287,8 +282,8 @@ report_result(const Probe *probe, PGresult *result, const char *sql)
 static char **
 run_query(const Probe *probe, const char *sql)
 {
-	char	  **row = NULL;
-	PGresult   *result;
+	char **row = NULL;
+	PGresult *result;
 
 	if (!PQsendQuery(probe->pg, sql))
 		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
@@ -323,20 +318,20 @@ static char **
 run_local_query(const char *sql)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	int			level = row_format_enter_sql_mode();
-	char	  **row = NULL;
+	int level = row_format_enter_sql_mode();
+	char **row = NULL;
 
 	SPI_connect();
 	if (SPI_execute(sql, true, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not execute \"%s\"", sql);
 	if (SPI_processed > 0)
 	{
-		int			count = SPI_tuptable->tupdesc->natts;
+		int count = SPI_tuptable->tupdesc->natts;
 
 		row = MemoryContextAlloc(caller, count * sizeof(char *));
 		for (int i = 0; i < count; i++)
 		{
-			char	   *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
+			char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
 
 			row[i] = MemoryContextStrdup(caller, value != NULL ? value : "");
 		}
@@ -368,7 +363,7 @@ static const struct
 {
 	const char *what;
 	const char *hint;
-}			facts[] = {
+} facts[] = {
 	{"PostgreSQL major version", "All servers of a cluster must run the same major version."},
 	{"encoding", "Create the worker's database with the coordinator's encoding."},
 	{"locale provider", "Create the worker's database with the coordinator's locale."},
@@ -392,8 +387,8 @@ report_difference(const Probe *probe, const char *what, const char *theirs, cons
 static void
 check_server(const Probe *probe)
 {
-	char	  **theirs = run_query(probe, facts_sql);
-	char	  **ours = run_local_query(facts_sql);
+	char **theirs = run_query(probe, facts_sql);
+	char **ours = run_local_query(facts_sql);
 
 	for (int i = 0; i < lengthof(facts); i++)
 	{
@@ -403,24 +398,21 @@ check_server(const Probe *probe)
 
 	if (strcmp(run_query(probe, worker_probe_identity_sql)[0],
 			   run_local_query(worker_probe_identity_sql)[0]) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("worker \"%s\" is the coordinator itself", probe->name),
-				 errdetail("The connection string leads to this very database (or to its "
-						   "standby).")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("worker \"%s\" is the coordinator itself", probe->name),
+						errdetail("The connection string leads to this very database (or to its "
+								  "standby).")));
 	if (run_query(probe, "SELECT 1 WHERE pg_is_in_recovery()") != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker \"%s\" is a standby", probe->name),
-				 errhint("Name the primary, or all hosts: they are tried until one accepts "
-						 "writes.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("worker \"%s\" is a standby", probe->name),
+						errhint("Name the primary, or all hosts: they are tried until one accepts "
+								"writes.")));
 	if (run_query(probe, "SELECT 1 WHERE current_setting('max_prepared_transactions') = '0'"))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
-				 errdetail("Transactions over several workers commit in two phases."),
-				 errhint("Set max_prepared_transactions there to at least the coordinator's "
-						 "max_connections, and restart it.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
+						errdetail("Transactions over several workers commit in two phases."),
+						errhint("Set max_prepared_transactions there to at least the coordinator's "
+								"max_connections, and restart it.")));
 }
 
 /* ---------------------------------------------------------------- extensions */
@@ -428,15 +420,14 @@ check_server(const Probe *probe)
 static void
 check_available(const Probe *probe, const char *extension)
 {
-	char	   *sql = psprintf("SELECT 1 FROM pg_available_extensions WHERE name = %s",
-							   quote_literal_cstr(extension));
+	char *sql = psprintf("SELECT 1 FROM pg_available_extensions WHERE name = %s",
+						 quote_literal_cstr(extension));
 
 	if (run_query(probe, sql) == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("extension \"%s\" is not available on worker \"%s\"", extension,
-						probe->name),
-				 errhint("Install the extension's files on that server.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("extension \"%s\" is not available on worker \"%s\"", extension,
+							   probe->name),
+						errhint("Install the extension's files on that server.")));
 }
 
 /* Compare an extension's schema and version there with `name`'s here. */
@@ -444,27 +435,25 @@ static void
 check_extension(const Probe *probe, const char *there, const char *here, bool compare_schema)
 {
 	const char *query = "SELECT e.extversion::text, n.nspname::text FROM pg_extension AS e "
-		"JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = %s";
-	char	  **theirs = run_query(probe, psprintf(query, quote_literal_cstr(there)));
-	char	  **ours = run_local_query(psprintf(query, quote_literal_cstr(here)));
+						"JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = %s";
+	char **theirs = run_query(probe, psprintf(query, quote_literal_cstr(there)));
+	char **ours = run_local_query(psprintf(query, quote_literal_cstr(here)));
 
 	if (strcmp(theirs[0], ours[0]) != 0)
-		report_difference(probe, psprintf("version of extension \"%s\"", there), theirs[0],
-						  ours[0],
+		report_difference(probe, psprintf("version of extension \"%s\"", there), theirs[0], ours[0],
 						  "Install the same version on both servers and run ALTER EXTENSION ... "
 						  "UPDATE where it is older.");
 	if (compare_schema && strcmp(theirs[1], ours[1]) != 0)
-		report_difference(probe, psprintf("schema of extension \"%s\"", there), theirs[1],
-						  ours[1], "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
+		report_difference(probe, psprintf("schema of extension \"%s\"", there), theirs[1], ours[1],
+						  "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
 }
 
 static void
 install_extensions(const Probe *probe)
 {
-	char	   *hll_schema =
-		run_local_query("SELECT n.nspname::text FROM pg_extension AS e "
-						"JOIN pg_namespace AS n ON n.oid = e.extnamespace "
-						"WHERE e.extname = 'hll'")[0];
+	char *hll_schema = run_local_query("SELECT n.nspname::text FROM pg_extension AS e "
+									   "JOIN pg_namespace AS n ON n.oid = e.extnamespace "
+									   "WHERE e.extname = 'hll'")[0];
 
 	check_available(probe, "hll");
 	check_available(probe, "strata_worker");
@@ -479,7 +468,7 @@ install_extensions(const Probe *probe)
 static void
 prepare_server(Probe *probe, const char *conninfo)
 {
-	int64		epoch;
+	int64 epoch;
 	const char *cluster_id = connection_cluster_id(&epoch);
 
 	open_probe(probe, conninfo);
@@ -495,7 +484,7 @@ prepare_server(Probe *probe, const char *conninfo)
 void
 worker_probe_prepare(const char *name, const char *conninfo)
 {
-	Probe		probe = {name, NULL};
+	Probe probe = {name, NULL};
 
 	PG_TRY();
 	{

@@ -42,30 +42,31 @@
 /* One row of strata.schema_commands(). */
 typedef struct SchemaCommand
 {
-	char	   *object;			/* for messages */
-	char	   *sql;			/* NULL: it is a table of ours */
-	Oid			relation;		/* that table */
-	bool		optional;
+	char *object; /* for messages */
+	char *sql;	  /* NULL: it is a table of ours */
+	Oid relation; /* that table */
+	bool optional;
 } SchemaCommand;
 
 static List *
 list_schema_commands(void)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	List	   *commands = NIL;
+	List *commands = NIL;
 
 	SPI_connect();
 	if (SPI_execute("SELECT object, command, relation, optional FROM strata.schema_commands() "
-					"ORDER BY ordinal", true, 0) != SPI_OK_SELECT)
+					"ORDER BY ordinal",
+					true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list schema objects");
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
-		HeapTuple	row = SPI_tuptable->vals[i];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		char	   *sql = SPI_getvalue(row, desc, 2);
+		HeapTuple row = SPI_tuptable->vals[i];
+		TupleDesc desc = SPI_tuptable->tupdesc;
+		char *sql = SPI_getvalue(row, desc, 2);
 		MemoryContext spi = MemoryContextSwitchTo(caller);
 		SchemaCommand *command = palloc0(sizeof(SchemaCommand));
-		bool		isnull;
+		bool isnull;
 
 		command->object = pstrdup(SPI_getvalue(row, desc, 1));
 		command->sql = sql != NULL ? pstrdup(sql) : NULL;
@@ -85,11 +86,10 @@ run_optional_command(int worker_id, const SchemaCommand *command)
 	WorkerAnswer answer = worker_command_try(worker_id, REMOTE_WRITE, command->sql);
 
 	if (!answer.success)
-		ereport(WARNING,
-				(errcode(answer.error->sqlerrcode),
-				 errmsg("%s was not created on worker \"%s\"", command->object,
-						metadata_worker(worker_id)->name),
-				 errdetail_internal("%s", answer.error->message)));
+		ereport(WARNING, (errcode(answer.error->sqlerrcode),
+						  errmsg("%s was not created on worker \"%s\"", command->object,
+								 metadata_worker(worker_id)->name),
+						  errdetail_internal("%s", answer.error->message)));
 }
 
 /* ---------------------------------------------------------------- rows of reference tables */
@@ -98,7 +98,7 @@ run_optional_command(int worker_id, const SchemaCommand *command)
 static void
 send_chunk(WorkerConnection *conn, StringInfo buffer, const char *sql)
 {
-	int			pending;
+	int pending;
 
 	if (PQputCopyData(conn->pg, buffer->data, buffer->len) != 1)
 		connection_report(ERROR, conn, NULL, sql);
@@ -113,7 +113,7 @@ send_chunk(WorkerConnection *conn, StringInfo buffer, const char *sql)
 static void
 stream_rows(WorkerConnection *conn, Relation relation, RowEncoder *encoder, const char *sql)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "strata seed row",
@@ -149,7 +149,7 @@ stream_rows(WorkerConnection *conn, Relation relation, RowEncoder *encoder, cons
 static void
 finish_copy(WorkerConnection *conn, const char *sql)
 {
-	PGresult   *result;
+	PGresult *result;
 
 	while ((result = connection_get_result(conn)) != NULL)
 	{
@@ -162,7 +162,7 @@ finish_copy(WorkerConnection *conn, const char *sql)
 static char *
 get_copy_command(Relation relation, const RowEncoder *encoder)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
+	TupleDesc desc = RelationGetDescr(relation);
 	StringInfoData sql;
 	const char *separator = "";
 
@@ -187,8 +187,8 @@ copy_rows(int worker_id, Relation relation)
 {
 	WorkerConnection *conn = connection_open(worker_id);
 	RowEncoder *encoder = row_encoder_create(RelationGetDescr(relation), CurrentMemoryContext);
-	char	   *sql;
-	PGresult   *result;
+	char *sql;
+	PGresult *result;
 
 	if (row_encoder_column_count(encoder) == 0 || RelationGetNumberOfBlocks(relation) == 0)
 		return;
@@ -211,12 +211,12 @@ copy_rows(int worker_id, Relation relation)
 static void
 create_table(int worker_id, Oid relation_oid)
 {
-	bool		is_reference = metadata_table(relation_oid)->kind == TABLE_REFERENCE;
-	Relation	relation = table_open(relation_oid,
-									  is_reference ? ShareRowExclusiveLock : AccessShareLock);
+	bool is_reference = metadata_table(relation_oid)->kind == TABLE_REFERENCE;
+	Relation relation = table_open(relation_oid,
+								   is_reference ? ShareRowExclusiveLock : AccessShareLock);
 	const DistributedTable *table = metadata_table(relation_oid);
-	Bitmapset  *worker = bms_make_singleton(worker_id);
-	char	   *indexes;
+	Bitmapset *worker = bms_make_singleton(worker_id);
+	char *indexes;
 
 	remote_command_run(worker, REMOTE_WRITE,
 					   table_ddl_create(relation, table->key_attribute,
@@ -232,8 +232,8 @@ create_table(int worker_id, Oid relation_oid)
 static void
 create_foreign_keys(int worker_id, Oid relation_oid)
 {
-	Relation	relation = table_open(relation_oid, AccessShareLock);
-	char	   *sql = table_ddl_foreign_keys(relation);
+	Relation relation = table_open(relation_oid, AccessShareLock);
+	char *sql = table_ddl_foreign_keys(relation);
 
 	if (sql[0] != '\0')
 		remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, sql);
@@ -243,8 +243,8 @@ create_foreign_keys(int worker_id, Oid relation_oid)
 void
 worker_seed(int worker_id)
 {
-	List	   *commands = list_schema_commands();
-	ListCell   *cell;
+	List *commands = list_schema_commands();
+	ListCell *cell;
 
 	foreach(cell, commands)
 	{
@@ -270,15 +270,15 @@ worker_seed(int worker_id)
 char *
 worker_seed_undo_command(void)
 {
-	List	   *tables = list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
-									 metadata_catalog_tables(CATALOG_KIND_REFERENCE));
+	List *tables = list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
+							   metadata_catalog_tables(CATALOG_KIND_REFERENCE));
 	StringInfoData sql;
-	ListCell   *cell;
+	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, tables)
 	{
-		Oid			relation = lfirst_oid(cell);
+		Oid relation = lfirst_oid(cell);
 
 		appendStringInfo(&sql, "DROP TABLE IF EXISTS %s CASCADE;\n",
 						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
