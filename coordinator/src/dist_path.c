@@ -247,9 +247,10 @@ keys_meet(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jo
 	return false;
 }
 
-bool
-locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
-		   List *clauses, Locus *result)
+/* locus_join() but for the role. */
+static bool
+join_places(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
+			List *clauses, Locus *result)
 {
 	bool meet;
 
@@ -315,6 +316,24 @@ locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType j
 		default:
 			return false;
 	}
+}
+
+bool
+locus_same_role(const Locus *a, const Locus *b)
+{
+	return a->roleless || b->roleless || a->role == b->role;
+}
+
+bool
+locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
+		   List *clauses, Locus *result)
+{
+	if (!locus_same_role(outer, inner) ||
+		!join_places(root, outer, inner, jointype, clauses, result))
+		return false;
+	result->roleless = outer->roleless && inner->roleless;
+	result->role = outer->roleless ? inner->role : outer->role;
+	return true;
 }
 
 /* Adds `value` as a route if the workers can be told from it at execution; false if not. */

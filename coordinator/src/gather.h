@@ -36,6 +36,7 @@ typedef struct GatherPlan
 	char *sql;		   /* with $1 .. $n for the params */
 	int colocation_id; /* whose workers take part */
 	bool writes;	   /* REMOTE_WRITE: changes or locks rows */
+	Oid role;		   /* as whom workers are asked; InvalidOid: as the current user */
 	bool can_set_tag;  /* counts in the statement's row count */
 	bool returning;
 	int param_count;
@@ -126,5 +127,18 @@ extern char *gather_substitute(GatherScanState *state, const char *sql, int offs
 /* The SQL with parameters replaced by literals of their current values; workers by the routes. */
 extern char *gather_current_sql(GatherScanState *state);
 extern Bitmapset *gather_current_workers(GatherScanState *state);
+
+/*
+ * What is sent between these is sent as the plan's role.  An error in between needs
+ * no cleanup: the transaction's abort restores the user.
+ */
+typedef struct SavedRole
+{
+	Oid user;
+	int security_context;
+} SavedRole;
+
+extern SavedRole gather_enter_role(const GatherScanState *state);
+extern void gather_leave_role(SavedRole saved);
 
 #endif

@@ -276,6 +276,24 @@ compare_streams(Datum a, Datum b, void *arg)
 	return 0;
 }
 
+SavedRole
+gather_enter_role(const GatherScanState *state)
+{
+	SavedRole saved;
+
+	GetUserIdAndSecContext(&saved.user, &saved.security_context);
+	if (OidIsValid(state->plan.role) && state->plan.role != saved.user)
+		SetUserIdAndSecContext(state->plan.role,
+							   saved.security_context | SECURITY_LOCAL_USERID_CHANGE);
+	return saved;
+}
+
+void
+gather_leave_role(SavedRole saved)
+{
+	SetUserIdAndSecContext(saved.user, saved.security_context);
+}
+
 /* Prepare the merge: one current row of each stream. */
 static void
 start_merge(GatherScanState *state)
@@ -317,6 +335,7 @@ start_gather(GatherScanState *state)
 	char *sql;
 	TupleDesc desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	RemoteAccess access = state->plan.writes ? REMOTE_WRITE : REMOTE_READ;
+	SavedRole saved;
 
 	old_context = MemoryContextSwitchTo(state->context);
 	workers = gather_current_workers(state);
@@ -326,7 +345,9 @@ start_gather(GatherScanState *state)
 
 	if (access == REMOTE_WRITE)
 		remote_insert_flush_all();
+	saved = gather_enter_role(state);
 	state->scan = remote_scan_begin(workers, access, sql, desc);
+	gather_leave_role(saved);
 	if (state->plan.sort_columns != NIL && state->worker_count > 1)
 		start_merge(state);
 	MemoryContextSwitchTo(old_context);
@@ -459,12 +480,17 @@ static void
 run_modify(GatherScanState *state)
 {
 	Bitmapset *workers = gather_current_workers(state);
+	char *sql;
+	SavedRole saved;
 	uint64 rows;
 
 	state->worker_count = bms_num_members(workers);
 	state->started = true;
 	remote_insert_flush_all();
-	rows = remote_command_run(workers, REMOTE_WRITE, gather_current_sql(state));
+	sql = gather_current_sql(state);
+	saved = gather_enter_role(state);
+	rows = remote_command_run(workers, REMOTE_WRITE, sql);
+	gather_leave_role(saved);
 	if (state->plan.can_set_tag)
 		state->css.ss.ps.state->es_processed += rows;
 	state->finished = true;

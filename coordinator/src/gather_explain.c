@@ -21,7 +21,8 @@ static char *
 fetch_remote_plan(GatherScanState *state, ExplainState *es)
 {
 	Bitmapset *workers = gather_current_workers(state);
-	WorkerConnection *conn = connection_open(bms_next_member(workers, -1));
+	WorkerConnection *conn;
+	SavedRole saved;
 	StringInfoData sql;
 	StringInfoData plan;
 	PGresult *result;
@@ -33,7 +34,10 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es)
 						 ? (es->timing ? ", TIMING on" : ", TIMING off, SUMMARY off")
 						 : "",
 					 gather_current_sql(state));
+	saved = gather_enter_role(state);
+	conn = connection_open(bms_next_member(workers, -1));
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
+	gather_leave_role(saved);
 
 	initStringInfo(&plan);
 	while ((result = connection_get_result(conn)) != NULL)

@@ -143,6 +143,7 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->kind);
 	numbers = lappend_int(numbers, plan->colocation_id);
 	numbers = lappend_int(numbers, plan->writes);
+	numbers = lappend_int(numbers, (int) plan->role);
 	numbers = lappend_int(numbers, plan->can_set_tag);
 	numbers = lappend_int(numbers, plan->returning);
 	numbers = lappend_int(numbers, plan->param_count);
@@ -164,6 +165,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->kind = list_nth_int(numbers, i++);
 	plan->colocation_id = list_nth_int(numbers, i++);
 	plan->writes = list_nth_int(numbers, i++);
+	plan->role = (Oid) list_nth_int(numbers, i++);
 	plan->can_set_tag = list_nth_int(numbers, i++);
 	plan->returning = list_nth_int(numbers, i++);
 	plan->param_count = list_nth_int(numbers, i++);
@@ -211,7 +213,10 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	numbered.route_count = locus ? list_length(locus->routes) : 0;
 	numbered.array_route_count = locus ? list_length(locus->array_routes) : 0;
 	if (locus)
+	{
 		numbered.colocation_id = locus->colocation_id;
+		numbered.role = locus->role;
+	}
 
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = quals;

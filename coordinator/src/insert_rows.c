@@ -123,6 +123,7 @@ insert_rows_run(GatherScanState *state)
 	int *worker_ids;
 	char **sqls;
 	int count = 0;
+	SavedRole saved;
 	ListCell *lc;
 
 	/* the statement's text has one row of placeholders */
@@ -151,6 +152,7 @@ insert_rows_run(GatherScanState *state)
 
 	state->worker_count = count;
 	remote_insert_flush_all();
+	saved = gather_enter_role(state);
 	if (count > 0 && state->plan.returning)
 		scan = remote_scan_begin_each(worker_ids, sqls, count, REMOTE_WRITE,
 									  state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor);
@@ -161,6 +163,7 @@ insert_rows_run(GatherScanState *state)
 		if (state->plan.can_set_tag)
 			state->css.ss.ps.state->es_processed += rows;
 	}
+	gather_leave_role(saved);
 	MemoryContextSwitchTo(old_context);
 	return scan;
 }

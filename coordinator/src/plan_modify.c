@@ -71,6 +71,22 @@ report_not_colocated(Query *parse, const DistributedTable *table)
 							get_attname(table->relation, table->key_attribute, false))));
 }
 
+/* New rows that policies or a view's CHECK OPTION would have to check here, where they never come. */
+static void
+check_options(Query *parse, const DistributedTable *table)
+{
+	if (parse->withCheckOptions != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
+						"security or WITH CHECK OPTION",
+						command_name(parse->commandType), get_rel_name(table->relation)),
+				 errdetail("The statement runs on the workers, where new rows are not checked "
+						   "against policies and views."),
+				 errhint("Use plain INSERT and DELETE, or run it as a role that bypasses "
+						 "row-level security.")));
+}
+
 /* Has the table triggers of the user's, which only rows that come by here can fire? */
 static bool
 has_user_triggers(const DistributedTable *table)
@@ -435,8 +451,14 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	if (conflict != NULL && conflict->action == ONCONFLICT_UPDATE)
 		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet,
 							  modify->table);
-	if (source != NULL && text_is_complete(root, modify->original) &&
-		root->parse->withCheckOptions == NIL && !has_user_triggers(modify->table))
+	modify->locus.kind = LOCUS_HASHED;
+	modify->locus.colocation_id = modify->table->colocation->id;
+	modify->locus.role = compat_check_as_user(root->parse,
+											  planner_rt_fetch(root->parse->resultRelation, root));
+
+	if (source != NULL && locus_same_role(&source->locus, &modify->locus) &&
+		text_is_complete(root, modify->original) && root->parse->withCheckOptions == NIL &&
+		!has_user_triggers(modify->table))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
@@ -445,8 +467,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	if (conflict == NULL)
 		return;
 	check_triggers(root->parse, modify->table);
-	modify->locus.kind = LOCUS_HASHED;
-	modify->locus.colocation_id = modify->table->colocation->id;
+	check_options(root->parse, modify->table);
 	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
 		!text_is_complete(root, modify->original))
 		report_not_colocated(root->parse, modify->table);
@@ -494,10 +515,11 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 
 	check_current_of(modify->original, modify->table);
 	check_triggers(parse, modify->table);
+	check_options(parse, modify->table);
 	if (parse->commandType == CMD_UPDATE)
 		check_updated_columns(root->update_colnos, root->processed_tlist, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);
-	if (path == NULL || parse->withCheckOptions != NIL)
+	if (path == NULL)
 		report_not_colocated(parse, modify->table);
 	if (!text_is_complete(root, modify->original))
 	{

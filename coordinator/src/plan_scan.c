@@ -15,6 +15,7 @@
 
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -57,6 +58,21 @@ make_base_path(PlannerInfo *root, RelOptInfo *rel, Index rti)
 	path->from = list_make1(make_from_ref(rti));
 	path->rows = rel->rows;
 	return path;
+}
+
+/*
+ * As whom the relation is read.  That a view's owner is the current user makes a
+ * plan for this user only.
+ */
+static Oid
+choose_role(PlannerInfo *root, RangeTblEntry *rte)
+{
+	Oid role = compat_check_as_user(root->parse, rte);
+
+	if (role != GetUserId())
+		return role;
+	root->glob->dependsOnRole = true;
+	return InvalidOid;
 }
 
 /* FOR UPDATE and its like: the lock is taken by the worker's scan; core's LockRows must not see it. */
@@ -138,6 +154,7 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 
 	get_atttypetypmodcoll(rte->relid, table->key_attribute, &key_type, &key_typmod, &key_collation);
 	path->locus.kind = LOCUS_HASHED;
+	path->locus.role = choose_role(root, rte);
 	path->locus.colocation_id = table->colocation->id;
 	path->locus.keys = list_make1(
 		makeVar(rti, table->key_attribute, key_type, key_typmod, key_collation, 0));
@@ -208,7 +225,7 @@ take_all_quals(PlannerInfo *root, RelOptInfo *rel, DistPath *path)
 }
 
 static void
-plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
+plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	DistPath *path;
 
@@ -217,6 +234,7 @@ plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 		return;
 	path = make_base_path(root, rel, rti);
 	path->locus.kind = LOCUS_REPLICATED;
+	path->locus.role = choose_role(root, rte);
 	if (!take_all_quals(root, rel, path))
 		return;
 	path->cost = rel->tuples * (cpu_tuple_cost + rel->baserestrictcost.per_tuple);
@@ -231,6 +249,7 @@ plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry 
 	ListCell *lc;
 
 	path->locus.kind = LOCUS_REPLICATED;
+	path->locus.roleless = true;
 	if (rte->rtekind == RTE_VALUES)
 	{
 		if (contain_volatile_functions((Node *) rte->values_lists) ||
@@ -325,7 +344,7 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 				plan_distributed_table(root, rel, rti, rte, table);
 			else if (rel->reloptkind == RELOPT_BASEREL && rel->lateral_relids == NULL &&
 					 rte->tablesample == NULL)
-				plan_reference_table(root, rel, rti);
+				plan_reference_table(root, rel, rti, rte);
 			return;
 		case RTE_SUBQUERY:
 			/* a flattened UNION ALL has no root of its own */

@@ -36,6 +36,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "partial_aggregate.h"
 #include "shippable.h"
 
 typedef struct ShippableContext
@@ -363,7 +364,8 @@ find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
 	{
 		DistPath *path = lfirst(lc);
 
-		if (path->locks == NIL && subplan_meets_locus(root, locus, subplan, &path->locus))
+		if (path->locks == NIL && locus_same_role(locus, &path->locus) &&
+			subplan_meets_locus(root, locus, subplan, &path->locus))
 			return path;
 	}
 	return NULL;
@@ -485,7 +487,9 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_SubPlan:
 			return is_unshippable_subplan((SubPlan *) node, context);
 		case T_Aggref:
-			if (!shippable_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid))
+			/* a partial form tells that DDL propagation has brought the aggregate to the workers */
+			if (!shippable_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) &&
+				!OidIsValid(partial_aggregate_lookup(((Aggref *) node)->aggfnoid)))
 				return true;
 			break;
 		case T_WindowFunc:

@@ -81,6 +81,8 @@ statement_deparse(PlannerInfo *root, Query *query, List **params)
 {
 	StatementContext context = {.root = root, .params = params};
 
+	/* written through a view, the target stands among the FROM items, too */
+	rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 	query = (Query *) mutate_statement((Node *) query, &context);
 	query->returningList = rebuild_transport_tlist(query->returningList);
 	return rebuild_deparse(query);

@@ -258,7 +258,9 @@ def test_repeatable_read_refuses_the_newest_version(
     assert outcome(future) == "40001"
     other.rows("ROLLBACK")
     assert one.rows("SELECT sum(v) FROM account") == [(10010,)]
-    other.rows("BEGIN ISOLATION LEVEL REPEATABLE READ; UPDATE account SET v = 1 WHERE id = 5; COMMIT")
+    other.rows(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; UPDATE account SET v = 1 WHERE id = 5; COMMIT"
+    )
     assert one.rows("SELECT v FROM account WHERE id = 5") == [(1,)]
 
 
@@ -602,7 +604,9 @@ def test_a_deadlock_undone_by_a_savepoint_leaves_both_transactions_usable(
 ) -> None:
     first, second = keys
     one, other = new("SET lock_timeout = '400ms'"), new()
-    one.rows(f"BEGIN; UPDATE account SET v = v + 1 WHERE id NOT IN ({first}, {second}); SAVEPOINT s")
+    one.rows(
+        f"BEGIN; UPDATE account SET v = v + 1 WHERE id NOT IN ({first}, {second}); SAVEPOINT s"
+    )
     one.rows(f"UPDATE account SET v = v + 1 WHERE id = {first}")
     other.rows(f"BEGIN; UPDATE account SET v = v + 10 WHERE id = {second}")
     waits = other.start_waiting(f"UPDATE account SET v = v + 10 WHERE id = {first}")
@@ -628,10 +632,23 @@ def test_a_deadlock_on_one_worker_is_found_by_that_worker(new: Open, cluster: Cl
     for session in (one, other):
         session.rows("COMMIT")  # of the victim: ROLLBACK
     winner = 10 if outcomes[0] == [] else 1
-    assert one.rows(f"SELECT v FROM account WHERE id IN ({first}, {second})") == [(100 + winner,)] * 2
+    assert (
+        one.rows(f"SELECT v FROM account WHERE id IN ({first}, {second})") == [(100 + winner,)] * 2
+    )
 
 
 # ---- cancel -------------------------------------------------------------------------------------------
+
+
+def copy_and_cancel(session: Session, lines: str) -> None:
+    """Load the lines, cancel, and go on sending, as a client does that has not noticed yet."""
+    with session.connection.cursor().copy("COPY account FROM STDIN") as copy:
+        copy.write(lines)
+        time.sleep(0.1)
+        session.connection.cancel()
+        for number in range(100):
+            time.sleep(0.005)
+            copy.write("".join(f"{10000 + number * 50 + n}\t1\ty\n" for n in range(50)))
 
 
 def test_a_cancelled_copy_loads_nothing_and_the_session_goes_on(
@@ -640,13 +657,7 @@ def test_a_cancelled_copy_loads_nothing_and_the_session_goes_on(
     session = new()
     lines = "".join(f"{n}\t1\tx\n" for n in range(1000, 6000))
     with pytest.raises(psycopg.errors.QueryCanceled):
-        with session.connection.cursor().copy("COPY account FROM STDIN") as copy:
-            copy.write(lines)
-            time.sleep(0.2)
-            session.connection.cancel()
-            for number in range(100):
-                time.sleep(0.005)
-                copy.write("".join(f"{10000 + number * 50 + n}\t1\ty\n" for n in range(50)))
+        copy_and_cancel(session, lines)
     assert_workers_come_to_rest(cluster)
     assert session.rows("SELECT count(*) FROM account") == [(100,)]
     with session.connection.cursor().copy("COPY account FROM STDIN") as copy:
@@ -660,13 +671,7 @@ def test_a_cancelled_copy_in_a_transaction_is_undone_by_its_savepoint(
     session = new()
     session.rows("BEGIN; INSERT INTO account VALUES (900, 9); SAVEPOINT s")
     with pytest.raises(psycopg.errors.QueryCanceled):
-        with session.connection.cursor().copy("COPY account FROM STDIN") as copy:
-            copy.write("".join(f"{n}\t1\tx\n" for n in range(1000, 3000)))
-            time.sleep(0.1)
-            session.connection.cancel()
-            for number in range(100):
-                time.sleep(0.005)
-                copy.write("".join(f"{10000 + number * 50 + n}\t1\ty\n" for n in range(50)))
+        copy_and_cancel(session, "".join(f"{n}\t1\tx\n" for n in range(1000, 3000)))
     session.rows("ROLLBACK TO s; INSERT INTO account VALUES (901, 9); COMMIT")
     assert session.rows("SELECT count(*), sum(v) FROM account WHERE id > 100") == [(2, 18)]
 
@@ -679,14 +684,20 @@ def test_a_cancelled_stream_ends_on_the_workers_and_the_session_goes_on(
     if transaction:
         session.rows("BEGIN; UPDATE account SET v = 7 WHERE id = 3; SAVEPOINT s")
     rows = 0
-    with pytest.raises(psycopg.errors.QueryCanceled):
-        for _ in session.connection.cursor().stream(
+
+    def read_and_cancel() -> None:
+        nonlocal rows
+        query = (
             "SELECT a.n, b.pad FROM big AS a, generate_series(1, 1000) AS m, big AS b"
             " WHERE a.id = b.id"
-        ):
+        )
+        for _ in session.connection.cursor().stream(query):
             rows += 1
             if rows == 1000:
                 session.connection.cancel()
+
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        read_and_cancel()
     assert rows < 4_000_000
     if transaction:
         session.rows("ROLLBACK TO s; COMMIT")
@@ -704,9 +715,7 @@ def test_a_cancelled_stream_ends_on_the_workers_and_the_session_goes_on(
         "DELETE FROM account",
     ],
 )
-def test_a_wait_for_a_lock_can_be_cancelled(
-    cluster: Cluster, new: Open, statement: str
-) -> None:
+def test_a_wait_for_a_lock_can_be_cancelled(cluster: Cluster, new: Open, statement: str) -> None:
     one, other = new(), new()
     with left_open(one, "UPDATE account SET v = v + 1 WHERE id = 7"):
         future = other.start_waiting(statement)
@@ -723,20 +732,28 @@ def test_a_wait_for_a_lock_can_be_cancelled(
 
 MIXED: list[Callable[[int, int], str]] = [
     # moves money between two accounts, in the order of their ids
-    lambda a, b: f"BEGIN; UPDATE account SET v = v - 1 WHERE id = {min(a, b)};"
-    f" UPDATE account SET v = v + 1 WHERE id = {max(a, b)}; COMMIT",
-    lambda a, b: f"BEGIN; UPDATE account SET v = v - 5 WHERE id = {min(a, b)};"
-    f" UPDATE account SET v = v + 6 WHERE id = {max(a, b)}; ROLLBACK",
+    lambda a, b: (
+        f"BEGIN; UPDATE account SET v = v - 1 WHERE id = {min(a, b)};"
+        f" UPDATE account SET v = v + 1 WHERE id = {max(a, b)}; COMMIT"
+    ),
+    lambda a, b: (
+        f"BEGIN; UPDATE account SET v = v - 5 WHERE id = {min(a, b)};"
+        f" UPDATE account SET v = v + 6 WHERE id = {max(a, b)}; ROLLBACK"
+    ),
     lambda a, b: "SELECT sum(v), count(*) FROM account",
     lambda a, b: f"SELECT * FROM account WHERE id IN ({a}, {b})",
     lambda a, b: f"INSERT INTO account VALUES ({1000 + a}, 0, 'x') ON CONFLICT (id) DO NOTHING",
     lambda a, b: f"DELETE FROM account WHERE id = {1000 + b}",
     lambda a, b: "SELECT t, count(*) FROM account GROUP BY t ORDER BY 2 DESC, 1 LIMIT 3",
-    lambda a, b: f"BEGIN; SAVEPOINT s; UPDATE account SET v = v + 1000 WHERE id = {a};"
-    f" ROLLBACK TO s; UPDATE account SET t = 'z' WHERE id = {b}; COMMIT",
+    lambda a, b: (
+        f"BEGIN; SAVEPOINT s; UPDATE account SET v = v + 1000 WHERE id = {a};"
+        f" ROLLBACK TO s; UPDATE account SET t = 'z' WHERE id = {b}; COMMIT"
+    ),
     lambda a, b: f"SELECT r.v, a.v FROM rate AS r JOIN account AS a ON r.v = a.id WHERE r.v <> {a}",
-    lambda a, b: f"WITH w AS (SELECT id FROM account WHERE id = {a}) SELECT count(*) FROM w, big"
-    " WHERE big.id = w.id AND big.n < 100",
+    lambda a, b: (
+        f"WITH w AS (SELECT id FROM account WHERE id = {a}) SELECT count(*) FROM w, big"
+        " WHERE big.id = w.id AND big.n < 100"
+    ),
 ]
 
 

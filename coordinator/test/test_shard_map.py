@@ -207,7 +207,9 @@ def test_workers_agree_with_satisfies_hash_partition(pair: Pair) -> None:
     name = make(pair, "uuid")
     pair.ours.execute(f"INSERT INTO {name} {rows_of('uuid')}")
     for n, modulus, remainder in places_on_workers(pair, name):
-        query = "SELECT satisfies_hash_partition(%s::regclass, %s, %s, k) FROM ({}) AS q WHERE n = %s"
+        query = (
+            "SELECT satisfies_hash_partition(%s::regclass, %s, %s, k) FROM ({}) AS q WHERE n = %s"
+        )
         rows = pair.theirs.execute(
             query.format(rows_of("uuid")), (name, modulus, remainder, n)
         ).fetchall()
@@ -246,9 +248,7 @@ def test_tables_of_one_group_put_equal_keys_on_one_worker(pair: Pair) -> None:
     pair.distribute("two", "k", colocate_with="one")
     pair.distribute("three", "k", colocate_with="one")
     for name in ("one", "two", "three"):
-        pair.ours.execute(
-            f"INSERT INTO {name} SELECT 'k' || g, g FROM generate_series(1, 60) AS g"
-        )
+        pair.ours.execute(f"INSERT INTO {name} SELECT 'k' || g, g FROM generate_series(1, 60) AS g")
     places = places_on_workers(pair, "one")
     assert places_on_workers(pair, "two") == places
     assert places_on_workers(pair, "three") == places
@@ -273,7 +273,9 @@ def test_a_constant_key_asks_one_worker_and_finds_its_rows(pair: Pair, key_type:
     generated, odd = KEYS[key_type]
     constants = [f"(SELECT ({generated})::{bare} FROM (VALUES ({g})) AS v (g))" for g in (1, 17)]
     literals = [
-        "{}::{}".format(pair.theirs.execute(f"SELECT quote_literal(({c})::text)").fetchone()[0], bare)
+        "{}::{}".format(
+            pair.theirs.execute(f"SELECT quote_literal(({c})::text)").fetchone()[0], bare
+        )
         for c in constants
     ] + [f"{value}::{bare}" for value in odd]
     for literal in literals:

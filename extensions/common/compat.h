@@ -13,6 +13,7 @@
 
 #include "access/tableam.h"
 #include "catalog/pg_attribute.h"
+#include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "storage/block.h"
 #include "utils/syscache.h"
@@ -188,5 +189,19 @@ compat_copy_rte(PlannedStmt *plan, Query *query, RangeTblEntry *rte)
 #else
 #define compat_owns_table(relation, role) pg_class_ownercheck(relation, role)
 #endif
+
+/* As whom a relation of a query is read: a view's owner, or InvalidOid for the current user. */
+static inline Oid
+compat_check_as_user(Query *query, RangeTblEntry *rte)
+{
+#if PG_VERSION_NUM >= 160000
+	if (rte->perminfoindex == 0)
+		return InvalidOid;
+	return list_nth_node(RTEPermissionInfo, query->rteperminfos, rte->perminfoindex - 1)
+		->checkAsUser;
+#else
+	return rte->checkAsUser;
+#endif
+}
 
 #endif

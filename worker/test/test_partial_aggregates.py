@@ -344,7 +344,9 @@ def test_odd_numerics_on_different_workers_give_the_result_of_one_server(
                 f"INSERT INTO odd SELECT id, '{kind}', {expression}, ({expression})::numeric::float8"
                 " FROM generate_series(1, 12) AS id"
             )
-        wanted = "count(v), sum(v), avg(v), max(v), min(v), variance(v), stddev_pop(v), avg(f), sum(f)"
+        wanted = (
+            "count(v), sum(v), avg(v), max(v), min(v), variance(v), stddev_pop(v), avg(f), sum(f)"
+        )
         assert "strata_partial" in pair.remote_sql(f"SELECT {wanted} FROM odd")
         for condition in (
             "true",
@@ -634,7 +636,7 @@ def shards(session: psycopg.Connection) -> psycopg.Connection:
         " FROM generate_series(1, 2000) AS g"
         " WHERE satisfies_hash_partition('\"Events\"'::regclass, 4, 1, g)"
         " OR satisfies_hash_partition('\"Events\"'::regclass, 4, 3, g);"
-        "CREATE TABLE copy (code text PRIMARY KEY, \"Odd name\" numeric(9, 2));"
+        'CREATE TABLE copy (code text PRIMARY KEY, "Odd name" numeric(9, 2));'
         "INSERT INTO copy SELECT g::text, g / 4.0 FROM generate_series(1, 100) AS g;"
         'ANALYZE "Events", copy'
     )
@@ -707,7 +709,11 @@ def test_a_checksum_tells_contents_apart_and_nothing_else(session: psycopg.Conne
         "SET LOCAL intervalstyle = 'iso_8601'"
     )
     assert checksum(session, "b") == expected
-    for change in ("SET f = f + 1e-12 WHERE i = 3", "SET s = NULL WHERE i = 4", "SET i = 51 WHERE i = 50"):
+    for change in (
+        "SET f = f + 1e-12 WHERE i = 3",
+        "SET s = NULL WHERE i = 4",
+        "SET i = 51 WHERE i = 50",
+    ):
         with session.transaction(force_rollback=True):
             session.execute(f"UPDATE b {change}")
             assert checksum(session, "b")[1] != expected[1], change
