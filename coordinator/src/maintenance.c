@@ -15,8 +15,10 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "commands/defrem.h"
+#include "compat.h"
 #include "connection.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -166,7 +168,8 @@ maintenance_vacuum(UtilityCall *call)
 												 : RangeVarGetRelid(target->relation, NoLock, true);
 			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 
-			if (table != NULL)
+			/* core skips what the user does not own, with a warning */
+			if (table != NULL && compat_owns_table(relid, GetUserId()))
 				run_outside_transaction(metadata_all_workers(),
 										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
@@ -185,7 +188,8 @@ maintenance_reindex(UtilityCall *call)
 	Oid table_id = OidIsValid(relid) && is_index ? IndexGetRelation(relid, true) : relid;
 	const DistributedTable *table = OidIsValid(table_id) ? metadata_table(table_id) : NULL;
 
-	if (table == NULL)
+	/* not the owner: core says so before any worker is asked */
+	if (table == NULL || !compat_owns_table(table_id, GetUserId()))
 	{
 		ddl_run_locally(call);
 		return;

@@ -33,6 +33,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -82,6 +83,7 @@ struct Target
 	Oid role;
 	const DistributedTable *table;
 	TupleDesc desc;
+	Bitmapset *left_out; /* columns (from 0) that the role may not insert */
 	RowEncoder *encoder;
 	char *qualified_name;
 	char *column_list;	  /* "(a, b)", empty if there is no column to send */
@@ -123,6 +125,48 @@ make_column_list(TupleDesc desc)
 	return list.data;
 }
 
+/*
+ * A role that may insert into some columns only: the others are not named on the
+ * workers either, where they become NULL.  They look dropped in the target's desc.
+ */
+static void
+leave_out_columns(Target *target)
+{
+	if (pg_class_aclcheck(target->relation, target->role, ACL_INSERT) == ACLCHECK_OK)
+		return;
+	for (int i = 0; i < target->desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(target->desc, i);
+
+		if (attribute->attisdropped || attribute->attgenerated ||
+			pg_attribute_aclcheck(target->relation, attribute->attnum, target->role, ACL_INSERT) ==
+				ACLCHECK_OK)
+			continue;
+		attribute->attisdropped = true;
+		target->left_out = bms_add_member(target->left_out, i);
+	}
+}
+
+/* A default has given a value to a column that the role may not insert. */
+static void
+check_left_out(Target *target, TupleTableSlot *slot)
+{
+	int column = -1;
+
+	while ((column = bms_next_member(target->left_out, column)) >= 0)
+	{
+		if (!slot->tts_isnull[column])
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied for column \"%s\" of table %s",
+							NameStr(TupleDescAttr(target->desc, column)->attname),
+							target->qualified_name),
+					 errdetail("Its default is computed here, and the workers check the privilege "
+							   "to insert the value."),
+					 errhint("Grant INSERT on the column, or on the table.")));
+	}
+}
+
 static Target *
 create_target(Relation relation)
 {
@@ -150,6 +194,7 @@ create_target(Relation relation)
 	target->role = GetUserId();
 	target->table = table;
 	target->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
+	leave_out_columns(target);
 	target->encoder = row_encoder_create(target->desc, insert_context);
 	target->qualified_name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
@@ -511,6 +556,8 @@ remote_insert_row(Relation relation, TupleTableSlot *slot)
 	RowBuffer *buffer;
 
 	slot_getallattrs(slot);
+	if (target->left_out != NULL)
+		check_left_out(target, slot);
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
 		buffer->data_rows++; /* only their number matters */

@@ -405,22 +405,17 @@ def test_views_serve_their_owner(as_role: Callable[[str], Twin], query: str) -> 
 
 
 @pytest.mark.parametrize("query", VIEW_QUERIES)
-def test_views_of_another_role_give_the_right_rows_or_a_workers_refusal(
+def test_views_of_another_role_open_what_their_owner_may(
     reader: Twin, pair: Pair, query: str
 ) -> None:
-    """Workers check the privileges of the role that asks: they do not know the view's owner."""
-    theirs = run(reader.theirs, f"BEGIN; {query}; ROLLBACK")
-    assert theirs.sqlstate is None, theirs
+    """In one statement two roles may meet; a write that would need both at once may be refused."""
     reader.execute("BEGIN")
     try:
-        ours = run(reader.ours, query)
-        if ours.sqlstate is None:
-            reader.ours.execute("ROLLBACK; BEGIN")
+        ours, theirs = run(reader.ours, query), run(reader.theirs, query)
+        assert theirs.sqlstate is None, theirs
+        if query.startswith("SELECT") or ours.sqlstate != "0A000":
+            reader.execute("ROLLBACK; BEGIN")
             reader.same(query)
-        else:
-            assert ours.sqlstate == "42501"
-            assert "permission denied for table" in ours.message
-            assert 'worker "worker' in ours.message
     finally:
         reader.execute("ROLLBACK")
     assert pair.rows("SELECT count(*), sum(v) FROM closed") == [(40, 2460)]
