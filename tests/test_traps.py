@@ -282,7 +282,9 @@ def test_columns_that_depend_on_a_grouped_key_may_be_of_any_type(pair: Pair) -> 
     """json has no equality: such a column stands beside GROUP BY by the key's proof alone."""
     pair.execute("CREATE TABLE papers (id integer PRIMARY KEY, v integer, body json)")
     pair.distribute("papers", "id")
-    pair.execute("INSERT INTO papers SELECT g, g % 3, '{\"a\": 1}' FROM generate_series(1, 20) AS g")
+    pair.execute(
+        "INSERT INTO papers SELECT g, g % 3, '{\"a\": 1}' FROM generate_series(1, 20) AS g"
+    )
     pair.same("SELECT id, v, body, count(*) FROM papers GROUP BY id ORDER BY id")
     pair.same("SELECT v + 1, count(*) FROM papers GROUP BY id ORDER BY id")
     pair.execute("DROP TABLE papers")
@@ -291,7 +293,9 @@ def test_columns_that_depend_on_a_grouped_key_may_be_of_any_type(pair: Pair) -> 
 def test_shipped_text_does_not_depend_on_string_settings(pair: Pair) -> None:
     """A plan made under one reading of backslashes is executed under the other."""
     pair.execute("INSERT INTO scratch VALUES (9001, 1, E'back\\\\slash'), (9002, 2, 'quo''te')")
-    pair.execute("PREPARE odd AS SELECT id FROM scratch WHERE t IN (E'back\\\\slash', 'quo''te') ORDER BY id")
+    pair.execute(
+        "PREPARE odd AS SELECT id FROM scratch WHERE t IN (E'back\\\\slash', 'quo''te') ORDER BY id"
+    )
     pair.same("EXECUTE odd")
     pair.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
     pair.same("EXECUTE odd")

@@ -109,4 +109,10 @@ extern void maintenance_vacuum(UtilityCall *call);
 extern void maintenance_reindex(UtilityCall *call);
 extern void maintenance_cluster(UtilityCall *call);
 
+/*
+ * Functions that take or return rows of a table stay on the coordinator while the
+ * table is local; now that the workers have it, they get the functions, too.
+ */
+extern void ddl_send_row_type_functions(Oid relation);
+
 #endif

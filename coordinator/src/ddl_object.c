@@ -184,6 +184,57 @@ ddl_create_object(UtilityCall *call)
 	ddl_send_everywhere(text);
 }
 
+/* Functions whose arguments or result are of this type, in the order of their OIDs. */
+static List *
+functions_of_type(Oid type)
+{
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	List *functions = NIL;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(TypeRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (entry->classid == ProcedureRelationId)
+			functions = list_append_unique_oid(functions, entry->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	list_sort(functions, list_oid_cmp);
+	return functions;
+}
+
+void
+ddl_send_row_type_functions(Oid relation)
+{
+	Oid type = get_rel_type_id(relation);
+	List *functions = list_concat_unique_oid(functions_of_type(type),
+											 functions_of_type(get_array_type(type)));
+	ListCell *cell;
+
+	foreach(cell, functions)
+	{
+		ObjectAddress address;
+		char *definition;
+
+		ObjectAddressSet(address, ProcedureRelationId, lfirst_oid(cell));
+		if (get_func_prokind(lfirst_oid(cell)) == PROKIND_AGGREGATE ||
+			!object_is_everywhere(&address))
+			continue;
+		definition = TextDatumGetCString(
+			DirectFunctionCall1(pg_get_functiondef, ObjectIdGetDatum(lfirst_oid(cell))));
+		ddl_send_everywhere(psprintf("SET LOCAL check_function_bodies = off; %s", definition));
+	}
+}
+
 /* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
 static List *
 object_list(ObjectType type, Node *object)

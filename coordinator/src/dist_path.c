@@ -14,6 +14,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 #include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 #include "compat.h"
 #include "dist_path.h"
@@ -103,9 +104,10 @@ locus_worker_count(const Locus *locus)
 }
 
 /*
- * Look through casts that change neither bytes nor the meaning of equality:
- * varchar to text, and a domain to its base type.  Other binary-compatible
- * casts may (text to citext), as may a change of collation.
+ * Look through casts that change neither bytes nor the meaning of equality: both
+ * types have the same hash operator family (varchar and text, a domain and its base
+ * type, cidr and inet).  Other binary-compatible casts may (text to citext), as may a
+ * change of collation.
  */
 static Node *
 strip_relabels(Node *expr)
@@ -113,12 +115,13 @@ strip_relabels(Node *expr)
 	while (expr && IsA(expr, RelabelType))
 	{
 		RelabelType *relabel = (RelabelType *) expr;
-		Oid source = exprType((Node *) relabel->arg);
+		Oid source = getBaseType(exprType((Node *) relabel->arg));
+		Oid result = getBaseType(relabel->resulttype);
 
 		if (relabel->resultcollid != exprCollation((Node *) relabel->arg))
 			break;
-		if (!(source == VARCHAROID && relabel->resulttype == TEXTOID) &&
-			getBaseType(source) != relabel->resulttype)
+		if (source != result && lookup_type_cache(source, TYPECACHE_HASH_OPFAMILY)->hash_opf !=
+									lookup_type_cache(result, TYPECACHE_HASH_OPFAMILY)->hash_opf)
 			break;
 		expr = (Node *) relabel->arg;
 	}

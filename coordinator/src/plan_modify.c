@@ -61,14 +61,16 @@ command_name(CmdType command)
 static void
 report_not_colocated(Query *parse, const DistributedTable *table)
 {
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot run this %s on distributed table \"%s\"",
-						   command_name(parse->commandType), get_rel_name(table->relation)),
-					errdetail("No worker has all the rows that the statement brings together, or "
-							  "an expression cannot be evaluated by workers."),
-					errhint("Join on the distribution key \"%s\", use reference tables, or compute "
-							"the new rows in a SELECT first.",
-							get_attname(table->relation, table->key_attribute, false))));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot run this %s on distributed table \"%s\"",
+					command_name(parse->commandType), get_rel_name(table->relation)),
+			 errdetail("No worker has all the rows that the statement brings together, a view "
+					   "reads some of them as another role, or an expression cannot be "
+					   "evaluated by workers."),
+			 errhint("Join on the distribution key \"%s\", use reference tables, or compute "
+					 "the new rows in a SELECT first.",
+					 get_attname(table->relation, table->key_attribute, false))));
 }
 
 /* New rows that policies or a view's CHECK OPTION would have to check here, where they never come. */

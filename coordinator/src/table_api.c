@@ -15,6 +15,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "ddl.h"
 #include "metadata_catalog.h"
 #include "settings.h"
 #include "table_lifecycle.h"
@@ -116,6 +117,7 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 
 	check_features(fcinfo);
 	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, "heap");
+	ddl_send_row_type_functions(relation);
 	PG_RETURN_VOID();
 }
 
@@ -123,6 +125,7 @@ Datum
 strata_create_reference_table(PG_FUNCTION_ARGS)
 {
 	table_lifecycle_replicate(get_relation_argument(fcinfo, 0));
+	ddl_send_row_type_functions(get_relation_argument(fcinfo, 0));
 	PG_RETURN_VOID();
 }
 

@@ -12,7 +12,6 @@ from tests.cluster import Cluster
 from tests.tpch import data
 
 
-
 @pytest.fixture(scope="module", params=[0.01, pytest.param(0.05, marks=pytest.mark.slow)])
 def csv_files(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     directory = tmp_path_factory.mktemp("tpch")

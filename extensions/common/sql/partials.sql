@@ -17,8 +17,9 @@ COMMENT ON SCHEMA strata_partial IS
 -- Every aggregate that can be split, with the name of its partial and, when that
 -- exists, the partial's OID.  Left out: ordered-set aggregates, those without a
 -- combine function or whose internal state cannot be serialized, min and max of
--- enums (CREATE AGGREGATE takes no state of type anyenum), and those whose partial's
--- name would not fit.
+-- enums (CREATE AGGREGATE takes no state of type anyenum), those whose partial's
+-- name would not fit, and those with an initial value of a user's own type: reading
+-- it may run code of the user's (a domain's CHECK), and partials are made by a superuser.
 CREATE VIEW strata_partial.candidates AS
 SELECT original.oid AS aggregate,
        named.partial_name,
@@ -36,6 +37,11 @@ SELECT original.oid AS aggregate,
    AND a.aggcombinefn <> 0
    AND (a.aggtranstype <> 'internal'::regtype OR (a.aggserialfn <> 0 AND a.aggdeserialfn <> 0))
    AND a.aggtranstype <> 'anyenum'::regtype
+   AND (a.agginitval IS NULL OR a.aggtranstype < 16384
+        OR EXISTS (SELECT FROM pg_catalog.pg_depend AS d
+                    WHERE d.classid = 'pg_catalog.pg_type'::regclass AND d.objid = a.aggtranstype
+                      AND d.refclassid = 'pg_catalog.pg_extension'::regclass
+                      AND d.deptype = 'e'))
    AND n.nspname <> 'strata_partial'
    AND n.nspname !~ '^pg_(temp|toast)'
    AND octet_length(named.partial_name) < 64;
@@ -235,7 +241,7 @@ CREATE EVENT TRIGGER strata_aggregate_created ON ddl_command_end
     EXECUTE FUNCTION strata_partial.notice_aggregates();
 COMMENT ON EVENT TRIGGER strata_aggregate_created IS 'creates the partial of a new aggregate';
 
+-- Whatever is dropped may take aggregates with it: a schema, a type, a role's objects.
 CREATE EVENT TRIGGER strata_aggregate_dropped ON sql_drop
-    WHEN TAG IN ('DROP AGGREGATE', 'DROP FUNCTION', 'DROP ROUTINE')
     EXECUTE FUNCTION strata_partial.notice_aggregates();
 COMMENT ON EVENT TRIGGER strata_aggregate_dropped IS 'drops the partial of a dropped aggregate';
