@@ -212,12 +212,13 @@ def test_an_overflow_is_the_same_error_whether_on_a_worker_or_here(pair: Pair) -
 
 def test_user_defined_aggregates_run_and_may_be_split(pair: Pair) -> None:
     pair.execute(
-        "CREATE FUNCTION add_product (numeric, integer) RETURNS numeric LANGUAGE sql IMMUTABLE AS"
-        " 'SELECT $1 + $2 * $2';"
+        "CREATE FUNCTION add_product (numeric, integer) RETURNS numeric LANGUAGE sql IMMUTABLE"
+        " STRICT AS 'SELECT $1 + $2 * $2';"
         "CREATE AGGREGATE sum_of_squares (integer) (SFUNC = add_product, STYPE = numeric, INITCOND = '0',"
         " COMBINEFUNC = numeric_add, PARALLEL = SAFE);"
         "CREATE AGGREGATE last_one (text) (SFUNC = textcat, STYPE = text)"
     )
     pair.same("SELECT sum_of_squares(c_integer) FROM many")
+    assert "strata_partial" in pair.remote_sql("SELECT sum_of_squares(c_integer) FROM many")
     pair.same("SELECT grp, sum_of_squares(c_integer) FROM many GROUP BY grp")
     pair.same("SELECT last_one(c_text ORDER BY id) FROM many")
