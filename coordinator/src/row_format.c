@@ -99,7 +99,8 @@ is_bound_to_node(Oid type)
 		case REGDICTIONARYOID:
 		case REGCOLLATIONOID:
 			return true;
-		case XMLOID: /* xml_send() adds an encoding declaration */
+		case XMLOID:	 /* xml_send() adds an encoding declaration */
+		case TSQUERYOID: /* tsqueryrecv() of older minor releases rejects an empty query */
 			return true;
 		default:
 			return false;
