@@ -65,7 +65,7 @@ COLUMNS = {
     "c_polygon": ("polygon", "'((0,0),(1,1),(2,0))'", "'((0,0))'"),
     "c_circle": ("circle", "'<(1,2),3>'", "'<(0,0),0>'"),
     "c_tsvector": ("tsvector", "'fat:2A cat:3'", "''"),
-    "c_tsquery": ("tsquery", "'fat & !rat:B'", "''"),
+    "c_tsquery": ("tsquery", "'fat & !rat:B'", "'cat'"),  # old minors cannot receive an empty one
     "c_int4range": ("int4range", "'[1,10)'", "'empty'"),
     "c_tstzrange": ("tstzrange", "'[2024-01-01 00:00+00,)'", "'(,)'"),
     "c_multirange": ("int8multirange", "'{[1,3), [5,9)}'", "'{}'"),
