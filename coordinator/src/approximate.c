@@ -28,6 +28,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "approximate.h"
 #include "compat.h"
@@ -158,6 +159,20 @@ make_estimate(Aggref *aggref, int log2m)
 	return (Node *) make_call("hll_estimate", list_make1(sketch));
 }
 
+/* Is it count(DISTINCT x) of something that has a hash? */
+static bool
+is_countable(Aggref *aggref)
+{
+	Oid type;
+
+	if (aggref->aggfnoid != F_COUNT_ANY || aggref->aggdistinct == NIL)
+		return false;
+	type = getBaseType(exprType((Node *) ((TargetEntry *) linitial(aggref->args))->expr));
+	return type_is_enum(type) ||
+		   (type != RECORDOID &&
+			OidIsValid(lookup_type_cache(type, TYPECACHE_HASH_EXTENDED_PROC)->hash_extended_proc));
+}
+
 static Node *
 mutate_counts(Node *node, ApproximateContext *context)
 {
@@ -171,7 +186,7 @@ mutate_counts(Node *node, ApproximateContext *context)
 
 		if (aggref->aggfnoid == context->approximate)
 			return make_estimate(aggref, DEFAULT_LOG2M);
-		if (context->counts_too && aggref->aggfnoid == F_COUNT_ANY && aggref->aggdistinct != NIL)
+		if (context->counts_too && is_countable(aggref))
 			return make_estimate(aggref, registers_for_error(strata_count_distinct_error_rate));
 	}
 	return expression_tree_mutator(node, mutate_counts, context);
@@ -190,7 +205,7 @@ walk_counts(Node *node, ApproximateContext *context)
 		Aggref *aggref = (Aggref *) node;
 
 		if (aggref->aggfnoid == context->approximate ||
-			(context->counts_too && aggref->aggfnoid == F_COUNT_ANY && aggref->aggdistinct != NIL))
+			(context->counts_too && is_countable(aggref)))
 			return true;
 	}
 	return expression_tree_walker(node, walk_counts, context);

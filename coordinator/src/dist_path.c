@@ -250,6 +250,31 @@ keys_meet(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jo
 	return false;
 }
 
+/* The routes that lead to one worker on both sides. */
+static List *
+common_routes(const Locus *a, const Locus *b)
+{
+	List *routes = NIL;
+	ListCell *lc;
+	ListCell *lc2;
+
+	foreach(lc, a->routes)
+	{
+		int worker = constant_route_worker(a, lfirst(lc));
+
+		foreach(lc2, b->routes)
+		{
+			if ((a->colocation_id == b->colocation_id && equal(lfirst(lc), lfirst(lc2))) ||
+				(worker >= 0 && worker == constant_route_worker(b, lfirst(lc2))))
+			{
+				routes = lappend(routes, lfirst(lc));
+				break;
+			}
+		}
+	}
+	return routes;
+}
+
 /* locus_join() but for the role. */
 static bool
 join_places(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
@@ -309,12 +334,9 @@ join_places(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType 
 		case JOIN_FULL:
 			/* rows of either side survive: only what holds for both restricts */
 			result->keys = NIL;
-			if (!locus_same_worker(outer, inner))
-			{
-				result->routes = NIL;
-				result->array_routes = NIL;
-				result->outer_routes = NIL;
-			}
+			result->array_routes = NIL;
+			result->routes = common_routes(outer, inner);
+			result->outer_routes = list_intersection_int(outer->outer_routes, inner->outer_routes);
 			return true;
 		default:
 			return false;

@@ -522,10 +522,19 @@ next_row(ScanState *node)
 	return slot;
 }
 
+/*
+ * A row of a local table that this one was joined to has been changed by another
+ * transaction meanwhile.  The row that came from a worker is not at hand to be joined
+ * once more; to say "no row" would lose an update without a word.
+ */
 static bool
 recheck_row(ScanState *node, TupleTableSlot *slot)
 {
-	return true;
+	ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					errmsg("could not serialize access due to concurrent update"),
+					errdetail("The changed row was joined to rows of a distributed table."),
+					errhint("The statement might succeed if retried.")));
+	return false;
 }
 
 static TupleTableSlot *

@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -179,16 +180,18 @@ resolve_multiexpr(Node *node, PlannerInfo *root)
 
 /* Does the text of the statement lack something that the plan knows? */
 static bool
-walk_security_quals(Node *node, void *context)
+walk_incomplete_text(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, RangeTblEntry))
 		return ((RangeTblEntry *) node)->securityQuals != NIL;
+	if (IsA(node, Var)) /* a worker would take its partition's */
+		return ((Var *) node)->varattno == TableOidAttributeNumber;
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_security_quals, context,
+		return query_tree_walker((Query *) node, walk_incomplete_text, context,
 								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, walk_security_quals, context);
+	return expression_tree_walker(node, walk_incomplete_text, context);
 }
 
 static bool
@@ -196,7 +199,7 @@ text_is_complete(PlannerInfo *root, Query *original)
 {
 	ListCell *lc;
 
-	if (original == NULL || walk_security_quals((Node *) original, NULL))
+	if (original == NULL || walk_incomplete_text((Node *) original, NULL))
 		return false;
 	foreach(lc, root->init_plans)
 	{

@@ -138,6 +138,21 @@ estimate_scan_cost(RelOptInfo *rel, const Locus *locus, double tuples)
 		   rel->baserestrictcost.startup;
 }
 
+/* TABLESAMPLE runs on the workers or not at all. */
+static void
+check_sample(PlannerInfo *root, RangeTblEntry *rte)
+{
+	TableSampleClause *sample = rte->tablesample;
+
+	if (sample != NULL && (!shippable_expr(root, NULL, (Node *) sample->args, NULL) ||
+						   !shippable_expr(root, NULL, (Node *) sample->repeatable, NULL) ||
+						   contain_var_clause((Node *) sample->args)))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("TABLESAMPLE of distributed table \"%s\" depends on other rows",
+							   get_rel_name(rte->relid)),
+						errhint("Use arguments that have one value for the whole statement.")));
+}
+
 static void
 plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte,
 					   const DistributedTable *table)
@@ -154,6 +169,7 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 
 	get_atttypetypmodcoll(rte->relid, table->key_attribute, &key_type, &key_typmod, &key_collation);
 	path->locus.kind = LOCUS_HASHED;
+	check_sample(root, rte);
 	path->locus.role = choose_role(root, rte);
 	path->locus.colocation_id = table->colocation->id;
 	path->locus.keys = list_make1(

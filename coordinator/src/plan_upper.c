@@ -263,6 +263,10 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 
 		if (input->locks != NIL)
 			continue;
+		/* copies of a reference table have their rows in different orders */
+		if (input->locus.kind == LOCUS_REPLICATED &&
+			!partial_aggregate_possible((Node *) root->processed_tlist))
+			continue;
 		if (stage_is_complete(input, compat_group_clause(root), root->processed_tlist))
 			push_full_grouping(root, output_rel, input, extra->havingQual);
 		else
@@ -276,13 +280,15 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
 	ListCell *lc;
 
-	if (!is_final_target(root, UPPERREL_WINDOW))
+	/* SQL cannot say a run condition, and nobody else would apply it */
+	if (!is_final_target(root, UPPERREL_WINDOW) ||
+		compat_has_run_condition(root->parse, root->processed_tlist))
 		return;
 	foreach(lc, dist_paths(input_rel))
 	{
 		DistPath *input = lfirst(lc);
 		DistPath *path = dist_path_copy(input);
-		bool complete = true;
+		bool complete = input->locus.kind == LOCUS_HASHED; /* copies may number rows differently */
 		ListCell *lc2;
 
 		foreach(lc2, root->parse->windowClause)
@@ -401,6 +407,14 @@ make_limit_sum(Query *parse)
 		InvalidOid);
 }
 
+/* A constant to which nothing can be added without overflow. */
+static bool
+is_huge(Node *count)
+{
+	return count != NULL && IsA(count, Const) && !((Const *) count)->constisnull &&
+		   DatumGetInt64(((Const *) count)->constvalue) > PG_INT64_MAX / 2;
+}
+
 static void
 push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathExtraData *extra)
 {
@@ -408,7 +422,8 @@ push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathE
 	Path *gather;
 	OpExpr *sum;
 
-	if (parse->limitCount == NULL || path->outer_params != NULL || path->locus.kind != LOCUS_HASHED)
+	if (parse->limitCount == NULL || is_huge(parse->limitCount) || is_huge(parse->limitOffset) ||
+		path->outer_params != NULL || path->locus.kind != LOCUS_HASHED)
 		return;
 	path = dist_path_copy(path);
 	path->limit_count = make_limit_sum(parse);

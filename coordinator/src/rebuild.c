@@ -54,6 +54,21 @@ typedef struct RebuildLevel
 static Query *build_query(RebuildLevel *level, List *tlist);
 static Node *mutate_expr(Node *node, RebuildLevel *level);
 
+/* The expression under another collation than its own, if that is one. */
+static Node *
+collate(Node *expr, Oid collation)
+{
+	CollateExpr *result;
+
+	if (!OidIsValid(collation) || collation == exprCollation(expr))
+		return expr;
+	result = makeNode(CollateExpr);
+	result->arg = (Expr *) expr;
+	result->collOid = collation;
+	result->location = -1;
+	return (Node *) result;
+}
+
 /* Ship the value of an expression: $n. */
 static Node *
 make_shipped_param(Node *expr, RebuildLevel *level)
@@ -75,9 +90,35 @@ make_shipped_param(Node *expr, RebuildLevel *level)
 	param->paramid = id;
 	param->paramtype = exprType(expr);
 	param->paramtypmod = -1;
-	param->paramcollid = exprCollation(expr);
+	param->paramcollid = get_typcollation(param->paramtype);
 	param->location = -1;
-	return (Node *) param;
+	return collate((Node *) param, exprCollation(expr));
+}
+
+/*
+ * The object identifier of the relation that a row comes from: the shell's, not a
+ * partition's; NULL where an outer join has found no row.
+ */
+static Node *
+make_tableoid(Var *var, Index levelsup, RangeTblEntry *rte)
+{
+	CaseExpr *expr = makeNode(CaseExpr);
+	CaseWhen *when = makeNode(CaseWhen);
+	NullTest *test = makeNode(NullTest);
+
+	test->arg = (Expr *) makeVar(var->varno, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid,
+								 levelsup);
+	test->nulltesttype = IS_NOT_NULL;
+	test->location = -1;
+	when->expr = (Expr *) test;
+	when->result = (Expr *) makeConst(OIDOID, -1, InvalidOid, sizeof(Oid),
+									  ObjectIdGetDatum(rte->relid), false, true);
+	when->location = -1;
+	expr->casetype = OIDOID;
+	expr->args = list_make1(when);
+	expr->defresult = (Expr *) makeNullConst(OIDOID, -1, InvalidOid);
+	expr->location = -1;
+	return (Node *) expr;
 }
 
 static Node *
@@ -111,8 +152,7 @@ mutate_var(Var *var, RebuildLevel *level)
 
 		rte = planner_rt_fetch(var->varno, owner->path->root);
 		if (var->varattno == TableOidAttributeNumber)
-			return (Node *) makeConst(OIDOID, -1, InvalidOid, sizeof(Oid),
-									  ObjectIdGetDatum(rte->relid), false, true);
+			return make_tableoid(var, levelsup, rte);
 		var = copyObject(var);
 		var->varlevelsup = levelsup;
 		var->varnosyn = 0;
@@ -249,6 +289,21 @@ mutate_expr(Node *node, RebuildLevel *level)
 			return mutate_expr(linitial(((AlternativeSubPlan *) node)->subplans), level);
 		case T_SubPlan:
 			return make_sublink((SubPlan *) node, level);
+		case T_RelabelType:
+			/* what the planner makes of COLLATE, and ruleutils would not print */
+			if (shippable_is_shipped_value(root, node))
+				return make_shipped_param(node, level);
+			{
+				RelabelType *relabel = (RelabelType *) expression_tree_mutator(node, mutate_expr,
+																			   level);
+				Oid collation = relabel->resultcollid;
+
+				relabel->resultcollid = exprCollation((Node *) relabel->arg);
+				if (relabel->resulttype == exprType((Node *) relabel->arg) &&
+					collation != relabel->resultcollid)
+					return collate((Node *) relabel->arg, collation);
+				return collate((Node *) relabel, collation);
+			}
 		case T_Aggref:
 			node = expression_tree_mutator(node, mutate_expr, level);
 			return (Node *) partial_aggregate_rename((Aggref *) node);

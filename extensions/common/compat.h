@@ -204,4 +204,41 @@ compat_check_as_user(Query *query, RangeTblEntry *rte)
 #endif
 }
 
+/*
+ * Has the planner moved a condition on a window function's result (row_number() <= 1)
+ * into the window, where it ends the computation early?  It is gone from the WHERE
+ * clause then.  A list of the window clause, and since 17 of each window function.
+ */
+#if PG_VERSION_NUM >= 170000
+#include "optimizer/optimizer.h"
+
+static inline bool
+compat_has_run_condition(Query *query, List *target)
+{
+	ListCell *cell;
+
+	foreach(cell,
+			pull_var_clause((Node *) target, PVC_RECURSE_AGGREGATES | PVC_INCLUDE_WINDOWFUNCS |
+												 PVC_RECURSE_PLACEHOLDERS))
+	{
+		if (IsA(lfirst(cell), WindowFunc) && ((WindowFunc *) lfirst(cell))->runCondition != NIL)
+			return true;
+	}
+	return false;
+}
+#else
+static inline bool
+compat_has_run_condition(Query *query, List *target)
+{
+	ListCell *cell;
+
+	foreach(cell, query->windowClause)
+	{
+		if (((WindowClause *) lfirst(cell))->runCondition != NIL)
+			return true;
+	}
+	return false;
+}
+#endif
+
 #endif
