@@ -53,10 +53,10 @@ EXAMPLES = (
     Example(
         "A join with reference tables",
         "Every worker has all airlines and airports: joined where the flights are.",
-        "SELECT airlines.name AS airline, airports.name AS destination, count(*) AS flights\n"
+        "SELECT airlines.name AS airline, count(*) AS flights, round(avg(arr_delay), 2) AS delay\n"
         "FROM flights JOIN airlines USING (carrier) JOIN airports ON faa = dest\n"
-        "WHERE arr_delay > 120\n"
-        "GROUP BY airlines.name, airports.name ORDER BY flights DESC, airline, destination LIMIT 5",
+        "WHERE airports.alt > 3000\n"
+        "GROUP BY airlines.name ORDER BY flights DESC, airline LIMIT 5",
     ),
     Example(
         "A query for one worker",
