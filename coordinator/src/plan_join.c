@@ -21,22 +21,23 @@
 #include "settings.h"
 #include "shippable.h"
 
-/* Is there an alternative already that can do all that this one could? */
-static bool
-is_known(RelOptInfo *joinrel, const Locus *locus)
+/* The alternative that can already do all that this one could; NULL when there is none. */
+static DistPath *
+find_known(RelOptInfo *joinrel, const Locus *locus)
 {
 	ListCell *lc;
 
 	foreach(lc, dist_paths(joinrel))
 	{
-		const Locus *known = &((DistPath *) lfirst(lc))->locus;
+		DistPath *path = lfirst(lc);
+		const Locus *known = &path->locus;
 
 		if (known->kind == locus->kind && known->colocation_id == locus->colocation_id &&
 			(known->keys != NIL || locus->keys == NIL) &&
 			(locus_is_single(known) || !locus_is_single(locus)))
-			return true;
+			return path;
 	}
-	return false;
+	return NULL;
 }
 
 /* FROM items as one item, for the side of an outer join. */
@@ -199,18 +200,44 @@ add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *ou
 }
 
 static void
+add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
+{
+	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+		gather_can_fetch(joinrel->reltarget->exprs))
+		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
+											 joinrel->reltarget->exprs, NIL, NIL));
+}
+
+static void
 join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
 		   JoinType jointype, List *restrictlist)
 {
 	DistPath *path = palloc0(sizeof(DistPath));
 	List *on;
 	List *where;
+	DistPath *known;
 	int workers;
 
 	split_clauses(restrictlist, joinrel, jointype, &on, &where);
-	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus) ||
-		is_known(joinrel, &path->locus))
+	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus))
 		return;
+	workers = locus_worker_count(&path->locus);
+	path->cost = outer->cost + inner->cost +
+				 (outer->rows + inner->rows) / workers * cpu_operator_cost *
+					 Max(list_length(on), 1) +
+				 joinrel->rows / workers * cpu_tuple_cost;
+
+	/* The SQL is the same in whatever order it was put together: the workers take the best one. */
+	known = find_known(joinrel, &path->locus);
+	if (known != NULL)
+	{
+		if (path->cost < known->cost)
+		{
+			known->cost = path->cost;
+			add_gather(root, joinrel, known);
+		}
+		return;
+	}
 
 	path->root = root;
 	path->outer_params = bms_union(outer->outer_params, inner->outer_params);
@@ -221,18 +248,9 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	if (jointype == JOIN_SEMI && !add_aliases(root, joinrel, path, outer, inner))
 		return;
 
-	workers = locus_worker_count(&path->locus);
 	path->rows = joinrel->rows;
-	path->cost = outer->cost + inner->cost +
-				 (outer->rows + inner->rows) / workers * cpu_operator_cost *
-					 Max(list_length(on), 1) +
-				 joinrel->rows / workers * cpu_tuple_cost;
 	dist_path_add(joinrel, path);
-
-	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-		gather_can_fetch(joinrel->reltarget->exprs))
-		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
-											 joinrel->reltarget->exprs, NIL, NIL));
+	add_gather(root, joinrel, path);
 }
 
 void
