@@ -15,6 +15,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "argument.h"
 #include "ddl.h"
 #include "metadata_catalog.h"
 #include "settings.h"
@@ -39,26 +40,10 @@ enum
 	ARGUMENT_RETENTION
 };
 
-/* The functions are not STRICT: those would do nothing, silently. */
-static void
-refuse_null(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name)));
-}
-
-static char *
-get_text_argument(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	refuse_null(fcinfo, argument, name);
-	return text_to_cstring(PG_GETARG_TEXT_PP(argument));
-}
-
 static Oid
 get_relation_argument(FunctionCallInfo fcinfo, int argument)
 {
-	refuse_null(fcinfo, argument, "relation");
+	argument_refuse_null(fcinfo, argument, "relation");
 	return PG_GETARG_OID(argument);
 }
 
@@ -82,8 +67,8 @@ get_shard_count(FunctionCallInfo fcinfo)
 static void
 check_features(FunctionCallInfo fcinfo)
 {
-	char *storage = get_text_argument(fcinfo, ARGUMENT_STORAGE, "storage");
-	char *method = get_text_argument(fcinfo, ARGUMENT_METHOD, "method");
+	char *storage = argument_get_text(fcinfo, ARGUMENT_STORAGE, "storage");
+	char *method = argument_get_text(fcinfo, ARGUMENT_METHOD, "method");
 
 	if (strcmp(storage, "columnar") == 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -112,8 +97,8 @@ Datum
 strata_create_distributed_table(PG_FUNCTION_ARGS)
 {
 	Oid relation = get_relation_argument(fcinfo, ARGUMENT_RELATION);
-	char *key = get_text_argument(fcinfo, ARGUMENT_KEY, "key");
-	char *colocate_with = get_text_argument(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
+	char *key = argument_get_text(fcinfo, ARGUMENT_KEY, "key");
+	char *colocate_with = argument_get_text(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
 	check_features(fcinfo);
 	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, "heap");

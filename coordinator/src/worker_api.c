@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "argument.h"
 #include "connection.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
@@ -34,22 +35,6 @@ PG_FUNCTION_INFO_V1(strata_remove_worker);
 PG_FUNCTION_INFO_V1(strata_conninfo_address);
 PG_FUNCTION_INFO_V1(strata_run_on_worker);
 PG_FUNCTION_INFO_V1(strata_schema_definition);
-
-/* The functions are not STRICT: those would do nothing, silently. */
-static void
-refuse_null(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", name)));
-}
-
-static char *
-get_text_argument(FunctionCallInfo fcinfo, int argument, const char *name)
-{
-	refuse_null(fcinfo, argument, name);
-	return text_to_cstring(PG_GETARG_TEXT_PP(argument));
-}
 
 /* ---------------------------------------------------------------- add */
 
@@ -108,8 +93,8 @@ check_new_server(int new_worker)
 Datum
 strata_add_worker(PG_FUNCTION_ARGS)
 {
-	char *name = get_text_argument(fcinfo, 0, "name");
-	char *conninfo = worker_probe_normalize(name, get_text_argument(fcinfo, 1, "conninfo"));
+	char *name = argument_get_text(fcinfo, 0, "name");
+	char *conninfo = worker_probe_normalize(name, argument_get_text(fcinfo, 1, "conninfo"));
 	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
@@ -181,7 +166,7 @@ check_empty(int worker_id, bool drain)
 Datum
 strata_remove_worker(PG_FUNCTION_ARGS)
 {
-	char *name = get_text_argument(fcinfo, 0, "name");
+	char *name = argument_get_text(fcinfo, 0, "name");
 	bool drain = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	int worker_id;
 	WorkerAnswer answer;
@@ -211,7 +196,7 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 Datum
 strata_run_on_worker(PG_FUNCTION_ARGS)
 {
-	char *command = get_text_argument(fcinfo, 1, "command");
+	char *command = argument_get_text(fcinfo, 1, "command");
 	RemoteAccess access = PG_ARGISNULL(2) || PG_GETARG_BOOL(2) ? REMOTE_WRITE : REMOTE_READ;
 	int worker_id;
 	WorkerAnswer answer;
@@ -225,7 +210,7 @@ strata_run_on_worker(PG_FUNCTION_ARGS)
 	if (access == REMOTE_WRITE)
 		PreventCommandIfReadOnly("strata.run_command_on_workers()");
 
-	refuse_null(fcinfo, 0, "worker_id");
+	argument_refuse_null(fcinfo, 0, "worker_id");
 	worker_id = PG_GETARG_INT32(0);
 	metadata_worker(worker_id); /* it must exist */
 	answer = worker_command_try(worker_id, access, command);
