@@ -46,24 +46,30 @@ typedef bool CompatUpdateIndexes;
 /*
  * ANALYZE names the sampled blocks to the access method one by one up to 16,
  * and through a read stream since 17.  compat_analyze_take_block() takes the
- * next block without reading it; false when there is none.
+ * next block without reading it, compat_analyze_next_block_number() its number;
+ * false when there is none.
  */
 #if PG_VERSION_NUM >= 170000
 #include "storage/read_stream.h"
 
 #define COMPAT_ANALYZE_BLOCK_ARGUMENTS ReadStream *stream
-#define compat_analyze_take_block() analyze_take_stream_block(stream)
+#define compat_analyze_take_block() analyze_take_stream_block(stream, NULL)
+#define compat_analyze_next_block_number(block) analyze_take_stream_block(stream, block)
 
 static inline bool
-analyze_take_stream_block(ReadStream *stream)
+analyze_take_stream_block(ReadStream *stream, BlockNumber *block)
 {
 	BufferAccessStrategy strategy;
+	BlockNumber next = read_stream_next_block(stream, &strategy);
 
-	return read_stream_next_block(stream, &strategy) != InvalidBlockNumber;
+	if (block != NULL)
+		*block = next;
+	return next != InvalidBlockNumber;
 }
 #else
 #define COMPAT_ANALYZE_BLOCK_ARGUMENTS BlockNumber blockno, BufferAccessStrategy bstrategy
 #define compat_analyze_take_block() true
+#define compat_analyze_next_block_number(block) (*(block) = blockno, true)
 #endif
 
 /* A column's statistics target, -1 for the default; nullable in pg_attribute since 17. */
@@ -239,6 +245,93 @@ compat_has_run_condition(Query *query, List *target)
 	}
 	return false;
 }
+#endif
+
+/* Slots tell whether their row is of this transaction, since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_slot_set_is_current(ops, function) ((ops).is_current_xact_tuple = (function))
+#else
+#define compat_slot_set_is_current(ops, function) ((void) 0)
+#endif
+
+/* TableAmRoutine.tuple_update: all indexes need an entry for the new version. */
+#if PG_VERSION_NUM >= 160000
+#define COMPAT_UPDATE_ALL_INDEXES TU_All
+#define compat_count_update(relation) pgstat_count_heap_update(relation, false, false)
+#else
+#define COMPAT_UPDATE_ALL_INDEXES true
+#define compat_count_update(relation) pgstat_count_heap_update(relation, false)
+#endif
+
+/* The file of a relation, and opening another one of the same backend. */
+#if PG_VERSION_NUM >= 160000
+#define compat_file_locator(relation) ((relation)->rd_locator)
+#else
+#define compat_file_locator(relation) ((relation)->rd_node)
+#endif
+#define compat_smgr_open(locator, relation) smgropen(locator, (relation)->rd_backend)
+
+/*
+ * Appends nblocks zeroed blocks to the main fork through buffers of the ring, in one
+ * piece, and returns the first.  The caller holds the relation extension lock.
+ */
+#include "storage/bufmgr.h"
+
+static inline BlockNumber
+compat_extend_relation(Relation relation, BufferAccessStrategy strategy, uint32 nblocks)
+{
+	BlockNumber first = InvalidBlockNumber;
+	uint32 done = 0;
+
+	while (done < nblocks)
+	{
+#if PG_VERSION_NUM >= 160000
+		Buffer buffers[64];
+		uint32 count = Min(nblocks - done, lengthof(buffers));
+		BlockNumber block = ExtendBufferedRelBy(BMR_REL(relation), MAIN_FORKNUM, strategy,
+												EB_SKIP_EXTENSION_LOCK, count, buffers, &count);
+
+		for (uint32 i = 0; i < count; i++)
+			ReleaseBuffer(buffers[i]);
+#else
+		Buffer buffer = ReadBufferExtended(relation, MAIN_FORKNUM, P_NEW, RBM_NORMAL, strategy);
+		BlockNumber block = BufferGetBlockNumber(buffer);
+		uint32 count = 1;
+
+		ReleaseBuffer(buffer);
+#endif
+		if (done == 0)
+			first = block;
+		else if (block != first + done)
+			elog(ERROR, "relation was extended at block %u in place of %u", block, first + done);
+		done += count;
+	}
+	return first;
+}
+
+/* The next datum of a sort, forward; one more argument since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_tuplesort_getdatum(sort, value, isnull) \
+	tuplesort_getdatum(sort, true, false, value, isnull, NULL)
+#else
+#define compat_tuplesort_getdatum(sort, value, isnull) \
+	tuplesort_getdatum(sort, true, value, isnull, NULL)
+#endif
+
+/* What an index AM is told for a bulk deletion: the table, too, since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_index_vacuum_set_table(info, relation) ((info)->heaprel = (relation))
+#else
+#define compat_index_vacuum_set_table(info, relation) ((void) 0)
+#endif
+
+/* Index entries of a new row; one more argument since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_insert_index_entries(target, slot, estate) \
+	ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL, false)
+#else
+#define compat_insert_index_entries(target, slot, estate) \
+	ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL)
 #endif
 
 #endif

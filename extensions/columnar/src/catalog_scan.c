@@ -1,0 +1,281 @@
+/*
+ * catalog_scan.c
+ *		The tuples of a table's catalog as they physically lie there; see
+ *		catalog_scan.h.
+ *
+ *		0	chunk_id	4
+ *		4	chunk_seq	4
+ *		8	length		4	of a varlena with a 4-byte header: the column's storage is plain
+ *		12	bytes
+ *
+ * The bytes begin at a multiple of 4, so records are copied out before their 8-byte
+ * fields are used.
+ */
+#include "catalog_scan.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/nbtree.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "page_run.h"
+#include "space.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+
+#define CHUNK_ID 1
+#define CHUNK_SEQ 2
+#define CHUNK_COLUMNS 3
+
+/* Bytes before the varlena. */
+#define KEY_BYTES 8
+
+/* ---- tuples ------------------------------------------------------------------------------------ */
+
+/* Not format_damaged(): it is not known which row group the tuple belongs to. */
+static void
+report_damaged_tuple(GroupCatalog *catalog, HeapTuple tuple, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("columnar table \"%s\" is damaged in its catalog",
+					RelationGetRelationName(catalog->relation)),
+			 errdetail("Tuple (%u,%u) of \"%s\" %s.", ItemPointerGetBlockNumber(&tuple->t_self),
+					   ItemPointerGetOffsetNumber(&tuple->t_self),
+					   RelationGetRelationName(catalog->toast), detail),
+			 errhint("Check the disk, and restore the table from a standby or a backup.")));
+}
+
+void
+catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, CatalogTuple *columns)
+{
+	HeapTupleHeader header = tuple->t_data;
+	const char *data = (const char *) header + header->t_hoff;
+	const char *bytes = data + KEY_BYTES;
+	int64 left = (int64) tuple->t_len - header->t_hoff - KEY_BYTES;
+
+	if (HeapTupleHeaderGetNatts(header) != CHUNK_COLUMNS || HeapTupleHasNulls(tuple) ||
+		left < (int64) VARHDRSZ || !VARATT_IS_4B_U(bytes) || VARSIZE_4B(bytes) < VARHDRSZ ||
+		VARSIZE_4B(bytes) > left)
+		report_damaged_tuple(catalog, tuple, "does not have the three columns of a catalog");
+	memcpy(&columns->id, data, sizeof(uint32));
+	memcpy(&columns->sequence, data + sizeof(uint32), sizeof(uint32));
+	columns->bytes = VARDATA_4B(bytes);
+	columns->length = VARSIZE_4B(bytes) - VARHDRSZ;
+}
+
+/* What is wrong with a record of the right version: its fields contradict each other or its place. */
+static const char *
+find_contradiction(const CatalogTuple *columns, const GroupRecord *record)
+{
+	if (record->first_row >= ROW_NUMBER_MAX ||
+		record->row_span > ROW_NUMBER_MAX - record->first_row ||
+		catalog_record_id(record->first_row) != columns->id ||
+		catalog_record_sequence(record->first_row) != columns->sequence)
+		return "its row numbers do not belong to its place in the catalog";
+	if (record->nrows > ROW_GROUP_ROWS_MAX || record->nrows > record->row_span)
+		return "it has more rows than row numbers";
+	if (record->footer_offset > record->length)
+		return "its footer begins behind its end";
+	if (record->state > GROUP_INLINE || record->nruns > GROUP_COMMAND_RUNS)
+		return "its state or number of command runs is unknown";
+	if (record->state == GROUP_STORED && record->nrows > 0 &&
+		(record->first_block == 0 || record->first_block > MaxBlockNumber ||
+		 record->length > (uint64) record->nblocks * PAGE_PAYLOAD))
+		return "its bytes do not fit into its blocks";
+	return NULL;
+}
+
+/* Raises an ERROR if the record is damaged. */
+static void
+check_record(GroupCatalog *catalog, const CatalogTuple *columns, const GroupRecord *record)
+{
+	const char *detail = record->version != FORMAT_VERSION ? "its format version is unknown"
+														   : find_contradiction(columns, record);
+
+	if (detail == NULL)
+		return;
+	format_place = (FormatPlace){.relation = RelationGetRelationName(catalog->relation),
+								 .group = record->group_id,
+								 .block = -1};
+	format_damaged("%s: record of %u rows from %llu on (of %llu), %llu bytes, version %u", detail,
+				   record->nrows, (unsigned long long) record->first_row,
+				   (unsigned long long) record->row_span, (unsigned long long) record->length,
+				   record->version);
+}
+
+/* How many of the record's rows, from the first on, are of commands before curcid? */
+static uint32
+count_rows_before(const GroupRecord *record, CommandId curcid)
+{
+	uint64 rows = 0;
+
+	if (record->nruns == 0)
+		return record->nrows;
+	for (int i = 0; i < record->nruns; i++)
+	{
+		const CommandRun *run = &record->runs[i];
+		uint64 seen;
+
+		if (run->first >= curcid)
+			break;
+		seen = run->step == 0 ? run->repeats : ((uint64) curcid - run->first - 1) / run->step + 1;
+		rows += Min(seen, run->repeats) * run->rows;
+		if (seen < run->repeats)
+			break;
+	}
+	return (uint32) Min(rows, record->nrows);
+}
+
+void
+catalog_entry_decode(GroupCatalog *catalog, HeapTuple tuple, const CatalogTuple *columns,
+					 Snapshot snapshot, GroupEntry *entry)
+{
+	bool own;
+
+	if (columns->length != sizeof(GroupRecord))
+		report_damaged_tuple(catalog, tuple, "does not have the length of a row group's record");
+	memcpy(&entry->record, columns->bytes, sizeof(GroupRecord));
+	check_record(catalog, columns, &entry->record);
+	entry->tid = tuple->t_self;
+	entry->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
+	own = TransactionIdIsCurrentTransactionId(entry->xmin);
+	entry->cmin = own ? HeapTupleHeaderGetCmin(tuple->t_data) : InvalidCommandId;
+	entry->visible_rows = own && IsMVCCSnapshot(snapshot)
+							  ? count_rows_before(&entry->record, snapshot->curcid)
+							  : entry->record.nrows;
+}
+
+/* ---- scans ------------------------------------------------------------------------------------- */
+
+/* Begins a scan with the first nkeys of scan->keys. */
+static void
+begin_scan(CatalogScan *scan, GroupCatalog *catalog, int nkeys, ScanDirection direction)
+{
+	Assert(nkeys <= lengthof(scan->keys));
+	scan->catalog = catalog;
+	scan->direction = direction;
+	scan->horizon = NULL;
+	scan->buffer = InvalidBuffer;
+	scan->index = index_beginscan(catalog->toast, catalog->indexes[catalog->valid], SnapshotAny,
+								  nkeys, 0);
+	index_rescan(scan->index, scan->keys, nkeys, NULL, 0);
+}
+
+void
+catalog_scan_begin_range(CatalogScan *scan, GroupCatalog *catalog, uint32 id, uint32 from,
+						 uint32 to)
+{
+	ScanKeyInit(&scan->keys[0], CHUNK_ID, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(id));
+	ScanKeyInit(&scan->keys[1], CHUNK_SEQ, BTGreaterEqualStrategyNumber, F_INT4GE,
+				Int32GetDatum((int32) from));
+	ScanKeyInit(&scan->keys[2], CHUNK_SEQ, BTLessEqualStrategyNumber, F_INT4LE,
+				Int32GetDatum((int32) to));
+	begin_scan(scan, catalog, 3, ForwardScanDirection);
+	scan->index->ignore_killed_tuples = false;
+}
+
+void
+catalog_scan_begin_from(CatalogScan *scan, GroupCatalog *catalog, uint32 id)
+{
+	ScanKeyInit(&scan->keys[0], CHUNK_ID, BTGreaterEqualStrategyNumber, F_OIDGE,
+				ObjectIdGetDatum(id));
+	begin_scan(scan, catalog, 1, ForwardScanDirection);
+	scan->index->ignore_killed_tuples = false;
+}
+
+/* (chunk_id, chunk_seq) <= (id, sequence): a row comparison, so that one descent finds the place. */
+void
+catalog_scan_begin_backward(CatalogScan *scan, GroupCatalog *catalog, uint64 first_row)
+{
+	ScanKeyEntryInitialize(&scan->members[0], SK_ROW_MEMBER, CHUNK_ID, BTLessEqualStrategyNumber,
+						   InvalidOid, InvalidOid, F_BTOIDCMP,
+						   ObjectIdGetDatum(catalog_record_id(first_row)));
+	ScanKeyEntryInitialize(&scan->members[1], SK_ROW_MEMBER | SK_ROW_END, CHUNK_SEQ,
+						   BTLessEqualStrategyNumber, InvalidOid, InvalidOid, F_BTINT4CMP,
+						   Int32GetDatum((int32) catalog_record_sequence(first_row)));
+	memset(&scan->keys[0], 0, sizeof(ScanKeyData));
+	scan->keys[0].sk_flags = SK_ROW_HEADER;
+	scan->keys[0].sk_attno = CHUNK_ID;
+	scan->keys[0].sk_strategy = BTLessEqualStrategyNumber;
+	scan->keys[0].sk_argument = PointerGetDatum(scan->members);
+	begin_scan(scan, catalog, 1, BackwardScanDirection);
+}
+
+/* Locks the buffer of the index entry's tuple; false if only a stub of the tuple is left. */
+static bool
+fetch_tuple(CatalogScan *scan, ItemPointer tid)
+{
+	Relation toast = scan->catalog->toast;
+	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
+	ItemId item;
+	Page page;
+
+	scan->buffer = ReleaseAndReadBuffer(scan->buffer, toast, ItemPointerGetBlockNumber(tid));
+	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(scan->buffer);
+	item = offset <= PageGetMaxOffsetNumber(page) ? PageGetItemId(page, offset) : NULL;
+	if (item == NULL || !ItemIdIsNormal(item))
+	{
+		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+		return false;
+	}
+	scan->tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+	scan->tuple.t_len = ItemIdGetLength(item);
+	scan->tuple.t_tableOid = RelationGetRelid(toast);
+	scan->tuple.t_self = *tid;
+	catalog_tuple_decode(scan->catalog, &scan->tuple, &scan->columns);
+	return true;
+}
+
+bool
+catalog_scan_next(CatalogScan *scan)
+{
+	ItemPointer tid;
+
+	if (BufferIsValid(scan->buffer))
+		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+	while ((tid = index_getnext_tid(scan->index, scan->direction)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (fetch_tuple(scan, tid))
+			return true;
+		if (!scan->index->xactStartedInRecovery)
+			scan->index->kill_prior_tuple = true;
+	}
+	if (BufferIsValid(scan->buffer))
+		ReleaseBuffer(scan->buffer);
+	scan->buffer = InvalidBuffer;
+	return false;
+}
+
+/* Against no horizon, only what an aborted transaction inserted is dead. */
+bool
+catalog_scan_is_unaborted(CatalogScan *scan)
+{
+	TransactionId dead_after;
+
+	return HeapTupleSatisfiesVacuumHorizon(&scan->tuple, scan->buffer, &dead_after) !=
+		   HEAPTUPLE_DEAD;
+}
+
+void
+catalog_scan_kill_if_dead(CatalogScan *scan)
+{
+	if (scan->index->xactStartedInRecovery)
+		return;
+	if (scan->horizon == NULL)
+		scan->horizon = GlobalVisTestFor(scan->catalog->toast);
+	if (HeapTupleIsSurelyDead(&scan->tuple, scan->horizon))
+		scan->index->kill_prior_tuple = true;
+}
+
+void
+catalog_scan_end(CatalogScan *scan)
+{
+	if (BufferIsValid(scan->buffer))
+		UnlockReleaseBuffer(scan->buffer);
+	scan->buffer = InvalidBuffer;
+	index_endscan(scan->index);
+}

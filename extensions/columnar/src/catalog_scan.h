@@ -1,0 +1,98 @@
+/*
+ * catalog_scan.h
+ *		The tuples of a table's catalog as they physically lie there: their keys, their
+ *		bytes, and scans of the index that show every version.
+ *
+ * Private to group_catalog*.c.  A CatalogScan leaves visibility to its caller: it
+ * yields dead tuples, those of aborted transactions and those in progress alike.
+ * Between two calls of catalog_scan_next() the tuple's buffer is share-locked, so
+ * that its bytes hold still (records and vectors are overwritten in place) and its
+ * state can be asked for.  Index pages stay pinned while the scan is on them, which
+ * keeps VACUUM from giving a line pointer to another tuple in between.
+ */
+#ifndef COLUMNAR_CATALOG_SCAN_H
+#define COLUMNAR_CATALOG_SCAN_H
+
+#include "group_catalog.h"
+
+#include "access/relscan.h"
+#include "access/sdir.h"
+#include "access/skey.h"
+#include "utils/snapmgr.h"
+
+/* chunk_id: units of row numbers from 0 on, and from here on those of the vectors. */
+#define CATALOG_VECTORS 0x80000000u
+
+/* chunk_seq of a record has zeroes here; of an inline group's parts: 1 .. CATALOG_PARTS_MAX. */
+#define CATALOG_PART_BITS 16
+#define CATALOG_PARTS_MAX 0xFFFF
+
+/* A tuple's columns; `bytes` points into its page. */
+typedef struct CatalogTuple
+{
+	uint32 id;
+	uint32 sequence;
+	const char *bytes;
+	uint32 length;
+} CatalogTuple;
+
+static inline uint32
+catalog_record_id(uint64 first_row)
+{
+	return (uint32) (first_row / UNIT_ROWS);
+}
+
+static inline uint32
+catalog_record_sequence(uint64 first_row)
+{
+	return (uint32) (first_row % UNIT_ROWS) << CATALOG_PART_BITS;
+}
+
+static inline bool
+catalog_tuple_is_record(const CatalogTuple *columns)
+{
+	return columns->id < CATALOG_VECTORS && (columns->sequence & CATALOG_PARTS_MAX) == 0;
+}
+
+/* Takes a tuple apart without copying; ERROR if it cannot be one of ours. */
+extern void catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, CatalogTuple *columns);
+
+/*
+ * Copies a record with what is known of its inserter; ERROR if it is damaged.  Rows
+ * of later commands than an MVCC snapshot's are left out of visible_rows.
+ */
+extern void catalog_entry_decode(GroupCatalog *catalog, HeapTuple tuple,
+								 const CatalogTuple *columns, Snapshot snapshot, GroupEntry *entry);
+
+/* An index scan with what it stands on. */
+typedef struct CatalogScan
+{
+	GroupCatalog *catalog;
+	IndexScanDesc index;
+	ScanDirection direction;
+	ScanKeyData keys[3];
+	ScanKeyData members[2]; /* of a row comparison */
+	GlobalVisState *horizon;
+	Buffer buffer;
+	HeapTupleData tuple;
+	CatalogTuple columns;
+} CatalogScan;
+
+/* Tuples of one chunk_id with chunk_seq in [from, to]; the entries marked as killed, too. */
+extern void catalog_scan_begin_range(CatalogScan *scan, GroupCatalog *catalog, uint32 id,
+									 uint32 from, uint32 to);
+/* All tuples with a chunk_id of at least id; the entries marked as killed, too. */
+extern void catalog_scan_begin_from(CatalogScan *scan, GroupCatalog *catalog, uint32 id);
+/* Tuples at or before the place of a record with this first row, the last one first. */
+extern void
+catalog_scan_begin_backward(CatalogScan *scan, GroupCatalog *catalog, uint64 first_row);
+
+/* The next tuple that is there, with its buffer locked; false at the end. */
+extern bool catalog_scan_next(CatalogScan *scan);
+/* Is the tuple's inserter running or committed?  (Deleted the tuple may be.) */
+extern bool catalog_scan_is_unaborted(CatalogScan *scan);
+/* Marks the tuple's index entry as killed if the tuple is dead for everybody. */
+extern void catalog_scan_kill_if_dead(CatalogScan *scan);
+extern void catalog_scan_end(CatalogScan *scan);
+
+#endif

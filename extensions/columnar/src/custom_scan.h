@@ -1,0 +1,115 @@
+/*
+ * custom_scan.h
+ *		The planner's and executor's side of a columnar table: the scan nodes
+ *		ColumnarScan and ColumnarCount.
+ *
+ *		custom_scan_plan.c	   which paths a columnar table has, and the plan node
+ *		custom_scan_cost.c	   what they cost
+ *		custom_scan_exec.c	   the node: filter, late decoding, parallel scan, rechecks
+ *		custom_scan_explain.c  what EXPLAIN says about it
+ *		metadata_count.c	   count(*) from row group records
+ *		bitmap_prefetch.c	   keeps core from prefetching blocks that do not exist
+ *
+ * Names of custom scans are one per server: another library that calls one of its
+ * own ColumnarScan cannot be loaded together with this one.
+ */
+#ifndef COLUMNAR_CUSTOM_SCAN_H
+#define COLUMNAR_CUSTOM_SCAN_H
+
+#include "prune.h"
+
+#include "commands/explain.h"
+#include "nodes/extensible.h"
+#include "nodes/pathnodes.h"
+
+/* Registers the nodes and installs all hooks above; called by _PG_init(). */
+extern void custom_scan_initialize(void);
+
+/* ---- plan --------------------------------------------------------------------------------------- */
+
+/* CustomScan.custom_private of a ColumnarScan: a list of integers. */
+typedef enum ScanPrivate
+{
+	SCAN_BATCH_QUALS, /* so many of custom_exprs, from the first, are evaluated batch by batch */
+	SCAN_EAGER,		  /* read all columns ahead, not only those of the filter */
+	SCAN_FIRST_SECURE /* from here: indexes of the custom_exprs that may look at hidden rows' bounds */
+} ScanPrivate;
+
+/* ---- cost --------------------------------------------------------------------------------------- */
+
+/* What the costs of all paths of one relation are computed from. */
+typedef struct ScanFacts
+{
+	Relation relation;
+	Bitmapset *columns; /* attribute numbers that the query needs */
+	double *shares;		/* of the encoded bytes, by attribute - 1; adds up to at most 1 */
+} ScanFacts;
+
+/* Adds the attribute numbers of relation `varno` in an expression; all of them for a whole row. */
+extern Bitmapset *
+custom_scan_add_columns(Bitmapset *columns, Node *expression, Index varno, TupleDesc descriptor);
+
+extern void
+custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation, Bitmapset *columns);
+
+/* Sets rows and costs of a path that has its param_info and parallel_workers; is it eager? */
+extern bool
+custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Path *path);
+
+/* Do the column's values follow the order of the rows, so that zone maps exclude well? */
+extern bool custom_scan_is_clustered(Oid relation, AttrNumber attribute);
+
+/* ---- execution ---------------------------------------------------------------------------------- */
+
+/* What a scan did, for EXPLAIN ANALYZE. */
+typedef struct ScanCounters
+{
+	PruneCounters prune;
+	uint64 bytes_read;
+	uint64 pages_read;
+} ScanCounters;
+
+typedef struct ScanShared ScanShared;
+typedef struct ScanFilter ScanFilter;
+
+/* Columns that are put into the slot together, with their decoded blocks of the batch. */
+typedef struct ScanColumns
+{
+	int count;
+	AttrNumber *attributes;
+	ColumnBlock **blocks;
+	bool tid; /* the row's ctid is asked for */
+} ScanColumns;
+
+typedef struct ColumnarScanState
+{
+	CustomScanState custom; /* first member */
+	MemoryContext context;	/* of the scan: readers, blocks */
+	Pruner *pruner;			/* NULL: strata_columnar.enable_pruning is off */
+	RowScan *scan;			/* NULL until the first row is asked for */
+	Bitmapset *ahead;		/* attributes to read ahead */
+	int nfilters;
+	ScanFilter *filters; /* quals evaluated over a batch, one after the other */
+	ExprState *row_qual; /* the others, evaluated row by row; NULL if none */
+	ScanColumns output;
+	RowBatch *batch;
+	uint32 position; /* in the batch's selection: the row to return next */
+	bool has_output; /* are the batch's output columns decoded? */
+	ScanShared *shared;
+	ScanCounters reported; /* what this worker added to the shared counters */
+	ScanCounters workers;  /* what the workers did, when they have finished */
+} ColumnarScanState;
+
+extern const CustomScanMethods custom_scan_methods;
+
+/* What this process did so far. */
+extern ScanCounters custom_scan_counters(ColumnarScanState *state);
+
+extern void custom_scan_explain(CustomScanState *node, List *ancestors, ExplainState *es);
+
+/* ---- the other hooks ---------------------------------------------------------------------------- */
+
+extern void metadata_count_initialize(void);
+extern void bitmap_prefetch_initialize(void);
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * custom_scan_cost.c
+ *		What a ColumnarScan costs: pages of the columns that are read, values that are
+ *		decoded, rows that come out.
+ *
+ * A column's part of the table is measured, not guessed from its width: a column
+ * that compresses well is cheap to read.  The footers of a few row groups say it;
+ * finding these takes an index look-up each, and the result is kept for the
+ * session until the table's file or size has changed.
+ *
+ * Zone maps: a qual on a column whose values follow the order of the rows
+ * (pg_statistic's correlation) excludes what its selectivity says; on others
+ * nothing is expected of it.
+ */
+#include "custom_scan.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "catalog/pg_statistic.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/spccache.h"
+
+#include "settings.h"
+#include "space.h"
+
+/* Decoding a value, in units of cpu_operator_cost: some 3 ns, against 25 ns of an operator. */
+#define DECODE_COST 0.1
+
+/* Opening a row group, in units of cpu_tuple_cost: its footer is parsed, its zone maps are looked at. */
+#define GROUP_COST 1.0
+
+/* Row groups whose footers are looked at to learn the columns' shares. */
+#define SAMPLED_GROUPS 4
+
+/* Smaller tables are not sampled: nothing depends on it. */
+#define SAMPLED_PAGES 16
+
+/* A column with this much correlation (-1 .. 1) counts as ordered. */
+#define CLUSTERED_CORRELATION 0.95
+
+/* ---- columns ------------------------------------------------------------------------------------ */
+
+Bitmapset *
+custom_scan_add_columns(Bitmapset *columns, Node *expression, Index varno, TupleDesc descriptor)
+{
+	Bitmapset *offsets = NULL;
+	int offset = -1;
+
+	pull_varattnos(expression, varno, &offsets);
+	while ((offset = bms_next_member(offsets, offset)) >= 0)
+	{
+		AttrNumber attribute = offset + FirstLowInvalidHeapAttributeNumber;
+
+		if (attribute > 0)
+			columns = bms_add_member(columns, attribute);
+		else if (attribute == InvalidAttrNumber)
+		{
+			for (int i = 0; i < descriptor->natts; i++)
+				if (!TupleDescAttr(descriptor, i)->attisdropped)
+					columns = bms_add_member(columns, i + 1);
+		}
+	}
+	bms_free(offsets);
+	return columns;
+}
+
+/* What is known of a table's columns, by its oid. */
+typedef struct KnownShares
+{
+	Oid relation; /* key */
+	Oid file;
+	BlockNumber pages;
+	int natts;
+	double *shares; /* in TopMemoryContext */
+} KnownShares;
+
+static HTAB *known_shares = NULL;
+
+/* Bytes of each column in a few row groups; false if there is none. */
+static bool
+sample_bytes(Relation relation, double *bytes, double *total)
+{
+	int natts = RelationGetDescr(relation)->natts;
+	GroupCatalog *catalog;
+	SpaceState space;
+	uint64 last_group = 0;
+	bool any = false;
+
+	*total = 0;
+	if (!ActiveSnapshotSet())
+		return false;
+	space_read(relation, &space);
+	catalog = group_catalog_open(relation, AccessShareLock);
+	for (int i = 0; i < SAMPLED_GROUPS; i++)
+	{
+		uint64 row = space.next_row / (2 * SAMPLED_GROUPS) * (2 * i + 1);
+		GroupEntry entry;
+		RowGroupReader *reader;
+
+		if (!group_catalog_find(catalog, row, GetActiveSnapshot(), &entry) ||
+			entry.record.state == GROUP_OPEN || entry.record.nrows == 0 ||
+			(any && entry.record.group_id == last_group))
+			continue;
+		reader = row_group_reader_open(catalog, &entry.record, NULL);
+		for (int attribute = 1; attribute <= natts; attribute++)
+		{
+			const ChunkSummary *summary = row_group_reader_summary(reader, attribute);
+
+			if (summary != NULL)
+				bytes[attribute - 1] += summary->length;
+		}
+		row_group_reader_close(reader);
+		*total += entry.record.length;
+		last_group = entry.record.group_id;
+		any = true;
+	}
+	group_catalog_close(catalog);
+	return *total > 0;
+}
+
+/* The same from the average widths of the columns. */
+static void
+guess_bytes(Relation relation, double *bytes, double *total)
+{
+	TupleDesc descriptor = RelationGetDescr(relation);
+
+	*total = 1;
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+		int32 width;
+
+		if (attribute->attisdropped)
+			continue;
+		width = get_attavgwidth(RelationGetRelid(relation), i + 1);
+		if (width <= 0)
+			width = get_typavgwidth(attribute->atttypid, attribute->atttypmod);
+		bytes[i] = width;
+		*total += width;
+	}
+}
+
+/* The cached shares of a table, made now if it has changed; palloc'ed copies are not needed. */
+static double *
+find_shares(Relation relation, BlockNumber pages)
+{
+	Oid relid = RelationGetRelid(relation);
+	int natts = RelationGetDescr(relation)->natts;
+	KnownShares *known;
+	double *shares;
+	double total;
+	bool found;
+
+	if (known_shares == NULL)
+	{
+		HASHCTL control = {.keysize = sizeof(Oid), .entrysize = sizeof(KnownShares)};
+
+		known_shares = hash_create("columnar column shares", 64, &control, HASH_ELEM | HASH_BLOBS);
+	}
+	known = hash_search(known_shares, &relid, HASH_FIND, NULL);
+	if (known != NULL && known->file == relation->rd_rel->relfilenode && known->natts == natts &&
+		pages / 2 <= known->pages && known->pages / 2 <= pages)
+		return known->shares;
+
+	shares = palloc0(sizeof(double) * Max(natts, 1));
+	if (pages < SAMPLED_PAGES || !sample_bytes(relation, shares, &total))
+	{
+		guess_bytes(relation, shares, &total);
+		pages = 0; /* look again when there is something to see */
+	}
+	for (int i = 0; i < natts; i++)
+		shares[i] /= total;
+	if (pages == 0)
+		return shares;
+
+	known = hash_search(known_shares, &relid, HASH_ENTER, &found);
+	if (found)
+		pfree(known->shares);
+	known->file = InvalidOid;
+	known->shares = MemoryContextAlloc(TopMemoryContext, sizeof(double) * Max(natts, 1));
+	memcpy(known->shares, shares, sizeof(double) * natts);
+	known->file = relation->rd_rel->relfilenode;
+	known->pages = pages;
+	known->natts = natts;
+	return shares;
+}
+
+void
+custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation, Bitmapset *columns)
+{
+	facts->relation = relation;
+	facts->columns = columns;
+	facts->shares = find_shares(relation, rel->pages);
+}
+
+/* ---- what zone maps exclude --------------------------------------------------------------------- */
+
+bool
+custom_scan_is_clustered(Oid relation, AttrNumber attribute)
+{
+	HeapTuple tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(relation),
+									  Int16GetDatum(attribute), BoolGetDatum(false));
+	AttStatsSlot slot;
+	bool result = false;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
+	{
+		result = slot.nnumbers > 0 && fabs(slot.numbers[0]) >= CLUSTERED_CORRELATION;
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The fraction of the rows whose blocks are read. */
+static double
+estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *clauses)
+{
+	TupleDesc descriptor = RelationGetDescr(facts->relation);
+	List **by_column;
+	Bitmapset *columns = NULL;
+	double kept = 1;
+	int column = -1;
+	ListCell *cell;
+
+	if (!columnar_enable_pruning || clauses == NIL)
+		return 1;
+	by_column = palloc0(sizeof(List *) * (descriptor->natts + 1));
+	foreach(cell, clauses)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, cell);
+		AttrNumber attribute;
+
+		if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
+			continue;
+		attribute = prune_clause_attribute((Node *) rinfo->clause, rel->relid, descriptor);
+		if (attribute <= 0)
+			continue;
+		columns = bms_add_member(columns, attribute);
+		by_column[attribute] = lappend(by_column[attribute], rinfo);
+	}
+	while ((column = bms_next_member(columns, column)) >= 0)
+	{
+		/* outer relations' values are constants to the scan */
+		if (custom_scan_is_clustered(RelationGetRelid(facts->relation), column))
+			kept = Min(kept, clauselist_selectivity(root, by_column[column], rel->relid, JOIN_INNER,
+													NULL));
+	}
+	pfree(by_column);
+
+	/* whole blocks are read */
+	kept += BLOCK_ROWS / Max(rel->tuples, 1);
+	return Min(kept, 1);
+}
+
+/* ---- costs -------------------------------------------------------------------------------------- */
+
+/* As costsize.c shares work between leader and workers. */
+static double
+get_parallel_divisor(const Path *path)
+{
+	double divisor = path->parallel_workers;
+
+	if (parallel_leader_participation)
+		divisor += Max(1.0 - 0.3 * path->parallel_workers, 0);
+	return divisor;
+}
+
+static double
+add_up_shares(const ScanFacts *facts, const Bitmapset *columns)
+{
+	double sum = 0;
+	int column = -1;
+
+	while ((column = bms_next_member(columns, column)) >= 0)
+		sum += facts->shares[column - 1];
+	return Min(sum, 1);
+}
+
+bool
+custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Path *path)
+{
+	TupleDesc descriptor = RelationGetDescr(facts->relation);
+	List *clauses = rel->baserestrictinfo;
+	QualCost qual = rel->baserestrictcost;
+	Bitmapset *filter = NULL;
+	Bitmapset *late;
+	double page_cost;
+	double pages;
+	double scanned;
+	double survivors; /* fraction of the blocks with a row that passes the filter */
+	double cpu;
+	ListCell *cell;
+
+	path->rows = rel->rows;
+	if (path->param_info != NULL)
+	{
+		QualCost join;
+
+		clauses = list_concat_copy(clauses, path->param_info->ppi_clauses);
+		cost_qual_eval(&join, path->param_info->ppi_clauses, root);
+		qual.startup += join.startup;
+		qual.per_tuple += join.per_tuple;
+		path->rows = path->param_info->ppi_rows;
+	}
+	foreach(cell, clauses)
+		filter = custom_scan_add_columns(filter, (Node *) lfirst_node(RestrictInfo, cell)->clause,
+										 rel->relid, descriptor);
+	late = bms_difference(facts->columns, filter);
+
+	scanned = rel->tuples * estimate_kept(root, rel, facts, clauses);
+	survivors = clauses == NIL ? 1 : 1 - pow(1 - Min(path->rows / Max(scanned, 1), 1), BLOCK_ROWS);
+
+	pages = rel->pages * Min(scanned / Max(rel->tuples, 1), 1) *
+			(add_up_shares(facts, filter) + add_up_shares(facts, late) * survivors);
+	cpu = scanned * (bms_num_members(filter) + bms_num_members(late) * survivors) * DECODE_COST *
+		  cpu_operator_cost;
+	cpu += scanned * qual.per_tuple;
+	cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
+	cpu += rel->tuples / ROW_GROUP_ROWS_MAX * GROUP_COST * cpu_tuple_cost;
+
+	if (path->parallel_workers > 0)
+	{
+		double divisor = get_parallel_divisor(path);
+
+		cpu /= divisor;
+		path->rows = clamp_row_est(path->rows / divisor);
+	}
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	path->startup_cost = qual.startup + path->pathtarget->cost.startup;
+	if (!enable_seqscan)
+		path->startup_cost += disable_cost;
+	path->total_cost = path->startup_cost + cpu + pages * page_cost;
+	return survivors > 0.5;
+}

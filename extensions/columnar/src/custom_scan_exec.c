@@ -1,0 +1,539 @@
+/*
+ * custom_scan_exec.c
+ *		ColumnarScan: batches of rows, filtered on the columns of the quals, the other
+ *		columns decoded for what is left.
+ *
+ * Quals are evaluated in the planner's order, which is what keeps row security: each
+ * over the rows of the batch that the ones before have left.  Columns are
+ * decoded when the first qual that needs them still has rows; the output's when
+ * all quals are through.  Quals that are volatile, expensive or have subplans are
+ * evaluated row by row as rows are asked for.
+ *
+ * The node runs under ExecScan(): in an EvalPlanQual recheck all quals are
+ * evaluated on the row under test.  ss_ScanTupleSlot holds the row returned last,
+ * with its ctid, for WHERE CURRENT OF.
+ *
+ * Parallel: each process lists the same row groups under the same snapshot and
+ * takes the next one by a shared counter.  What this transaction has in its write
+ * buffers is stored when the node is initialised, before parallel mode begins.
+ *
+ * Memory: readers and blocks live in the scan's context.  A row's datums live in
+ * the per-tuple context, which ExecScan() resets before the next row.
+ */
+#include "custom_scan.h"
+
+#include "access/parallel.h"
+#include "access/sysattr.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "port/atomics.h"
+#include "storage/dsm.h"
+#include "utils/memutils.h"
+
+#include "settings.h"
+#include "write_buffer.h"
+
+/* A qual that is evaluated batch by batch. */
+struct ScanFilter
+{
+	ExprState *state;
+	ScanColumns columns;
+	/* outcomes by code of a dictionary, if the only column is encoded so: see filter_by_code() */
+	Dictionary *dictionary;
+	uint32 group;
+	int8 *outcomes; /* -1 unknown */
+	uint32 capacity;
+};
+
+#define SCAN_SHARED_COUNTERS (sizeof(ScanCounters) / sizeof(uint64))
+
+/* In dynamic shared memory. */
+struct ScanShared
+{
+	RowScanShared scan;
+	pg_atomic_uint64 counters[SCAN_SHARED_COUNTERS]; /* ScanCounters of the workers, added up */
+};
+
+StaticAssertDecl(sizeof(ScanCounters) % sizeof(uint64) == 0, "ScanCounters is all uint64");
+
+/* ---- columns of a row --------------------------------------------------------------------------- */
+
+/* Sets which columns of the relation an expression needs. */
+static void
+init_columns(ScanColumns *columns, Node *expression, ColumnarScanState *state)
+{
+	CustomScan *plan = (CustomScan *) state->custom.ss.ps.plan;
+	TupleDesc descriptor = RelationGetDescr(state->custom.ss.ss_currentRelation);
+	Bitmapset *offsets = NULL;
+	Bitmapset *members;
+	int member = -1;
+
+	members = custom_scan_add_columns(NULL, expression, plan->scan.scanrelid, descriptor);
+	columns->count = 0;
+	columns->attributes = palloc(sizeof(AttrNumber) * Max(bms_num_members(members), 1));
+	columns->blocks = palloc0(sizeof(ColumnBlock *) * Max(bms_num_members(members), 1));
+	while ((member = bms_next_member(members, member)) >= 0)
+		columns->attributes[columns->count++] = member;
+
+	pull_varattnos(expression, plan->scan.scanrelid, &offsets);
+	columns->tid = bms_is_member(
+		SelfItemPointerAttributeNumber - FirstLowInvalidHeapAttributeNumber, offsets);
+	bms_free(offsets);
+	bms_free(members);
+}
+
+static void
+decode_columns(ScanColumns *columns, RowBatch *batch)
+{
+	for (int i = 0; i < columns->count; i++)
+		columns->blocks[i] = row_batch_column(batch, columns->attributes[i]);
+}
+
+/* Puts a row into the scan slot; its datums in the per-tuple context. Other columns stay NULL. */
+static void
+store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
+{
+	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
+	MemoryContext caller = MemoryContextSwitchTo(
+		state->custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+
+	ExecClearTuple(slot);
+	for (int i = 0; i < columns->count; i++)
+	{
+		AttrNumber attribute = columns->attributes[i];
+
+		slot->tts_values[attribute - 1] = column_block_datum(columns->blocks[i], row,
+															 &slot->tts_isnull[attribute - 1]);
+	}
+	ExecStoreVirtualTuple(slot);
+	slot->tts_tableOid = RelationGetRelid(state->custom.ss.ss_currentRelation);
+	row_number_to_tid(row_batch_row_number(state->batch, row), &slot->tts_tid);
+	MemoryContextSwitchTo(caller);
+}
+
+/* The slot's columns are NULL again: what they point to is about to go. */
+static void
+forget_columns(ColumnarScanState *state, const ScanColumns *columns)
+{
+	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
+
+	ExecClearTuple(slot);
+	for (int i = 0; i < columns->count; i++)
+	{
+		slot->tts_values[columns->attributes[i] - 1] = (Datum) 0;
+		slot->tts_isnull[columns->attributes[i] - 1] = true;
+	}
+}
+
+/* ---- filter ------------------------------------------------------------------------------------- */
+
+static bool
+passes_row(ColumnarScanState *state, ScanFilter *filter, uint32 row)
+{
+	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+
+	ResetExprContext(econtext);
+	store_row(state, &filter->columns, row);
+	return ExecQual(filter->state, econtext);
+}
+
+/* Is every row of the batch the same to the filter? */
+static bool
+is_constant(const ScanFilter *filter)
+{
+	for (int i = 0; i < filter->columns.count; i++)
+		if (!filter->columns.blocks[i]->constant || filter->columns.blocks[i]->has_nulls)
+			return false;
+	return !filter->columns.tid;
+}
+
+/* Is the filter a function of a dictionary's codes? Then its outcomes are kept per row group. */
+static bool
+prepare_by_code(ColumnarScanState *state, ScanFilter *filter)
+{
+	ColumnBlock *block;
+	Dictionary *dictionary;
+
+	if (filter->columns.count != 1 || filter->columns.tid)
+		return false;
+	block = filter->columns.blocks[0];
+	if (block->form != BLOCK_CODES || block->has_exceptions)
+		return false;
+	dictionary = block->dictionary;
+	if (filter->dictionary == dictionary && filter->group == state->batch->group)
+		return true;
+
+	if (filter->capacity < dictionary->nentries)
+	{
+		if (filter->outcomes != NULL)
+			pfree(filter->outcomes);
+		filter->outcomes = MemoryContextAlloc(state->context, dictionary->nentries);
+		filter->capacity = dictionary->nentries;
+	}
+	memset(filter->outcomes, -1, dictionary->nentries);
+	filter->dictionary = dictionary;
+	filter->group = state->batch->group;
+	return true;
+}
+
+static bool
+passes_by_code(ColumnarScanState *state, ScanFilter *filter, uint32 row)
+{
+	ColumnBlock *block = filter->columns.blocks[0];
+	int8 *outcome;
+
+	if (column_block_is_null(block, row))
+		return passes_row(state, filter, row);
+	outcome = &filter->outcomes[block->codes[row]];
+	if (*outcome < 0)
+		*outcome = passes_row(state, filter, row);
+	return *outcome > 0;
+}
+
+/* Narrows the batch's selection to the rows that pass one filter. */
+static void
+apply_filter(ColumnarScanState *state, ScanFilter *filter)
+{
+	RowBatch *batch = state->batch;
+	uint32 kept = 0;
+
+	decode_columns(&filter->columns, batch);
+	if (is_constant(filter))
+		kept = passes_row(state, filter, batch->selection[0]) ? batch->nselected : 0;
+	else if (prepare_by_code(state, filter))
+	{
+		for (uint32 i = 0; i < batch->nselected; i++)
+			if (passes_by_code(state, filter, batch->selection[i]))
+				batch->selection[kept++] = batch->selection[i];
+	}
+	else
+	{
+		for (uint32 i = 0; i < batch->nselected; i++)
+			if (passes_row(state, filter, batch->selection[i]))
+				batch->selection[kept++] = batch->selection[i];
+	}
+	forget_columns(state, &filter->columns);
+	InstrCountFiltered1(&state->custom, batch->nselected - kept);
+	batch->nselected = kept;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------- */
+
+static void
+begin_scan(ColumnarScanState *state)
+{
+	state->scan = row_scan_begin(state->custom.ss.ss_currentRelation,
+								 state->custom.ss.ps.state->es_snapshot, state->ahead,
+								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
+								 state->shared ? &state->shared->scan : NULL);
+}
+
+/* The next batch with rows that pass the filters; false at the end. */
+static bool
+next_batch(ColumnarScanState *state)
+{
+	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+	MemoryContext caller = MemoryContextSwitchTo(state->context);
+
+	econtext->ecxt_scantuple = state->custom.ss.ss_ScanTupleSlot;
+	forget_columns(state, &state->output);
+	if (state->scan == NULL)
+		begin_scan(state);
+	do
+	{
+		state->batch = row_scan_next(state->scan, ForwardScanDirection);
+		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
+		{
+			if (state->batch->nselected == 0)
+				break;
+			apply_filter(state, &state->filters[i]);
+		}
+	} while (state->batch != NULL && state->batch->nselected == 0);
+
+	state->position = 0;
+	state->has_output = false;
+	MemoryContextSwitchTo(caller);
+	return state->batch != NULL;
+}
+
+/* ExecScanAccessMtd: the next row that passes all quals. */
+static TupleTableSlot *
+fetch_row(ScanState *node)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+	ExprContext *econtext = node->ps.ps_ExprContext;
+
+	for (;;)
+	{
+		if (state->batch == NULL || state->position >= state->batch->nselected)
+		{
+			if (!next_batch(state))
+				return ExecClearTuple(node->ss_ScanTupleSlot);
+			ResetExprContext(econtext);
+		}
+		if (!state->has_output)
+		{
+			MemoryContext caller = MemoryContextSwitchTo(state->context);
+
+			decode_columns(&state->output, state->batch);
+			MemoryContextSwitchTo(caller);
+			state->has_output = true;
+		}
+		store_row(state, &state->output, state->batch->selection[state->position++]);
+		if (state->row_qual == NULL)
+			return node->ss_ScanTupleSlot;
+
+		econtext->ecxt_scantuple = node->ss_ScanTupleSlot;
+		if (ExecQual(state->row_qual, econtext))
+			return node->ss_ScanTupleSlot;
+		InstrCountFiltered1(node, 1);
+		ResetExprContext(econtext);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ExecScanRecheckMtd: does the row of an EvalPlanQual recheck pass the quals? */
+static bool
+recheck_row(ScanState *node, TupleTableSlot *slot)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+	ExprContext *econtext = node->ps.ps_ExprContext;
+
+	econtext->ecxt_scantuple = slot;
+	ResetExprContext(econtext);
+	for (int i = 0; i < state->nfilters; i++)
+		if (!ExecQual(state->filters[i].state, econtext))
+			return false;
+	return state->row_qual == NULL || ExecQual(state->row_qual, econtext);
+}
+
+/* ---- the node ----------------------------------------------------------------------------------- */
+
+static const CustomExecMethods exec_methods;
+
+static Node *
+create_state(CustomScan *plan)
+{
+	ColumnarScanState *state = palloc0(sizeof(ColumnarScanState));
+
+	NodeSetTag(state, T_CustomScanState);
+	state->custom.methods = &exec_methods;
+	return (Node *) state;
+}
+
+/* The quals that may be asked about the bounds of rows that row security hides. */
+static List *
+get_secure_quals(CustomScan *plan)
+{
+	List *quals = NIL;
+
+	for (int i = SCAN_FIRST_SECURE; i < list_length(plan->custom_private); i++)
+		quals = lappend(quals, list_nth(plan->custom_exprs, list_nth_int(plan->custom_private, i)));
+	return quals;
+}
+
+static void
+init_quals(ColumnarScanState *state, CustomScan *plan)
+{
+	int nbatch = list_nth_int(plan->custom_private, SCAN_BATCH_QUALS);
+	List *row_quals = list_copy_tail(plan->custom_exprs, nbatch);
+
+	state->filters = palloc0(sizeof(ScanFilter) * Max(nbatch, 1));
+	for (int i = 0; i < nbatch; i++)
+	{
+		ScanFilter *filter = &state->filters[state->nfilters++];
+		Node *qual = list_nth(plan->custom_exprs, i);
+
+		filter->state = ExecInitQual(list_make1(qual), &state->custom.ss.ps);
+		init_columns(&filter->columns, qual, state);
+	}
+	state->row_qual = ExecInitQual(row_quals, &state->custom.ss.ps);
+	init_columns(&state->output, (Node *) list_concat(row_quals, plan->scan.plan.targetlist),
+				 state);
+}
+
+/* Which columns row groups are read ahead for: those of the filter, and the others if many rows pass. */
+static Bitmapset *
+choose_ahead(ColumnarScanState *state, CustomScan *plan)
+{
+	/* a set that is empty would mean all: attribute 0 is none */
+	Bitmapset *ahead = bms_make_singleton(0);
+
+	for (int i = 0; i < state->nfilters; i++)
+		for (int j = 0; j < state->filters[i].columns.count; j++)
+			ahead = bms_add_member(ahead, state->filters[i].columns.attributes[j]);
+	if (state->nfilters == 0 || list_nth_int(plan->custom_private, SCAN_EAGER))
+		for (int i = 0; i < state->output.count; i++)
+			ahead = bms_add_member(ahead, state->output.attributes[i]);
+	return ahead;
+}
+
+static void
+begin(CustomScanState *node, EState *estate, int eflags)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+	CustomScan *plan = (CustomScan *) node->ss.ps.plan;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+
+	state->context = AllocSetContextCreate(estate->es_query_cxt, "columnar custom scan",
+										   ALLOCSET_DEFAULT_SIZES);
+	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts);
+	init_quals(state, plan);
+	state->ahead = choose_ahead(state, plan);
+	if (columnar_enable_pruning)
+		state->pruner = pruner_create(node->ss.ss_currentRelation, plan->scan.scanrelid,
+									  get_secure_quals(plan), &node->ss.ps);
+
+	/* the scan begins with the first row, which may never be asked for; rows cannot be stored then */
+	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY) && !IsParallelWorker())
+		write_buffer_flush(node->ss.ss_currentRelation);
+}
+
+static TupleTableSlot *
+execute(CustomScanState *node)
+{
+	return ExecScan(&node->ss, fetch_row, recheck_row);
+}
+
+static void
+rescan(CustomScanState *node)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+
+	forget_columns(state, &state->output);
+	state->batch = NULL;
+	if (state->scan != NULL)
+		row_scan_rescan(state->scan);
+	if (state->pruner != NULL)
+		pruner_reset(state->pruner);
+	for (int i = 0; i < state->nfilters; i++)
+		state->filters[i].dictionary = NULL;
+	ExecScanReScan(&node->ss);
+}
+
+/* ---- parallel scan ------------------------------------------------------------------------------ */
+
+ScanCounters
+custom_scan_counters(ColumnarScanState *state)
+{
+	ScanCounters counters = {0};
+
+	if (state->pruner != NULL)
+		counters.prune = *pruner_counters(state->pruner);
+	if (state->scan != NULL)
+	{
+		const RowScanCounters *scan = row_scan_counters(state->scan);
+
+		counters.bytes_read = scan->bytes_read;
+		counters.pages_read = scan->pages_read;
+	}
+	return counters;
+}
+
+/* A worker adds what it did since it last did so. */
+static void
+report_counters(ColumnarScanState *state)
+{
+	ScanCounters counters;
+	const uint64 *now = (const uint64 *) &counters;
+	uint64 *before = (uint64 *) &state->reported;
+
+	if (state->shared == NULL || !IsParallelWorker())
+		return;
+	counters = custom_scan_counters(state);
+	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
+	{
+		pg_atomic_fetch_add_u64(&state->shared->counters[i], now[i] - before[i]);
+		before[i] = now[i];
+	}
+}
+
+/*
+ * The leader's shared memory goes away, after all workers have finished: core
+ * collects its own instrumentation then, but asks no custom scan for its.
+ */
+static void
+collect_counters(dsm_segment *segment, Datum argument)
+{
+	ColumnarScanState *state = (ColumnarScanState *) DatumGetPointer(argument);
+	uint64 *sum = (uint64 *) &state->workers;
+
+	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
+		sum[i] += pg_atomic_read_u64(&state->shared->counters[i]);
+	state->shared = NULL;
+	if (state->scan != NULL)
+		row_scan_set_shared(state->scan, NULL);
+}
+
+static Size
+estimate_dsm(CustomScanState *node, ParallelContext *pcxt)
+{
+	return sizeof(ScanShared);
+}
+
+static void
+initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+
+	state->shared = coordinate;
+	pg_atomic_init_u64(&state->shared->scan.next_group, 0);
+	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
+		pg_atomic_init_u64(&state->shared->counters[i], 0);
+	if (state->scan != NULL)
+		row_scan_set_shared(state->scan, &state->shared->scan);
+	/* without a segment (none was left) the leader works alone, in its own memory */
+	if (pcxt->seg != NULL)
+		on_dsm_detach(pcxt->seg, collect_counters, PointerGetDatum(state));
+}
+
+static void
+reinitialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
+{
+	pg_atomic_write_u64(&((ScanShared *) coordinate)->scan.next_group, 0);
+}
+
+static void
+initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate)
+{
+	((ColumnarScanState *) node)->shared = coordinate;
+}
+
+static void
+shutdown(CustomScanState *node)
+{
+	report_counters((ColumnarScanState *) node);
+}
+
+static void
+end(CustomScanState *node)
+{
+	ColumnarScanState *state = (ColumnarScanState *) node;
+
+	report_counters(state);
+	if (state->scan != NULL)
+		row_scan_end(state->scan);
+	state->scan = NULL;
+	state->batch = NULL;
+	MemoryContextDelete(state->context);
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "ColumnarScan",
+	.BeginCustomScan = begin,
+	.ExecCustomScan = execute,
+	.EndCustomScan = end,
+	.ReScanCustomScan = rescan,
+	.EstimateDSMCustomScan = estimate_dsm,
+	.InitializeDSMCustomScan = initialize_dsm,
+	.ReInitializeDSMCustomScan = reinitialize_dsm,
+	.InitializeWorkerCustomScan = initialize_worker,
+	.ShutdownCustomScan = shutdown,
+	.ExplainCustomScan = custom_scan_explain,
+};
+
+const CustomScanMethods custom_scan_methods = {
+	.CustomName = "ColumnarScan",
+	.CreateCustomScanState = create_state,
+};

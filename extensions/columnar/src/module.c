@@ -1,0 +1,86 @@
+/*
+ * module.c
+ *		The library's entry: parameters, hooks, callbacks.
+ *
+ * Nothing here needs shared memory, so the library works when it is loaded on
+ * demand, by the first use of a columnar table in a session; in
+ * shared_preload_libraries it saves that moment.
+ */
+#include "compat.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "utils/guc.h"
+
+#include "background_merge.h"
+#include "columnar_slot.h"
+#include "custom_scan.h"
+#include "options.h"
+#include "settings.h"
+#include "write_buffer.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+int columnar_row_group_rows = ROW_GROUP_ROWS_MAX;
+int columnar_compression = COMPRESSION_HOT;
+int columnar_compression_level = 3;
+int columnar_write_memory = 512 * 1024;
+bool columnar_enable_custom_scan = true;
+bool columnar_enable_pruning = true;
+bool columnar_enable_merge = true;
+
+static const struct config_enum_entry compression_rules[] = {
+	{"hot", COMPRESSION_HOT, false},   {"cold", COMPRESSION_COLD, false},
+	{"none", COMPRESSION_NONE, false}, {"lz4", COMPRESSION_LZ4, false},
+	{"zstd", COMPRESSION_ZSTD, false}, {NULL, 0, false},
+};
+
+/* Define the parameters; each is documented by its own text. */
+static void
+define_settings(void)
+{
+	DefineCustomIntVariable("strata_columnar.row_group_rows",
+							"Rows of a row group, for tables without an option of their own.", NULL,
+							&columnar_row_group_rows, ROW_GROUP_ROWS_MAX, BLOCK_ROWS,
+							ROW_GROUP_ROWS_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("strata_columnar.compression",
+							 "Compression rule of tables without an option of their own.",
+							 "hot: lz4 where it saves a tenth, numbers as they are encoded. "
+							 "cold: zstd where it saves anything. Or one codec: none, lz4, zstd.",
+							 &columnar_compression, COMPRESSION_HOT, compression_rules, PGC_USERSET,
+							 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("strata_columnar.compression_level",
+							"Level of zstd for tables without an option of their own.", NULL,
+							&columnar_compression_level, 3, 1, 19, PGC_USERSET, 0, NULL, NULL,
+							NULL);
+	DefineCustomIntVariable(
+		"strata_columnar.write_memory", "Memory for rows of this session that are not yet stored.",
+		"Past it the largest buffer is stored, as a smaller row group.", &columnar_write_memory,
+		512 * 1024, 1024, INT_MAX / 2, PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_custom_scan",
+							 "Lets the planner use the columnar scan with projection and filters.",
+							 NULL, &columnar_enable_custom_scan, true, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_pruning",
+							 "Skips row groups and blocks by minima, maxima and Bloom filters.",
+							 NULL, &columnar_enable_pruning, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_merge",
+							 "Lets a background worker merge small row groups after commits.", NULL,
+							 &columnar_enable_merge, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("strata_columnar");
+}
+
+void
+_PG_init(void)
+{
+	define_settings();
+	columnar_slot_initialize();
+	write_buffer_initialize();
+	options_initialize();
+	custom_scan_initialize();
+	background_merge_initialize();
+}

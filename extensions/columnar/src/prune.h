@@ -1,0 +1,54 @@
+/*
+ * prune.h
+ *		Row groups and blocks that a scan's quals exclude, by zone maps and Bloom filters.
+ *
+ * Never wrong is the first rule: what cannot be decided is kept, and the quals
+ * are evaluated on every row that is read.
+ */
+#ifndef COLUMNAR_PRUNE_H
+#define COLUMNAR_PRUNE_H
+
+#include "row_scan.h"
+
+#include "nodes/execnodes.h"
+
+typedef struct Pruner Pruner;
+
+/* What was looked at and what of it was excluded. */
+typedef struct PruneCounters
+{
+	uint64 groups;
+	uint64 groups_pruned;
+	uint64 blocks;
+	uint64 blocks_pruned;
+} PruneCounters;
+
+/*
+ * A pruner for a scan with these clauses (implicitly ANDed, of the executor, on
+ * relation `varno`); without a usable clause it keeps and counts everything.
+ * `parent` evaluates the values.  Memory: the current context.
+ */
+extern Pruner *pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent);
+
+/* What row_scan_begin() takes. */
+extern RowPruner *pruner_callbacks(Pruner *pruner);
+
+/* The clauses that have a test. */
+extern List *pruner_clauses(const Pruner *pruner);
+
+/*
+ * The parameters may have changed: the values are taken again when the next row
+ * group is looked at (not before: a value that raises an error must not do so for an
+ * empty table).
+ */
+extern void pruner_reset(Pruner *pruner);
+
+extern const PruneCounters *pruner_counters(const Pruner *pruner);
+
+/*
+ * Does the clause exclude by the bounds of one column?  That attribute, else 0.
+ * For the planner: other relations' Vars count as values.
+ */
+extern AttrNumber prune_clause_attribute(Node *clause, Index varno, TupleDesc descriptor);
+
+#endif

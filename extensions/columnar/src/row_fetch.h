@@ -1,0 +1,31 @@
+/*
+ * row_fetch.h
+ *		Single rows by number: index scans, bitmap scans, tids, triggers, locks.
+ *
+ * Keeps the few row groups used last open with their last decoded block, so that
+ * neighbouring rows cost little.  After RowFetch_MANY fetches under one MVCC
+ * snapshot it stops asking the catalog for each row and loads what that snapshot sees.
+ */
+#ifndef COLUMNAR_ROW_FETCH_H
+#define COLUMNAR_ROW_FETCH_H
+
+#include "row_group.h"
+#include "row_version.h"
+
+#include "executor/tuptable.h"
+
+typedef struct RowFetch RowFetch;
+
+/* Memory: a child of the current context. */
+extern RowFetch *row_fetch_begin(Relation relation);
+extern void row_fetch_end(RowFetch *fetch);
+
+/*
+ * If the snapshot (of any type) sees the row, fills the slot (NULL: only asks)
+ * with the attributes in `columns` (all if NULL) and returns true.  Rows in this session's write
+ * buffers are found, too.  The datums live in the fetch until its next call.
+ */
+extern bool row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot,
+						  const Bitmapset *columns, TupleTableSlot *slot);
+
+#endif

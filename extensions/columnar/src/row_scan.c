@@ -1,0 +1,511 @@
+/*
+ * row_scan.c
+ *		Row groups, blocks, batches: see row_scan.h.
+ *
+ * Memory: everything lives in the scan's own context; a group's reader is closed
+ * before the next is opened, the column blocks are kept and refilled.
+ */
+#include "row_scan.h"
+
+#include "access/heapam.h"
+#include "access/relation.h"
+#include "access/tupdesc_details.h"
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "float_codec.h"
+#include "write_buffer.h"
+
+struct RowScan
+{
+	Relation relation;
+	Snapshot snapshot;
+	bool owns_snapshot;
+	GroupCatalog *catalog;
+	Bitmapset *columns;
+	RowPruner *pruner;
+	RowScanShared *shared;
+	MemoryContext context;
+	BufferAccessStrategy strategy;
+
+	GroupEntry *groups;
+	uint32 ngroups;
+	DeletedRows *deleted;
+
+	int64 group; /* last one taken, -1 before the first */
+	bool done;
+	RowGroupReader *reader; /* of that group, if it is open */
+	uint32 nblocks;
+	int64 block; /* last one returned */
+
+	RowBatch batch;
+	uint64 row_numbers[BLOCK_ROWS];
+	RowScanCounters counters;
+};
+
+static int
+compare_entries(const void *left, const void *right)
+{
+	uint64 a = ((const GroupEntry *) left)->record.first_row;
+	uint64 b = ((const GroupEntry *) right)->record.first_row;
+
+	return a < b ? -1 : a > b;
+}
+
+/*
+ * For SnapshotAny, as index builds use it under a lock that keeps writers away: the
+ * groups that are alive now, i.e. committed or our own, and not deleted.
+ */
+static void
+list_latest(RowScan *scan)
+{
+	uint32 ntuples;
+	GroupTuple *tuples = group_catalog_list_all(scan->catalog, FirstNormalTransactionId, &ntuples);
+
+	scan->groups = palloc(sizeof(GroupEntry) * Max(ntuples, 1));
+	for (uint32 i = 0; i < ntuples; i++)
+	{
+		GroupTuple *tuple = &tuples[i];
+
+		if (tuple->entry.record.nrows == 0 || tuple->entry.record.state == GROUP_OPEN)
+			continue;
+		if (tuple->status == HEAPTUPLE_LIVE ||
+			(tuple->status == HEAPTUPLE_INSERT_IN_PROGRESS &&
+			 TransactionIdIsCurrentTransactionId(tuple->entry.xmin)))
+		{
+			tuple->entry.visible_rows = tuple->entry.record.nrows;
+			scan->groups[scan->ngroups++] = tuple->entry;
+		}
+	}
+	pfree(tuples);
+	qsort(scan->groups, scan->ngroups, sizeof(GroupEntry), compare_entries);
+}
+
+RowScan *
+row_scan_begin(Relation relation, Snapshot snapshot, const Bitmapset *columns, RowPruner *pruner,
+			   RowScanShared *shared)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar scan",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	RowScan *scan = palloc0(sizeof(RowScan));
+	int natts = RelationGetDescr(relation)->natts;
+
+	if (!IsParallelWorker())
+		write_buffer_flush(relation);
+
+	scan->relation = relation;
+	scan->context = context;
+	scan->columns = bms_copy(columns);
+	scan->pruner = pruner;
+	scan->shared = shared;
+	scan->strategy = GetAccessStrategy(BAS_BULKREAD);
+	scan->catalog = group_catalog_open(relation, AccessShareLock);
+	if (snapshot->snapshot_type == SNAPSHOT_ANY)
+		list_latest(scan);
+	else
+	{
+		if (!IsMVCCSnapshot(snapshot))
+		{
+			snapshot = RegisterSnapshot(GetLatestSnapshot());
+			scan->owns_snapshot = true;
+		}
+		scan->groups = group_catalog_list(scan->catalog, snapshot, &scan->ngroups);
+	}
+	scan->snapshot = snapshot;
+	scan->deleted = deleted_rows_load(scan->catalog, snapshot);
+	scan->counters.groups = scan->ngroups;
+
+	scan->batch.scan = scan;
+	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(natts, 1));
+	scan->batch.decoded = palloc0(sizeof(bool) * Max(natts, 1));
+	scan->group = -1;
+
+	MemoryContextSwitchTo(caller);
+	return scan;
+}
+
+void
+row_scan_set_shared(RowScan *scan, RowScanShared *shared)
+{
+	scan->shared = shared;
+}
+
+/* Close the group being read and add up what it cost. */
+static void
+close_group(RowScan *scan)
+{
+	if (scan->reader == NULL)
+		return;
+	scan->counters.bytes_read += row_group_reader_bytes_read(scan->reader);
+	scan->counters.pages_read += row_group_reader_pages_read(scan->reader);
+	row_group_reader_close(scan->reader);
+	scan->reader = NULL;
+	scan->batch.reader = NULL;
+}
+
+void
+row_scan_rescan(RowScan *scan)
+{
+	close_group(scan);
+	scan->group = -1;
+	scan->done = false;
+}
+
+void
+row_scan_end(RowScan *scan)
+{
+	close_group(scan);
+	group_catalog_close(scan->catalog);
+	if (scan->owns_snapshot)
+		UnregisterSnapshot(scan->snapshot);
+	MemoryContextDelete(scan->context);
+}
+
+TransactionId
+row_scan_xmin(const RowScan *scan)
+{
+	return scan->groups[scan->group].xmin;
+}
+
+const RowScanCounters *
+row_scan_counters(RowScan *scan)
+{
+	static RowScanCounters counters;
+
+	counters = scan->counters;
+	if (scan->reader != NULL)
+	{
+		counters.bytes_read += row_group_reader_bytes_read(scan->reader);
+		counters.pages_read += row_group_reader_pages_read(scan->reader);
+	}
+	return &counters;
+}
+
+/* The index of the next group to look at, or -1. */
+static int64
+take_group(RowScan *scan, ScanDirection direction)
+{
+	int64 group;
+
+	if (scan->done)
+		return -1;
+	if (scan->shared != NULL)
+		group = (int64) pg_atomic_fetch_add_u64(&scan->shared->next_group, 1);
+	else if (ScanDirectionIsBackward(direction))
+		group = scan->group < 0 ? (int64) scan->ngroups - 1 : scan->group - 1;
+	else
+		group = scan->group + 1;
+
+	if (group < 0 || group >= scan->ngroups)
+	{
+		scan->done = true;
+		return -1;
+	}
+	scan->group = group;
+	return group;
+}
+
+/* Open the next group that may hold rows to return; false at the end. */
+static bool
+open_group(RowScan *scan, ScanDirection direction)
+{
+	while (take_group(scan, direction) >= 0)
+	{
+		GroupEntry *entry = &scan->groups[scan->group];
+		MemoryContext caller = MemoryContextSwitchTo(scan->context);
+		int natts = RelationGetDescr(scan->relation)->natts;
+
+		CHECK_FOR_INTERRUPTS();
+		scan->reader = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
+		MemoryContextSwitchTo(caller);
+		if (scan->pruner && scan->pruner->keep_group &&
+			!scan->pruner->keep_group(scan->pruner, scan->reader))
+		{
+			scan->counters.groups_pruned++;
+			close_group(scan);
+			continue;
+		}
+		scan->nblocks = row_group_reader_nblocks(scan->reader);
+		scan->counters.blocks += scan->nblocks;
+		scan->block = ScanDirectionIsBackward(direction) ? (int64) scan->nblocks : -1;
+		for (int i = 0; i < natts; i++)
+			if (scan->batch.columns[i].context != NULL)
+				scan->batch.columns[i].type = row_group_reader_type(scan->reader, i + 1);
+		row_group_reader_prefetch(scan->reader, scan->columns);
+		return true;
+	}
+	return false;
+}
+
+/* Take the positions of the batch's rows that the snapshot sees and nobody deleted. */
+static void
+select_rows(RowScan *scan, RowBatch *batch)
+{
+	GroupEntry *entry = &scan->groups[scan->group];
+	uint32 first = batch->block * BLOCK_ROWS;
+	uint32 visible = 0;
+	uint64 gone[BLOCK_WORDS];
+	uint32 ngone = 0;
+
+	if (entry->visible_rows > first)
+		visible = Min(batch->nrows, entry->visible_rows - first);
+
+	if (!deleted_rows_is_empty(scan->deleted))
+	{
+		memset(gone, 0, sizeof(gone));
+		if (batch->row_numbers == NULL)
+			ngone = deleted_rows_bits(scan->deleted, batch->first_row, visible, gone);
+		else
+		{
+			for (uint32 i = 0; i < visible; i++)
+			{
+				if (deleted_rows_contains(scan->deleted, batch->row_numbers[i]))
+				{
+					gone[i / 64] |= UINT64CONST(1) << (i % 64);
+					ngone++;
+				}
+			}
+		}
+	}
+
+	batch->nselected = 0;
+	if (ngone == 0)
+	{
+		for (uint32 i = 0; i < visible; i++)
+			batch->selection[i] = (uint16) i;
+		batch->nselected = visible;
+	}
+	else
+	{
+		for (uint32 i = 0; i < visible; i++)
+			if (!((gone[i / 64] >> (i % 64)) & 1))
+				batch->selection[batch->nselected++] = (uint16) i;
+	}
+}
+
+RowBatch *
+row_scan_next(RowScan *scan, ScanDirection direction)
+{
+	RowBatch *batch = &scan->batch;
+
+	for (;;)
+	{
+		const GroupRecord *record;
+
+		if (scan->reader == NULL && !open_group(scan, direction))
+			return NULL;
+		scan->block += ScanDirectionIsBackward(direction) ? -1 : 1;
+		if (scan->block < 0 || scan->block >= scan->nblocks)
+		{
+			close_group(scan);
+			continue;
+		}
+		CHECK_FOR_INTERRUPTS();
+		if (scan->pruner && scan->pruner->keep_block &&
+			!scan->pruner->keep_block(scan->pruner, scan->reader, (uint32) scan->block))
+		{
+			scan->counters.blocks_pruned++;
+			continue;
+		}
+
+		record = row_group_reader_record(scan->reader);
+		batch->reader = scan->reader;
+		batch->group = (uint32) scan->group;
+		batch->block = (uint32) scan->block;
+		batch->nrows = Min(BLOCK_ROWS, record->nrows - batch->block * BLOCK_ROWS);
+		batch->row_numbers = NULL;
+		batch->first_row = record->first_row + (uint64) batch->block * BLOCK_ROWS;
+		if (record->flags & GROUP_HAS_ROW_NUMBERS)
+		{
+			row_group_reader_row_numbers(scan->reader, batch->block, scan->row_numbers);
+			batch->row_numbers = scan->row_numbers;
+		}
+		select_rows(scan, batch);
+		if (batch->nselected == 0)
+			continue;
+		memset(batch->decoded, 0, sizeof(bool) * RelationGetDescr(scan->relation)->natts);
+		return batch;
+	}
+}
+
+/* A block for an attribute that was added after the group was written: one value for all rows. */
+static void
+fill_missing(RowBatch *batch, AttrNumber attribute, ColumnBlock *block)
+{
+	TupleDesc descriptor = RelationGetDescr(batch->scan->relation);
+	bool isnull = true;
+	Datum value = getmissingattr(descriptor, attribute, &isnull);
+	const ColumnType *type = block->type;
+
+	block->nrows = batch->nrows;
+	block->constant = true;
+	block->has_exceptions = false;
+	block->has_nulls = isnull;
+	block->scale = -1;
+	if (isnull)
+	{
+		memset(block->nulls, 0xff, sizeof(block->nulls));
+		value = (Datum) 0;
+	}
+	if (type->form == FORM_INT)
+	{
+		int64 number = isnull ? 0 : column_type_to_int(type, value);
+
+		block->form = BLOCK_INT;
+		column_block_use(block, BLOCK_INT);
+		for (uint32 i = 0; i < batch->nrows; i++)
+			block->ints[i] = number;
+	}
+	else if (type->form == FORM_FLOAT)
+	{
+		double number = 0;
+
+		if (!isnull)
+			number = type->length == 4
+						 ? float_widen_single((uint32) column_type_to_int(type, value))
+						 : DatumGetFloat8(value);
+
+		block->form = BLOCK_FLOAT;
+		column_block_use(block, BLOCK_FLOAT);
+		for (uint32 i = 0; i < batch->nrows; i++)
+			block->floats[i] = number;
+	}
+	else
+	{
+		const char *start = "";
+		uint32 length = 0;
+
+		if (!isnull)
+		{
+			MemoryContext caller = MemoryContextSwitchTo(batch->scan->context);
+
+			if (type->length > 0)
+			{
+				start = DatumGetPointer(value);
+				length = type->length;
+			}
+			else if (type->length == -2)
+			{
+				start = DatumGetCString(value);
+				length = strlen(start);
+			}
+			else
+			{
+				struct varlena *flat = PG_DETOAST_DATUM_PACKED(value);
+
+				start = VARDATA_ANY(flat);
+				length = VARSIZE_ANY_EXHDR(flat);
+			}
+			MemoryContextSwitchTo(caller);
+		}
+		block->form = BLOCK_BYTES;
+		column_block_use(block, BLOCK_BYTES);
+		for (uint32 i = 0; i < batch->nrows; i++)
+		{
+			block->starts[i] = start;
+			block->lengths[i] = length;
+		}
+	}
+}
+
+ColumnBlock *
+row_batch_column(RowBatch *batch, AttrNumber attribute)
+{
+	ColumnBlock *block = &batch->columns[attribute - 1];
+	ChunkReader *chunk;
+
+	if (batch->decoded[attribute - 1])
+		return block;
+
+	if (block->context == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(batch->scan->context);
+
+		column_block_init(block, row_group_reader_type(batch->reader, attribute));
+		MemoryContextSwitchTo(caller);
+	}
+	chunk = row_group_reader_chunk(batch->reader, attribute);
+	if (chunk == NULL)
+		fill_missing(batch, attribute, block);
+	else
+		chunk_reader_decode(chunk, batch->block, block);
+	batch->decoded[attribute - 1] = true;
+	return block;
+}
+
+Datum
+row_batch_datum(RowBatch *batch, AttrNumber attribute, uint32 row, bool *isnull)
+{
+	return column_block_datum(row_batch_column(batch, attribute), row, isnull);
+}
+
+void
+row_batch_store(RowBatch *batch, uint32 row, const Bitmapset *columns, TupleTableSlot *slot)
+{
+	TupleDesc descriptor = slot->tts_tupleDescriptor;
+
+	ExecClearTuple(slot);
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		if (TupleDescAttr(descriptor, i)->attisdropped ||
+			(columns != NULL && !bms_is_member(i + 1, columns)))
+		{
+			slot->tts_values[i] = (Datum) 0;
+			slot->tts_isnull[i] = true;
+		}
+		else
+			slot->tts_values[i] = row_batch_datum(batch, i + 1, row, &slot->tts_isnull[i]);
+	}
+	ExecStoreVirtualTuple(slot);
+	row_number_to_tid(row_batch_row_number(batch, row), &slot->tts_tid);
+	slot->tts_tableOid = RelationGetRelid(batch->scan->relation);
+}
+
+uint64
+row_scan_count(Relation relation, Snapshot snapshot)
+{
+	GroupCatalog *catalog;
+	GroupEntry *groups;
+	DeletedRows *deleted;
+	uint32 ngroups;
+	uint64 count = 0;
+
+	write_buffer_flush(relation);
+	catalog = group_catalog_open(relation, AccessShareLock);
+	groups = group_catalog_list(catalog, snapshot, &ngroups);
+	deleted = deleted_rows_load(catalog, snapshot);
+	for (uint32 i = 0; i < ngroups; i++)
+	{
+		GroupEntry *entry = &groups[i];
+		const GroupRecord *record = &entry->record;
+
+		CHECK_FOR_INTERRUPTS();
+		count += entry->visible_rows;
+		if (deleted_rows_is_empty(deleted))
+			continue;
+		if (!(record->flags & GROUP_HAS_ROW_NUMBERS))
+			count -= deleted_rows_count(deleted, record->first_row, entry->visible_rows);
+		else if (deleted_rows_count(deleted, record->first_row, record->row_span) > 0)
+		{
+			/* numbers with gaps: a deleted number need not be a row of the group */
+			RowGroupReader *reader = row_group_reader_open(catalog, record, NULL);
+			uint64 *rows = palloc(sizeof(uint64) * BLOCK_ROWS);
+
+			for (uint32 position = 0; position < entry->visible_rows; position++)
+			{
+				if (position % BLOCK_ROWS == 0)
+					row_group_reader_row_numbers(reader, position / BLOCK_ROWS, rows);
+				if (deleted_rows_contains(deleted, rows[position % BLOCK_ROWS]))
+					count--;
+			}
+			pfree(rows);
+			row_group_reader_close(reader);
+		}
+	}
+	group_catalog_close(catalog);
+	return count;
+}

@@ -1,0 +1,87 @@
+"""Single servers with the columnar extension, copies of them, and physical standbys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+
+from tests.cluster import (
+    DATABASE,
+    SUPERUSER,
+    Cluster,
+    ClusterError,
+    Node,
+    find_binaries,
+    free_port,
+    give_to_server,
+    run_as_server,
+    wait_until,
+)
+
+
+def make_node(cluster: Cluster) -> Node:
+    """The one server of a cluster without workers, with what the tests need in its database."""
+    node = cluster.coordinator
+    node.execute("CREATE EXTENSION strata_columnar; CREATE EXTENSION hll")
+    return node
+
+
+def run_program(node: Node, program: str, *arguments: str | Path) -> str:
+    """Run a client program against the server; its output.  PGPASSFILE is the node's own."""
+    command = ["env", f"PGPASSFILE={node.passfile}", find_binaries() / program, *arguments]
+    result = run_as_server(command, capture_output=True)
+    if result.returncode != 0:
+        raise ClusterError(f"{program} failed: {result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def client_arguments(node: Node, database: str | None = DATABASE) -> list[str]:
+    arguments = ["-h", "127.0.0.1", "-p", str(node.port), "-U", SUPERUSER, "-w"]
+    return arguments + (["-d", database] if database else [])
+
+
+def sibling(node: Node, name: str, **settings: str) -> Node:
+    """A server without data directory yet, below the same root, with the same password."""
+    other = Node(name, node.root, free_port({node.port}), node.sockets, node.settings | settings)
+    entries = node.passfile.read_text().splitlines()
+    mine = f"127.0.0.1:{node.port}:"
+    entries += [
+        entry.replace(mine, f"127.0.0.1:{other.port}:") for entry in entries if entry.startswith(mine)
+    ]
+    node.passfile.write_text("\n".join([*entries, ""]))
+    return other
+
+
+def take_base_backup(node: Node, name: str, **settings: str) -> Node:
+    """A server from pg_basebackup, not started."""
+    copy = sibling(node, name, **settings)
+    run_program(
+        node, "pg_basebackup", *client_arguments(node, None), "-D", copy.data, "-X", "stream", "-c", "fast"
+    )
+    return copy
+
+
+def make_standby(node: Node, name: str = "standby", **settings: str) -> Node:
+    """A running hot standby that streams from the node."""
+    source = f"host=127.0.0.1 port={node.port} user={SUPERUSER} passfile=''{node.passfile}''"
+    standby = take_base_backup(node, name, primary_conninfo=f"'{source}'", hot_standby="on", **settings)
+    signal = standby.data / "standby.signal"
+    signal.touch()
+    give_to_server(signal, 0o600)
+    standby.start()
+    for _ in wait_until("the standby answers"):
+        try:
+            standby.value("SELECT 1")
+        except psycopg.OperationalError:
+            continue
+        return standby
+    raise AssertionError  # wait_until() raises before
+
+
+def wait_for_replay(node: Node, standby: Node, timeout: float = 60) -> None:
+    """Wait until the standby has replayed what the node has written until now."""
+    target = node.value("SELECT pg_current_wal_flush_lsn()")
+    for _ in wait_until("the standby has replayed", timeout):
+        if standby.value("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (target,)):
+            return
