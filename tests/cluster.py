@@ -434,6 +434,8 @@ class Cluster:
         settings = {}
         if name == "coordinator" and self.extension:
             settings["shared_preload_libraries"] = "'strata'"
+        elif self.extension:
+            settings["shared_preload_libraries"] = "'strata_columnar'"
         if not self.durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
         return Node(name, self.root, port, self.sockets, settings)

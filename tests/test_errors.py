@@ -205,13 +205,7 @@ def test_a_system_catalog(pair: Pair) -> None:
     )
 
 
-def test_columnar_storage_is_not_available_yet(pair: Pair) -> None:
-    refused(
-        pair,
-        "SELECT strata.create_distributed_table('plain_table', 'id', storage => 'columnar')",
-        "0A000",
-        names="columnar heap",
-    )
+def test_an_unknown_storage(pair: Pair) -> None:
     refused(
         pair,
         "SELECT strata.create_distributed_table('plain_table', 'id', storage => 'wrong')",

@@ -411,7 +411,7 @@ convert_to_distributed(const AlterTableStmt *alter)
 									 alter->missing_ok ? RVR_MISSING_OK : 0,
 									 RangeVarCallbackOwnsRelation, NULL);
 	if (OidIsValid(relid))
-		table_lifecycle_distribute(relid, NULL, 0, "default", "heap");
+		table_lifecycle_distribute(relid, NULL, 0, "default", METADATA_DEFAULT_STORAGE);
 	return true;
 }
 

@@ -548,6 +548,8 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 						  : TABLE_DISTRIBUTED;
 		value = read_column(tuple, catalog, CATALOG_TABLE_KEY_ATTRIBUTE, &null);
 		table->key_attribute = null ? InvalidAttrNumber : DatumGetInt16(value);
+		value = read_column(tuple, catalog, CATALOG_TABLE_STORAGE, NULL);
+		table->is_columnar = strcmp(TextDatumGetCString(value), "columnar") == 0;
 		value = read_column(tuple, catalog, CATALOG_TABLE_COLOCATION, &null);
 		if (!null)
 			table->colocation = find_colocation(generation, DatumGetInt32(value));

@@ -54,7 +54,11 @@ typedef struct DistributedTable
 	TableKind kind;				  /* TABLE_DISTRIBUTED or TABLE_REFERENCE */
 	AttrNumber key_attribute;	  /* InvalidAttrNumber for reference tables */
 	const Colocation *colocation; /* NULL for reference tables */
+	bool is_columnar;			  /* its shards' storage: columnar, or heap */
 } DistributedTable;
+
+/* Storage of distributed tables whose creator does not say. */
+#define METADATA_DEFAULT_STORAGE "columnar"
 
 /* The cached entry, or NULL for a relation that is not ours.  Cheap: one hash look-up. */
 extern const DistributedTable *metadata_table(Oid relation);

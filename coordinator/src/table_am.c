@@ -332,7 +332,8 @@ distribute_new_table(Relation relation)
 						errmsg("materialized view \"%s\" cannot be distributed",
 							   RelationGetRelationName(relation)),
 						errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
-	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default", "heap");
+	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default",
+							   METADATA_DEFAULT_STORAGE);
 }
 
 static void

@@ -67,17 +67,8 @@ get_shard_count(FunctionCallInfo fcinfo)
 static void
 check_features(FunctionCallInfo fcinfo)
 {
-	char *storage = argument_get_text(fcinfo, ARGUMENT_STORAGE, "storage");
 	char *method = argument_get_text(fcinfo, ARGUMENT_METHOD, "method");
 
-	if (strcmp(storage, "columnar") == 0)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("storage \"columnar\" is not supported yet"),
-						errhint("Use storage => 'heap'.")));
-	if (strcmp(storage, "heap") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown storage \"%s\"", storage), errhint("Use storage => 'heap'.")));
 	if (strcmp(method, "range") == 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("method \"range\" is not supported yet"),
@@ -100,8 +91,14 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 	char *key = argument_get_text(fcinfo, ARGUMENT_KEY, "key");
 	char *colocate_with = argument_get_text(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
+	char *storage = argument_get_text(fcinfo, ARGUMENT_STORAGE, "storage");
+
 	check_features(fcinfo);
-	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, "heap");
+	if (strcmp(storage, "heap") != 0 && strcmp(storage, "columnar") != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown storage \"%s\"", storage),
+						errhint("Use storage => 'columnar' or storage => 'heap'.")));
+	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage);
 	ddl_send_row_type_functions(relation);
 	PG_RETURN_VOID();
 }

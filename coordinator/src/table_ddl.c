@@ -38,6 +38,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "metadata.h"
 #include "row_format.h"
 #include "table_ddl.h"
 
@@ -224,12 +225,14 @@ static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
 {
 	char *options = get_storage_parameters(relation);
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 
 	appendStringInfo(sql,
 					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
-					 "USING heap",
+					 "USING %s",
 					 get_partition_qualified_name(relation, remainder),
-					 table_ddl_qualified_name(relation), modulus, remainder);
+					 table_ddl_qualified_name(relation), modulus, remainder,
+					 table != NULL && table->is_columnar ? "columnar" : "heap");
 	if (options != NULL)
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");

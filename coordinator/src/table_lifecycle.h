@@ -11,7 +11,7 @@
  * Distribute a table (heap with rows, or an empty shell) by `key`; a NULL key means: the
  * first column of the primary key, else the first column whose type hashes.  Rows move to
  * the workers in the same transaction.  shard_count 0 means: that of the table named by colocate_with, else
- * the setting.  colocate_with: "default", "none" or a table's name.  storage: "heap".
+ * the setting.  colocate_with: "default", "none" or a table's name.  storage: "columnar" or "heap".
  */
 extern void table_lifecycle_distribute(Oid relation, const char *key, int shard_count,
 									   const char *colocate_with, const char *storage);

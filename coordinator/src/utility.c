@@ -395,7 +395,8 @@ distribute_new_tables(const UtilityCall *call)
 			check_new_shell(relation);
 		relation_close(relation, NoLock);
 		if (shell && metadata_table(address->objectId) == NULL)
-			table_lifecycle_distribute(address->objectId, NULL, 0, "default", "heap");
+			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
+									   METADATA_DEFAULT_STORAGE);
 	}
 }
 

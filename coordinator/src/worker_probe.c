@@ -457,12 +457,15 @@ install_extensions(const Probe *probe)
 
 	check_available(probe, "hll");
 	check_available(probe, "strata_worker");
+	check_available(probe, "strata_columnar");
 	run_query(probe, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
 	run_query(probe, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
 							  quote_identifier(hll_schema)));
 	check_extension(probe, "hll", "hll", true);
 	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_worker");
 	check_extension(probe, "strata_worker", "strata", false);
+	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_columnar");
+	check_extension(probe, "strata_columnar", "strata", false);
 }
 
 static void

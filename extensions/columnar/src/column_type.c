@@ -15,7 +15,10 @@
  * (zone_map.c, chunk_write.c), and a reader ignores those of another.
  *
  * Only comparison and hash functions in C are called: a chunk is written when a
- * transaction commits, where no SQL can run.
+ * transaction commits, where no SQL can run.  And no order is used that depends on
+ * a collation of the operating system or of ICU: it may change with an upgrade, and
+ * what then is a REINDEX for indexes would be a rewrite for tables.  (Text is exempt:
+ * its bounds are those of its bytes, under any collation.)
  */
 #include "compat.h"
 
@@ -23,6 +26,7 @@
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -111,13 +115,79 @@ is_unsigned_type(Oid typid, Oid compare)
 	}
 }
 
+/*
+ * May values of the type be compared and hashed at any time, now and in years?  Looks into
+ * arrays and ranges, whose functions call those of their elements; a composite type
+ * may have fields of any kind, and is not worth the look.
+ */
+static bool
+has_lasting_functions(Oid typid)
+{
+	TypeCacheEntry *entry = lookup_type_cache(getBaseType(typid),
+											  TYPECACHE_CMP_PROC | TYPECACHE_HASH_EXTENDED_PROC |
+												  TYPECACHE_RANGE_INFO | TYPECACHE_MULTIRANGE_INFO);
+	Oid element = get_element_type(entry->type_id);
+
+	check_stack_depth();
+	if (entry->typtype == TYPTYPE_COMPOSITE || entry->type_id == RECORDOID)
+		return false;
+	if (OidIsValid(entry->cmp_proc) && !is_written_in_c(entry->cmp_proc))
+		return false;
+	if (OidIsValid(entry->hash_extended_proc) && !is_written_in_c(entry->hash_extended_proc))
+		return false;
+	if (OidIsValid(element))
+		return has_lasting_functions(element);
+	if (entry->typtype == TYPTYPE_MULTIRANGE)
+		return has_lasting_functions(entry->rngtype->type_id);
+	if (entry->typtype == TYPTYPE_RANGE)
+		return is_written_in_c(entry->rng_cmp_proc_finfo.fn_oid) &&
+			   (!OidIsValid(entry->rng_collation) || lc_collate_is_c(entry->rng_collation)) &&
+			   has_lasting_functions(entry->rngelemtype->type_id);
+	return true;
+}
+
+/* Is it an order of a comparison function that depends on a collation's version? */
+static bool
+is_order_of_collation(const ColumnType *type)
+{
+	if (type->zone != ZONE_COMPARE)
+		return false;
+	/* jsonb compares its strings in the database's collation */
+	return type->typid == JSONBOID ||
+		   (OidIsValid(type->collation) && !lc_collate_is_c(type->collation));
+}
+
+/* What of the type follows from its operator classes. */
+static void
+init_functions(ColumnType *type)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type->typid, TYPECACHE_CMP_PROC_FINFO |
+															   TYPECACHE_HASH_EXTENDED_PROC_FINFO);
+	Oid compare = entry->cmp_proc;
+
+	type->is_unsigned = is_unsigned_type(type->typid, compare);
+
+	/* under such a collation different bytes are equal, and which ones changes with its version */
+	if (OidIsValid(type->collation) && !get_collation_isdeterministic(type->collation))
+		return;
+	if (!has_lasting_functions(type->typid))
+		return;
+
+	if (OidIsValid(entry->hash_extended_proc))
+		fmgr_info_copy(&type->hash, &entry->hash_extended_proc_finfo, CurrentMemoryContext);
+	type->zone = choose_zone(compare);
+	type->trim_blanks = compare == F_BPCHARCMP;
+	if (is_order_of_collation(type))
+		type->zone = ZONE_NONE;
+	if (type->zone == ZONE_COMPARE)
+		fmgr_info_copy(&type->compare, &entry->cmp_proc_finfo, CurrentMemoryContext);
+	if (type->zone == ZONE_BYTES)
+		type->bytes_are_ordered = !OidIsValid(type->collation) || lc_collate_is_c(type->collation);
+}
+
 void
 column_type_init(ColumnType *type, Form_pg_attribute attribute)
 {
-	TypeCacheEntry *entry;
-	Oid compare;
-	Oid hash;
-
 	memset(type, 0, sizeof(*type));
 	type->typmod = attribute->atttypmod;
 	type->collation = attribute->attcollation;
@@ -130,30 +200,8 @@ column_type_init(ColumnType *type, Form_pg_attribute attribute)
 	type->zone = ZONE_NONE;
 
 	/* a dropped column has no type any more: its old values are never asked for */
-	if (!OidIsValid(type->typid))
-		return;
-
-	entry = lookup_type_cache(type->typid,
-							  TYPECACHE_CMP_PROC_FINFO | TYPECACHE_HASH_EXTENDED_PROC_FINFO);
-	compare = entry->cmp_proc;
-	hash = entry->hash_extended_proc;
-	type->is_unsigned = is_unsigned_type(type->typid, compare);
-
-	/* under such a collation different bytes are equal, and which ones changes with its version */
-	if (OidIsValid(type->collation) && !get_collation_isdeterministic(type->collation))
-		return;
-
-	if (OidIsValid(hash) && is_written_in_c(hash))
-		fmgr_info_copy(&type->hash, &entry->hash_extended_proc_finfo, CurrentMemoryContext);
-	if (!OidIsValid(compare) || !is_written_in_c(compare))
-		return;
-
-	type->zone = choose_zone(compare);
-	type->trim_blanks = compare == F_BPCHARCMP;
-	if (type->zone == ZONE_COMPARE)
-		fmgr_info_copy(&type->compare, &entry->cmp_proc_finfo, CurrentMemoryContext);
-	if (type->zone == ZONE_BYTES)
-		type->bytes_are_ordered = !OidIsValid(type->collation) || lc_collate_is_c(type->collation);
+	if (OidIsValid(type->typid))
+		init_functions(type);
 }
 
 int64

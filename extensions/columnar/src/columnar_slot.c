@@ -39,11 +39,23 @@ static pg_attribute_unused() bool is_of_current_transaction(TupleTableSlot *slot
 	return TransactionIdIsCurrentTransactionId(((ColumnarSlot *) slot)->xmin);
 }
 
+/* A copy that knows where its row is, as ANALYZE needs: it puts its sample into physical order. */
+static HeapTuple
+copy_heap_tuple(TupleTableSlot *slot)
+{
+	HeapTuple tuple = TTSOpsVirtual.copy_heap_tuple(slot);
+
+	tuple->t_self = slot->tts_tid;
+	tuple->t_tableOid = slot->tts_tableOid;
+	return tuple;
+}
+
 void
 columnar_slot_initialize(void)
 {
 	columnar_slot_ops = TTSOpsVirtual;
 	columnar_slot_ops.base_slot_size = sizeof(ColumnarSlot);
+	columnar_slot_ops.copy_heap_tuple = copy_heap_tuple;
 	columnar_slot_ops.getsysattr = get_system_attribute;
 	compat_slot_set_is_current(columnar_slot_ops, is_of_current_transaction);
 }

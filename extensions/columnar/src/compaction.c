@@ -26,6 +26,7 @@
 #include "column_values.h"
 #include "options.h"
 #include "row_group.h"
+#include "row_state.h"
 #include "settings.h"
 #include "space.h"
 #include "write_buffer.h"
@@ -400,6 +401,7 @@ compaction_is_due(Relation relation)
 
 typedef struct VectorSweep
 {
+	Relation relation;
 	TransactionId oldest_xmin;
 	const GroupTuple *tuples; /* groups that stay, by first_row */
 	uint32 ntuples;
@@ -435,12 +437,14 @@ sweep_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const c
 	VectorSweep *sweep = argument;
 	RowVector vector;
 
-	memcpy(&vector, bytes, Min(length, sizeof(vector)));
+	row_state_read_vector(&vector, sweep->relation, (uint32) unit, bytes, length);
 	if (HeapTupleSatisfiesVacuum(tuple, sweep->oldest_xmin, buffer) != HEAPTUPLE_LIVE)
 		return true;
 	if (vector.action == VECTOR_LOCK)
 	{
-		if (TransactionIdIsInProgress(vector.holder))
+		RowWriter holder = row_state_holder(vector.holder);
+
+		if (holder == ROW_WRITER_OWN || holder == ROW_WRITER_RUNNING)
 			return true;
 	}
 	else

@@ -12,6 +12,9 @@
  * buffer's share lock (CatalogScan).  It is logged as a generic delta, which a
  * standby applies without this library, and which changes neither the tuple's header
  * nor its length.
+ * The price: the developers' setting wal_consistency_checking = generic (or all) stops
+ * recovery at such a record, since for generic records it does not leave out the hint
+ * bits, in which a heap page on a standby may differ.
  *
  * Locks on the TOAST relation and its indexes are kept until the end of the
  * transaction by writers, so that a concurrent rebuild of the index can wait for
@@ -179,9 +182,9 @@ overwrite_tuple(GroupCatalog *catalog, ItemPointer tid, const void *bytes, uint3
 }
 
 /* What is said about transactions in a tuple header, but locks and HOT. */
-#define ID_BITS                                                                                    \
-	(HEAP_COMBOCID | HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID | HEAP_XMAX_COMMITTED |               \
-	 HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI | HEAP_XMAX_LOCK_ONLY | HEAP_XMAX_EXCL_LOCK |          \
+#define ID_BITS                                                                           \
+	(HEAP_COMBOCID | HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID | HEAP_XMAX_COMMITTED |      \
+	 HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI | HEAP_XMAX_LOCK_ONLY | HEAP_XMAX_EXCL_LOCK | \
 	 HEAP_XMAX_KEYSHR_LOCK)
 
 void
@@ -195,8 +198,8 @@ group_catalog_copy_ids(GroupCatalog *catalog, ItemPointer tid, HeapTupleHeader s
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	log = GenericXLogStart(catalog->toast);
 	page = GenericXLogRegisterBuffer(log, buffer, 0);
-	header = (HeapTupleHeader) PageGetItem(
-		page, PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
+	header = (HeapTupleHeader) PageGetItem(page,
+										   PageGetItemId(page, ItemPointerGetOffsetNumber(tid)));
 	header->t_choice.t_heap = source->t_choice.t_heap;
 	header->t_infomask = (header->t_infomask & ~ID_BITS) | (source->t_infomask & ID_BITS);
 	GenericXLogFinish(log);

@@ -12,6 +12,7 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "catalog/index.h"
+#include "catalog/pg_am.h"
 #include "commands/progress.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -137,7 +138,8 @@ columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo
 	RowBatch *batch;
 	double count = 0;
 
-	if (start_block != 0 || nblocks != InvalidBlockNumber)
+	/* BRIN believes that tids name blocks of the file, and would leave rows out */
+	if (start_block != 0 || nblocks != InvalidBlockNumber || index->rd_rel->relam == BRIN_AM_OID)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

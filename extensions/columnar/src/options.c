@@ -38,7 +38,7 @@
 #include "options_label.h"
 #include "settings.h"
 
-/* ---- finding ------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------- */
 
 /* What a table's own or inherited label says, with column numbers. */
 typedef struct OptionsEntry
@@ -229,7 +229,9 @@ get_options(Oid relid)
 TableOptions *
 options_of_table(Relation relation)
 {
-	return get_options(RelationGetRelid(relation));
+	/* while a table is rewritten, its new file belongs to a relation without a label */
+	return get_options(OidIsValid(relation->rd_rel->relrewrite) ? relation->rd_rel->relrewrite
+																: RelationGetRelid(relation));
 }
 
 void
@@ -264,7 +266,7 @@ options_of_chunk(const TableOptions *options, AttrNumber attribute, ChunkOptions
 	}
 }
 
-/* ---- checking ------------------------------------------------------------------------------------ */
+/* ---- checking ---------------------------------------------------------------------------------- */
 
 /* Can the relation have options? */
 static void
@@ -369,7 +371,7 @@ options_initialize(void)
 	options_follow_initialize();
 }
 
-/* ---- setting ------------------------------------------------------------------------------------- */
+/* ---- setting ----------------------------------------------------------------------------------- */
 
 /* Opens a table whose options the user wants to change, and reads its own label. */
 static Relation
@@ -449,7 +451,7 @@ read_names(ArrayType *array)
 extern PGDLLEXPORT Datum alter_columnar_table_set(PG_FUNCTION_ARGS);
 PG_FUNCTION_INFO_V1(alter_columnar_table_set);
 
-/* alter_columnar_table_set(relation, compression, compression_level, row_group_rows, order_by, bloom) */
+/* alter_columnar_table_set(relation, and a value for each option; null: as it is) */
 Datum
 alter_columnar_table_set(PG_FUNCTION_ARGS)
 {
@@ -507,7 +509,7 @@ alter_columnar_table_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* ---- showing ------------------------------------------------------------------------------------- */
+/* ---- showing ----------------------------------------------------------------------------------- */
 
 static Datum
 show_order(Oid relid, const TableOptions *options, bool *isnull)

@@ -20,7 +20,7 @@ static const char *const compression_names[] = {
 	[COMPRESSION_LZ4] = "lz4", [COMPRESSION_ZSTD] = "zstd",
 };
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------ */
 
 const char *
 options_label_compression_name(CompressionRule rule)
@@ -64,7 +64,7 @@ options_label_check_rows(int64 rows)
 	return check_range("row_group_rows", rows, BLOCK_ROWS, ROW_GROUP_ROWS_MAX);
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------------ */
 
 typedef enum TokenKind
 {
@@ -237,7 +237,7 @@ expect_integer(Scanner *scanner)
 	return value;
 }
 
-/* ---- parsing ------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------- */
 
 static LabelOrder *
 parse_order_column(Scanner *scanner)
@@ -373,7 +373,7 @@ options_label_parse_order(const char *text)
 	return order;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------- */
 
 char *
 options_label_format_order(List *order)

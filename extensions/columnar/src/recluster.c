@@ -29,6 +29,7 @@
 #include "introspect.h"
 #include "options.h"
 #include "row_scan.h"
+#include "row_state.h"
 #include "write_buffer.h"
 
 PG_FUNCTION_INFO_V1(columnar_recluster);
@@ -91,6 +92,7 @@ read_rows(Relation relation, Tuplesortstate *sort)
 
 typedef struct VectorList
 {
+	Relation relation;
 	ItemPointerData *tids;
 	uint32 count;
 	uint32 capacity;
@@ -103,7 +105,7 @@ collect_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const
 	VectorList *list = argument;
 	RowVector vector;
 
-	memcpy(&vector, bytes, Min(length, sizeof(vector)));
+	row_state_read_vector(&vector, list->relation, (uint32) unit, bytes, length);
 	if (vector.action == VECTOR_LOCK ||
 		HeapTupleSatisfiesVacuum(tuple, FirstNormalTransactionId, buffer) == HEAPTUPLE_DEAD ||
 		!(tuple->t_data->t_infomask & HEAP_XMAX_INVALID))

@@ -34,6 +34,7 @@
 #include "page_run.h"
 #include "row_fetch.h"
 #include "row_group.h"
+#include "row_state.h"
 #include "row_scan.h"
 #include "space.h"
 #include "write_buffer.h"
@@ -201,7 +202,7 @@ keep_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const ch
 		kept->vectors = repalloc_huge(kept->vectors, sizeof(KeptVector) * kept->capacity);
 	}
 	next = &kept->vectors[kept->count];
-	memcpy(&next->vector, bytes, Min(length, sizeof(RowVector)));
+	row_state_read_vector(&next->vector, kept->rewrite->old_table, (uint32) unit, bytes, length);
 	next->tid = tuple->t_self;
 	next->cid = HeapTupleHeaderGetRawCommandId(tuple->t_data);
 	/* locks end with the transactions that hold them, none of which can be running now */

@@ -60,7 +60,7 @@ struct RowGroupReader
 	int64 *all_numbers;	 /* by position, if there is no map */
 };
 
-/* ---- bytes -------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------ */
 
 static void
 read_inline(ByteSource *source, uint64 offset, uint64 length, char *into)
@@ -87,7 +87,7 @@ set_place(const RowGroupReader *reader, int column)
 	format_place.block = -1;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ---------------------------------------------------------------------------------- */
 
 /* Is the record one that a group can have? */
 static void
@@ -228,7 +228,7 @@ row_group_reader_nblocks(const RowGroupReader *reader)
 	return reader->nblocks;
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------- */
+/* ---- chunks ----------------------------------------------------------------------------------- */
 
 /* Parses summary number i, of a column of this type; NULL if there is no chunk. */
 static const ChunkSummary *
@@ -323,7 +323,7 @@ row_group_reader_prefetch(RowGroupReader *reader, const Bitmapset *attributes)
 	}
 }
 
-/* ---- row numbers -------------------------------------------------------------------------------- */
+/* ---- row numbers ------------------------------------------------------------------------------ */
 
 static ChunkReader *
 open_numbers(RowGroupReader *reader)
@@ -555,7 +555,7 @@ row_group_reader_position(RowGroupReader *reader, uint64 row, uint32 *position)
 	return true;
 }
 
-/* ---- counters ----------------------------------------------------------------------------------- */
+/* ---- counters --------------------------------------------------------------------------------- */
 
 uint64
 row_group_reader_bytes_read(const RowGroupReader *reader)

@@ -103,7 +103,7 @@ static WriteBuffer *storing = NULL; /* being encoded right now */
 static uint64 buffered_memory = 0;
 static bool is_committing = false; /* all buffers were stored for the commit */
 
-/* ---- finding buffers ----------------------------------------------------------------------------- */
+/* ---- finding buffers --------------------------------------------------------------------------- */
 
 static WriteTarget *
 find_target(Oid relid)
@@ -158,7 +158,7 @@ write_buffer_is_empty(Oid relation)
 	return target == NULL || target->buffers == NULL;
 }
 
-/* ---- commands ------------------------------------------------------------------------------------ */
+/* ---- commands ---------------------------------------------------------------------------------- */
 
 /* Adds a finished command to runs[], to the last run if it continues that. */
 static void
@@ -223,7 +223,7 @@ find_command(const WriteBuffer *buffer, uint32 position)
 	return buffer->command;
 }
 
-/* ---- forgetting ---------------------------------------------------------------------------------- */
+/* ---- forgetting -------------------------------------------------------------------------------- */
 
 static void
 forget_buffer(WriteBuffer *buffer)
@@ -267,7 +267,7 @@ forget_transaction(void)
 	is_committing = false;
 }
 
-/* ---- storing ------------------------------------------------------------------------------------- */
+/* ---- storing ----------------------------------------------------------------------------------- */
 
 static ColumnValues *
 select_rows(const ColumnValues *columns, int natts, const uint32 *order, uint32 nrows)
@@ -485,7 +485,7 @@ write_buffer_discard(Relation relation)
 		forget_buffer(target->buffers);
 }
 
-/* ---- beginning and growing ----------------------------------------------------------------------- */
+/* ---- beginning and growing --------------------------------------------------------------------- */
 
 static WriteTarget *
 use_target(Oid relid)
@@ -660,7 +660,7 @@ write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool
 	return row;
 }
 
-/* ---- taking back, speculation -------------------------------------------------------------------- */
+/* ---- taking back, speculation ------------------------------------------------------------------ */
 
 static void
 remove_row(WriteBuffer *buffer, uint32 position)
@@ -734,7 +734,7 @@ write_buffer_end_speculative(Relation relation, uint64 row, bool killed)
 	set_token(relation, buffer, row, 0);
 }
 
-/* ---- reading back -------------------------------------------------------------------------------- */
+/* ---- reading back ------------------------------------------------------------------------------ */
 
 bool
 write_buffer_fetch(Relation relation, uint64 row, TupleTableSlot *slot, CommandId *cid)
@@ -768,7 +768,7 @@ write_buffer_fetch(Relation relation, uint64 row, TupleTableSlot *slot, CommandI
 	return true;
 }
 
-/* ---- transactions -------------------------------------------------------------------------------- */
+/* ---- transactions ------------------------------------------------------------------------------ */
 
 static void
 end_transaction(XactEvent event, void *argument)

@@ -21,7 +21,7 @@ from tests.assert_same import has_top_level_order
 
 TIMEOUT = 20.0
 
-# Longer than the lines of a play need to reach their lock: so the one who waited first finds a deadlock.
+# Longer than the lines of a play need to reach their locks, so that who waited first finds a deadlock.
 SETTINGS = "SET deadlock_timeout = '500ms'; SET lock_timeout = '15s'"
 
 Step = tuple[str, str]

@@ -182,6 +182,7 @@ def test_empty_tables(twins: Twins) -> None:
             "ALTER TABLE t ADD COLUMN x integer DEFAULT 3", CHECKSUM, "CREATE TABLE u AS TABLE t",
         )
     )  # fmt: skip
+    twins.columnar.execute("SELECT strata_columnar.alter_columnar_table_set('t', order_by => 'v')")
     for function in ("compact", "recluster", "verify"):
         twins.columnar.execute(f"SELECT strata_columnar.columnar_{function}('t')")
     assert twins.columnar.execute("SELECT * FROM strata_columnar.columnar_row_groups('t')") == []

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from tests.assert_same import Outcome, Row, has_top_level_order, run
-from tests.cluster import Node
+from tests.cluster import Node, wait_until
 
 SIDES = ("heap", "columnar")
 
@@ -75,7 +75,7 @@ class Twins:
     def make_side(self, method: str) -> Side:
         """A new schema and a session that makes its tables of that access method there."""
         schema = f"{self.name}_{method}"
-        with self.node.connect() as connection:
+        with connect_soon(self.node) as connection:
             connection.execute(
                 sql.SQL("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}").format(
                     sql.Identifier(schema)
@@ -107,7 +107,7 @@ class Twins:
     def drop(self) -> None:
         self.close()
         for method in SIDES:
-            with self.node.connect() as connection:
+            with connect_soon(self.node) as connection:
                 connection.execute(
                     sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(
                         sql.Identifier(f"{self.name}_{method}")
@@ -192,11 +192,25 @@ class Twins:
     def verify(self) -> None:
         """Every columnar table of the schema is sound, by columnar_verify()."""
         for table in self.columnar_tables():
-            self.columnar.execute("SELECT * FROM strata_columnar.columnar_verify(%s)", (table,))
+            problems = self.columnar.execute(
+                "SELECT * FROM strata_columnar.columnar_verify(%s)", (table,)
+            )
+            assert not problems, f"{table}: {problems}"
 
     def plan(self, query: str, options: str = "COSTS OFF") -> str:
         rows = self.columnar.execute(f"EXPLAIN ({options}) {query}")
         return "\n".join(line for (line,) in rows)
+
+
+def connect_soon(node: Node) -> psycopg.Connection:
+    """A connection; waits while the server recovers from the crash of the test before."""
+    for _ in wait_until("the server accepts connections"):
+        try:
+            return node.connect()
+        except psycopg.OperationalError as error:
+            if not any(word in str(error) for word in ("not yet accepting", "recovery", "starting up")):
+                raise
+    raise AssertionError  # wait_until() raises before
 
 
 def first_difference(a: bytes, b: bytes) -> int:
