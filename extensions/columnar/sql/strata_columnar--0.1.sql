@@ -189,3 +189,5 @@ COMMENT ON COLUMN strata_columnar.options.row_group_rows IS 'rows of a row group
 COMMENT ON COLUMN strata_columnar.options.order_by IS 'rows are clustered by these columns when they are written';
 COMMENT ON COLUMN strata_columnar.options.bloom IS 'columns with a Bloom filter in every row group';
 GRANT SELECT ON strata_columnar.options TO PUBLIC;
+
+GRANT USAGE ON SCHEMA strata_columnar TO PUBLIC;

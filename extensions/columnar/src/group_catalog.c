@@ -325,14 +325,13 @@ GroupTuple *
 group_catalog_list_all(GroupCatalog *catalog, TransactionId oldest_xmin, uint32 *ntuples)
 {
 	uint32 room = 64;
-	GroupTuple *tuples;
+	GroupTuple *tuples = palloc(room * sizeof(GroupTuple));
 	TableScanDesc scan;
 	HeapTuple tuple;
 
 	*ntuples = 0;
 	if (catalog->toast == NULL)
-		return NULL;
-	tuples = palloc(room * sizeof(GroupTuple));
+		return tuples;
 	scan = table_beginscan_strat(catalog->toast, SnapshotAny, 0, NULL, true, false);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
@@ -520,6 +519,9 @@ group_catalog_all_vectors(GroupCatalog *catalog, VectorCallback callback, void *
 	CatalogScan scan;
 
 	if (catalog->toast == NULL)
+		return;
+	/* while core truncates a table, the index is older than the emptied relation */
+	if (RelationGetNumberOfBlocks(catalog->toast) == 0)
 		return;
 	catalog_scan_begin_from(&scan, catalog, CATALOG_VECTORS);
 	while (catalog_scan_next(&scan))

@@ -8,10 +8,12 @@
  */
 #include "row_fetch.h"
 
+#include "access/genam.h"
 #include "access/relation.h"
 #include "access/tupdesc_details.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -223,6 +225,41 @@ is_visible(RowFetch *fetch, uint64 row, Snapshot snapshot, GroupEntry *entry)
 	return row_version_visible(fetch->catalog, row, snapshot, entry);
 }
 
+/*
+ * Exclusion constraints compare values, when their index is lossy.  (Unique btrees
+ * compare keys in the index, and only ask whether the row is there.)
+ */
+static bool
+has_exclusion_constraint(Relation relation)
+{
+	List *indexes = RelationGetIndexList(relation);
+	bool found = false;
+	ListCell *cell;
+
+	foreach(cell, indexes)
+	{
+		Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		found |= index->rd_index->indisexclusion;
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+	return found;
+}
+
+/* Wait until the session that inserted the row has stored it, or given it up. */
+static void
+wait_for_inserter(Relation relation, uint64 row, Snapshot snapshot)
+{
+	ItemPointerData tid;
+
+	row_number_to_tid(row, &tid);
+	if (snapshot->speculativeToken != 0)
+		SpeculativeInsertionWait(snapshot->xmin, snapshot->speculativeToken);
+	else if (TransactionIdIsValid(snapshot->xmin))
+		XactLockTableWait(snapshot->xmin, relation, &tid, XLTW_RecheckExclusionConstr);
+}
+
 bool
 row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *columns,
 			  TupleTableSlot *slot)
@@ -268,7 +305,24 @@ row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *c
 	if (!is_visible(fetch, row, snapshot, &entry))
 		return false;
 	if (entry.record.state == GROUP_OPEN)
-		return slot == NULL; /* another session's row, which has no values yet */
+	{
+		/* another session's row: it has no values yet, but a writer of its key must wait */
+		if (snapshot->snapshot_type != SNAPSHOT_DIRTY)
+			return false;
+		if (slot != NULL && has_exclusion_constraint(fetch->relation))
+		{
+			wait_for_inserter(fetch->relation, row, snapshot);
+			return row_fetch_row(fetch, row, snapshot, columns, slot);
+		}
+		if (slot != NULL)
+		{
+			ExecStoreAllNullTuple(slot);
+			row_number_to_tid(row, &slot->tts_tid);
+			slot->tts_tableOid = RelationGetRelid(fetch->relation);
+			columnar_slot_set_xmin(slot, entry.xmin);
+		}
+		return true;
+	}
 	group = use_group(fetch, &entry.record);
 	if (!row_group_reader_position(group->reader, row, &position))
 		return false;
