@@ -96,7 +96,8 @@ append_bytes(ColumnValues *values, const char *bytes, uint64 length)
 static inline void
 append_varlena(ColumnValues *values, struct varlena *value)
 {
-	if (VARATT_IS_SHORT(value))
+	/* VARATT_IS_SHORT alone is true of a TOAST pointer, too */
+	if (VARATT_IS_SHORT(value) && !VARATT_IS_EXTERNAL(value))
 		append_bytes(values, VARDATA_SHORT(value), VARSIZE_SHORT(value) - VARHDRSZ_SHORT);
 	else if (VARATT_IS_4B_U(value))
 		append_bytes(values, VARDATA(value), VARSIZE(value) - VARHDRSZ);

@@ -223,7 +223,7 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 static void
 begin_scan(ColumnarScanState *state)
 {
-	state->scan = row_scan_begin(state->custom.ss.ss_currentRelation,
+	state->scan = row_scan_begin(state->custom.ss.ss_currentRelation, NULL,
 								 state->custom.ss.ps.state->es_snapshot, state->ahead,
 								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
 								 state->shared ? &state->shared->scan : NULL);

@@ -68,6 +68,12 @@ group_catalog_open(Relation relation, LOCKMODE lockmode)
 
 	catalog->relation = relation;
 	catalog->lockmode = lockmode;
+	/*
+	 * No metapage, no rows.  Core truncates the table, rebuilds its indexes, which read the
+	 * table, and only then truncates the TOAST relation or rebuilds its index.
+	 */
+	if (lockmode == AccessShareLock && RelationGetNumberOfBlocks(relation) == 0)
+		return catalog;
 	if (!OidIsValid(relation->rd_rel->reltoastrelid))
 	{
 		if (lockmode == AccessShareLock)
@@ -519,9 +525,6 @@ group_catalog_all_vectors(GroupCatalog *catalog, VectorCallback callback, void *
 	CatalogScan scan;
 
 	if (catalog->toast == NULL)
-		return;
-	/* while core truncates a table, the index is older than the emptied relation */
-	if (RelationGetNumberOfBlocks(catalog->toast) == 0)
 		return;
 	catalog_scan_begin_from(&scan, catalog, CATALOG_VECTORS);
 	while (catalog_scan_next(&scan))

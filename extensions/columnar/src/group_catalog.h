@@ -93,8 +93,16 @@ typedef struct GroupCatalog
 	LOCKMODE lockmode; /* of all of them; writers keep it until the transaction ends */
 	int nindexes;
 	int valid; /* the index to search */
+	/* columns as the reader knows them; NULL: the relation's.  See row_scan_begin(). */
+	TupleDesc descriptor;
 	bool frozen; /* insert tuples that every snapshot sees: only into the new file of a rewrite */
 } GroupCatalog;
+
+static inline TupleDesc
+group_catalog_descriptor(const GroupCatalog *catalog)
+{
+	return catalog->descriptor ? catalog->descriptor : RelationGetDescr(catalog->relation);
+}
 
 /* A record as found: where, and by whom written. */
 typedef struct GroupEntry

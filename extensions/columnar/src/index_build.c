@@ -161,7 +161,7 @@ columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo
 	}
 
 	begin_index_row(&row, table, index_info);
-	rows = row_scan_begin(table, snapshot, row.columns, NULL, shared);
+	rows = row_scan_begin(table, NULL, snapshot, row.columns, NULL, shared);
 	while ((batch = row_scan_next(rows, ForwardScanDirection)) != NULL)
 	{
 		for (uint32 i = 0; i < batch->nselected; i++)
@@ -235,7 +235,7 @@ columnar_index_validate_scan(Relation table, Relation index, struct IndexInfo *i
 	uint64 *indexed = read_index_tids(state, &nindexed);
 
 	begin_index_row(&row, table, index_info);
-	rows = row_scan_begin(table, snapshot, row.columns, NULL, NULL);
+	rows = row_scan_begin(table, NULL, snapshot, row.columns, NULL, NULL);
 	while ((batch = row_scan_next(rows, ForwardScanDirection)) != NULL)
 	{
 		for (uint32 i = 0; i < batch->nselected; i++)

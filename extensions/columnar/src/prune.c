@@ -101,6 +101,8 @@ add_value(PruneTest *test, Datum datum, int16 length, bool byval)
 			value->length = length == -1 ? VARSIZE(datum) - VARHDRSZ : (uint32) length;
 			if (test->is_pattern)
 				value->length = cut_pattern((char *) value->bytes, value->length);
+			if (test->value_type == NAMEOID)
+				value->length = strnlen(value->bytes, value->length);
 			value->length = zone_map_trim(&test->type, value->bytes, value->length);
 			break;
 		case PRUNE_DATUM:

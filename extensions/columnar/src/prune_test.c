@@ -90,7 +90,7 @@ static bool
 is_family_of_one_order(Oid family)
 {
 	return family == INTEGER_BTREE_FAM_OID || family == FLOAT_BTREE_FAMILY ||
-		   family == DATETIME_BTREE_FAMILY;
+		   family == DATETIME_BTREE_FAMILY || family == TEXT_BTREE_FAM_OID;
 }
 
 /* How values of this type are compared with the column's bounds; false if they cannot be. */
@@ -109,7 +109,7 @@ choose_form(PruneTest *test, Oid family, Oid left, Oid right)
 			return right == FLOAT4OID || right == FLOAT8OID;
 		case ZONE_BYTES:
 			test->form = PRUNE_BYTES;
-			if (left != right)
+			if (left != right && family != TEXT_BTREE_FAM_OID)
 				return false;
 			if (test->strategy == BTEqualStrategyNumber)
 				return !OidIsValid(test->collation) ||

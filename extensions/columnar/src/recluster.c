@@ -69,7 +69,7 @@ read_rows(Relation relation, Tuplesortstate *sort)
 	MemoryContext values = AllocSetContextCreate(CurrentMemoryContext, "row",
 												 ALLOCSET_DEFAULT_SIZES);
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	RowScan *scan = row_scan_begin(relation, snapshot, NULL, NULL, NULL);
+	RowScan *scan = row_scan_begin(relation, NULL, snapshot, NULL, NULL, NULL);
 	RowBatch *batch;
 
 	while ((batch = row_scan_next(scan, ForwardScanDirection)) != NULL)

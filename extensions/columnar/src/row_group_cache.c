@@ -109,7 +109,7 @@ remove_all_types(void)
 }
 
 static RelationTypes *
-make_types(Relation relation)
+make_types(Relation relation, TupleDesc descriptor)
 {
 	MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "columnar types",
 												  ALLOCSET_SMALL_SIZES);
@@ -119,7 +119,7 @@ make_types(Relation relation)
 	types->relid = RelationGetRelid(relation);
 	types->checked = true;
 	types->context = context;
-	types->descriptor = CreateTupleDescCopy(RelationGetDescr(relation));
+	types->descriptor = CreateTupleDescCopy(descriptor);
 	types->types = palloc0(sizeof(ColumnType *) * Max(types->descriptor->natts, 1));
 	MemoryContextSwitchTo(caller);
 	return types;
@@ -153,7 +153,7 @@ release_types(void *argument)
 }
 
 RelationTypes *
-row_group_cache_types(Relation relation)
+row_group_cache_types(Relation relation, TupleDesc descriptor)
 {
 	Oid relid = RelationGetRelid(relation);
 	RelationTypes *types = NULL;
@@ -168,7 +168,13 @@ row_group_cache_types(Relation relation)
 	if (entry != NULL)
 	{
 		types = entry->types;
-		if (!types->checked)
+		if (descriptor != RelationGetDescr(relation) &&
+			!have_same_types(types->descriptor, descriptor))
+		{
+			/* not the relation's: for this reader alone */
+			types = make_types(relation, descriptor);
+		}
+		else if (!types->checked)
 		{
 			if (have_same_types(types->descriptor, RelationGetDescr(relation)))
 				types->checked = true;
@@ -183,7 +189,7 @@ row_group_cache_types(Relation relation)
 	{
 		if (hash_get_num_entries(types_by_relation) >= TYPES_RELATIONS_MAX)
 			remove_all_types();
-		types = make_types(relation);
+		types = make_types(relation, descriptor);
 		entry = hash_search(types_by_relation, &relid, HASH_ENTER, NULL);
 		entry->types = types;
 		types->current = true;

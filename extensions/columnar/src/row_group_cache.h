@@ -14,10 +14,11 @@
 typedef struct RelationTypes RelationTypes;
 
 /*
- * The types of the relation as it is now.  They live at least as long as the
+ * The types of the columns of `descriptor`, which is the relation's or (while ALTER TABLE
+ * rewrites it) what that was before.  They live at least as long as the
  * current memory context, which gives the reference back when it is deleted or reset.
  */
-extern RelationTypes *row_group_cache_types(Relation relation);
+extern RelationTypes *row_group_cache_types(Relation relation, TupleDesc descriptor);
 /* The type of an attribute (1 .. number of attributes of the relation); NULL for a dropped one. */
 extern const ColumnType *row_group_cache_type(RelationTypes *types, AttrNumber attribute);
 

@@ -203,7 +203,7 @@ row_group_reader_open(GroupCatalog *catalog, const GroupRecord *record,
 
 	load_footer(reader);
 	index_footer(reader);
-	reader->types = row_group_cache_types(catalog->relation);
+	reader->types = row_group_cache_types(catalog->relation, group_catalog_descriptor(catalog));
 	MemoryContextSwitchTo(caller);
 	return reader;
 }
@@ -307,7 +307,7 @@ row_group_reader_chunk(RowGroupReader *reader, AttrNumber attribute)
 void
 row_group_reader_prefetch(RowGroupReader *reader, const Bitmapset *attributes)
 {
-	int natts = Min(reader->record.natts, RelationGetDescr(reader->catalog->relation)->natts);
+	int natts = Min(reader->record.natts, group_catalog_descriptor(reader->catalog)->natts);
 
 	if (reader->source->prefetch == NULL)
 		return;

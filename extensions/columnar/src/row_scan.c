@@ -85,14 +85,14 @@ list_latest(RowScan *scan)
 }
 
 RowScan *
-row_scan_begin(Relation relation, Snapshot snapshot, const Bitmapset *columns, RowPruner *pruner,
-			   RowScanShared *shared)
+row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot, const Bitmapset *columns,
+			   RowPruner *pruner, RowScanShared *shared)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar scan",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	RowScan *scan = palloc0(sizeof(RowScan));
-	int natts = RelationGetDescr(relation)->natts;
+	int natts;
 
 	if (!IsParallelWorker())
 		write_buffer_flush(relation);
@@ -104,6 +104,9 @@ row_scan_begin(Relation relation, Snapshot snapshot, const Bitmapset *columns, R
 	scan->shared = shared;
 	scan->strategy = GetAccessStrategy(BAS_BULKREAD);
 	scan->catalog = group_catalog_open(relation, AccessShareLock);
+	if (descriptor != NULL)
+		scan->catalog->descriptor = CreateTupleDescCopyConstr(descriptor);
+	natts = group_catalog_descriptor(scan->catalog)->natts;
 	if (snapshot->snapshot_type == SNAPSHOT_ANY)
 		list_latest(scan);
 	else
@@ -217,7 +220,7 @@ open_group(RowScan *scan, ScanDirection direction)
 	{
 		GroupEntry *entry = &scan->groups[scan->group];
 		MemoryContext caller = MemoryContextSwitchTo(scan->context);
-		int natts = RelationGetDescr(scan->relation)->natts;
+		int natts = group_catalog_descriptor(scan->catalog)->natts;
 
 		CHECK_FOR_INTERRUPTS();
 		scan->reader = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
@@ -327,7 +330,7 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 		select_rows(scan, batch);
 		if (batch->nselected == 0)
 			continue;
-		memset(batch->decoded, 0, sizeof(bool) * RelationGetDescr(scan->relation)->natts);
+		memset(batch->decoded, 0, sizeof(bool) * group_catalog_descriptor(scan->catalog)->natts);
 		return batch;
 	}
 }
@@ -336,7 +339,7 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 static void
 fill_missing(RowBatch *batch, AttrNumber attribute, ColumnBlock *block)
 {
-	TupleDesc descriptor = RelationGetDescr(batch->scan->relation);
+	TupleDesc descriptor = group_catalog_descriptor(batch->scan->catalog);
 	bool isnull = true;
 	Datum value = getmissingattr(descriptor, attribute, &isnull);
 	const ColumnType *type = block->type;

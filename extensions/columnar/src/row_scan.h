@@ -66,12 +66,15 @@ typedef struct RowBatch
 } RowBatch;
 
 /*
- * Begins a scan.  `columns`: attribute numbers that will be asked for (for
+ * Begins a scan.  `descriptor`: the columns as the caller knows them, NULL for the
+ * relation's; ALTER TABLE reads the old rows after the relation has its new columns.
+ * `columns`: attribute numbers that will be asked for (for
  * read-ahead; NULL means all); `shared`: NULL for a scan of one process.  Memory:
  * a child of the current context.
  */
-extern RowScan *row_scan_begin(Relation relation, Snapshot snapshot, const Bitmapset *columns,
-							   RowPruner *pruner, RowScanShared *shared);
+extern RowScan *row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot,
+							   const Bitmapset *columns, RowPruner *pruner,
+							   RowScanShared *shared);
 extern void row_scan_rescan(RowScan *scan);
 extern void row_scan_end(RowScan *scan);
 /* Attaches the shared state before the first batch. */

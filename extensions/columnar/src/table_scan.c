@@ -197,14 +197,24 @@ columnar_scan_shared(TableScanDesc scan)
 
 /* ---- sequential --------------------------------------------------------------------------------- */
 
+/*
+ * The row scan, begun at the first row, when the slot tells the columns: while ALTER
+ * TABLE rewrites the table these are the old ones, and the relation's are not.
+ */
 static RowScan *
-use_row_scan(ColumnarScan *scan)
+use_row_scan(ColumnarScan *scan, TupleTableSlot *slot)
 {
 	if (scan->scan == NULL)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(scan->context);
 
-		scan->scan = row_scan_begin(scan->base.rs_rd, scan->snapshot, NULL, NULL, scan->shared);
+		TupleDesc descriptor = slot ? slot->tts_tupleDescriptor : NULL;
+
+		if (descriptor != NULL && (descriptor == RelationGetDescr(scan->base.rs_rd) ||
+								   equalTupleDescs(descriptor, RelationGetDescr(scan->base.rs_rd))))
+			descriptor = NULL;
+		scan->scan = row_scan_begin(scan->base.rs_rd, descriptor, scan->snapshot, NULL, NULL,
+									scan->shared);
 		MemoryContextSwitchTo(caller);
 	}
 	return scan->scan;
@@ -212,7 +222,7 @@ use_row_scan(ColumnarScan *scan)
 
 /* Step to the next row in either direction; false at the end. */
 static bool
-step(ColumnarScan *scan, ScanDirection direction)
+step(ColumnarScan *scan, ScanDirection direction, TupleTableSlot *slot)
 {
 	bool backward = ScanDirectionIsBackward(direction);
 
@@ -224,7 +234,7 @@ step(ColumnarScan *scan, ScanDirection direction)
 			if (scan->position >= 0 && scan->position < (int32) scan->batch->nselected)
 				return true;
 		}
-		scan->batch = row_scan_next(use_row_scan(scan), direction);
+		scan->batch = row_scan_next(use_row_scan(scan, slot), direction);
 		if (scan->batch == NULL)
 			return false;
 		scan->position = backward ? (int32) scan->batch->nselected : -1;
@@ -251,7 +261,7 @@ columnar_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTabl
 {
 	ColumnarScan *scan = (ColumnarScan *) base;
 
-	if (!step(scan, direction))
+	if (!step(scan, direction, slot))
 	{
 		ExecClearTuple(slot);
 		return false;
@@ -288,7 +298,7 @@ columnar_scan_getnextslot_tidrange(TableScanDesc base, ScanDirection direction,
 {
 	ColumnarScan *scan = (ColumnarScan *) base;
 
-	while (step(scan, direction))
+	while (step(scan, direction, slot))
 	{
 		uint64 row = row_batch_row_number(scan->batch, scan->batch->selection[scan->position]);
 
@@ -447,7 +457,7 @@ columnar_scan_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUME
 		{
 			if (scan->batch != NULL)
 				scan->rows_before += scan->batch->nselected;
-			scan->batch = row_scan_next(use_row_scan(scan), ForwardScanDirection);
+			scan->batch = row_scan_next(use_row_scan(scan, NULL), ForwardScanDirection);
 			if (scan->batch == NULL)
 				break;
 			scan->position = -1;

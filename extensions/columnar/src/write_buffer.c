@@ -524,7 +524,7 @@ make_buffer(Relation relation, CommandId cid)
 	buffer->file = compat_file_locator(relation);
 	buffer->context = context;
 	buffer->checked = true;
-	buffer->types = row_group_cache_types(relation);
+	buffer->types = row_group_cache_types(relation, RelationGetDescr(relation));
 	buffer->natts = RelationGetDescr(relation)->natts;
 	buffer->columns = palloc0(sizeof(ColumnValues) * Max(buffer->natts, 1));
 	for (int i = 0; i < buffer->natts; i++)
