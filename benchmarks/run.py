@@ -4,26 +4,27 @@ A cluster of two workers and one plain PostgreSQL are made for the run and remov
 have the settings of tests/local.conf and fsync off, so that ratios compare code, not disks.
 Latencies are medians of many runs over one connection with the simple protocol and no client
 library above libpq; CPU seconds are those of the one server process that serves the session.
+The columnar store has servers of its own: see columnar.py, columnar_cold.py, columnar_codecs.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import psycopg
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.columnar import measure_columnar
+from benchmarks.columnar_codecs import measure_codecs
+from benchmarks.columnar_cold import measure_cold
+from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
 from tests.cluster import Cluster
 
 SMALL_ROWS = 1_000
@@ -34,41 +35,7 @@ SCAN_TABLE = "(k bigint NOT NULL, a integer NOT NULL, b double precision NOT NUL
 SCAN_SOURCE = "SELECT g::bigint, g % 1000, g / 8.0::float8, 'row ' || g % 100000"
 
 
-@dataclass
-class Result:
-    """A measurement; `better` says on which side of the budget it has to be."""
-
-    name: str
-    value: float
-    unit: str
-    budget: float | None = None
-    better: str = "less"
-    detail: str = ""
-
-    @property
-    def kept(self) -> bool:
-        if self.budget is None:
-            return True
-        return self.value <= self.budget if self.better == "less" else self.value >= self.budget
-
-
 # ---- latencies -----------------------------------------------------------------------------------
-
-
-def median_milliseconds(connection: psycopg.Connection, query: str, runs: int) -> float:
-    """The median time of a query in ms, as libpq sees it, once caches are warm."""
-    pgconn = connection.pgconn
-    text = query.encode()
-    seconds = []
-    for number in range(runs + runs // 10):
-        begin = time.perf_counter()
-        result = pgconn.exec_(text)
-        elapsed = time.perf_counter() - begin
-        if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
-            raise RuntimeError(result.error_message.decode())
-        if number >= runs // 10:
-            seconds.append(elapsed)
-    return statistics.median(seconds) * 1000
 
 
 def make_small_tables(cluster: Cluster) -> None:
@@ -152,20 +119,6 @@ def measure_copy(cluster: Cluster) -> list[Result]:
 # ---- CPU of a scan -------------------------------------------------------------------------------
 
 
-def cpu_seconds(connection: psycopg.Connection, action: Callable[[], None]) -> float:
-    """CPU time that the connection's server process spends while the action runs."""
-    pid = connection.info.backend_pid
-    begin = process_cpu(pid)
-    action()
-    connection.execute("SELECT")  # the server has ended everything before
-    return process_cpu(pid) - begin
-
-
-def process_cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def read_all_binary(connection: psycopg.Connection, query: str) -> None:
     """Fetch every row in binary, and forget it."""
     pgconn = connection.pgconn
@@ -236,30 +189,15 @@ def copy_in(connection: psycopg.Connection, command: str, path: Path) -> None:
 # ---- all of it -----------------------------------------------------------------------------------
 
 
-def print_table(console: Console, results: list[Result]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    table.add_column("measured", justify="right")
-    table.add_column("budget", justify="right")
-    table.add_column("")
-    table.add_column("")
-    for result in results:
-        sign = "<=" if result.better == "less" else ">="
-        budget = f"{sign} {result.budget:g} {result.unit}" if result.budget is not None else ""
-        verdict = "" if result.budget is None else "kept" if result.kept else "EXCEEDED"
-        table.add_row(
-            result.name,
-            f"{result.value:.2f} {result.unit}",
-            budget,
-            verdict,
-            result.detail,
-            style=None if result.kept else "red",
-        )
-    console.print(table)
-
-
 def main() -> int:
-    measurements = {"latency": measure_latencies, "copy": measure_copy, "scan": measure_scan}
+    measurements = {
+        "latency": measure_latencies,
+        "copy": measure_copy,
+        "scan": measure_scan,
+        "columnar": measure_columnar,
+        "columnar-cold": measure_cold,
+        "columnar-codecs": measure_codecs,
+    }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
     parser.add_argument("--json", metavar="FILE", help="write the results there, too (- is stdout)")

@@ -84,8 +84,7 @@ extern void catalog_scan_begin_range(CatalogScan *scan, GroupCatalog *catalog, u
 /* All tuples with a chunk_id of at least id; the entries marked as killed, too. */
 extern void catalog_scan_begin_from(CatalogScan *scan, GroupCatalog *catalog, uint32 id);
 /* Tuples at or before the place of a record with this first row, the last one first. */
-extern void
-catalog_scan_begin_backward(CatalogScan *scan, GroupCatalog *catalog, uint64 first_row);
+extern void catalog_scan_begin_backward(CatalogScan *scan, GroupCatalog *catalog, uint64 first_row);
 
 /* The next tuple that is there, with its buffer locked; false at the end. */
 extern bool catalog_scan_next(CatalogScan *scan);

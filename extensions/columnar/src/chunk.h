@@ -31,11 +31,11 @@
 
 typedef struct ChunkOptions
 {
-	Codec codec;	 /* tried on each frame, kept where it saves `saving` */
+	Codec codec; /* tried on each frame, kept where it saves `saving` */
 	int level;
 	double saving;
 	bool keep_numbers; /* hot rule: no general codec on frames of numbers (decode speed decides) */
-	bool bloom;		 /* write a Bloom filter, if the type hashes */
+	bool bloom;		   /* write a Bloom filter, if the type hashes */
 } ChunkOptions;
 
 /* What the footer of the row group keeps of a chunk. */
@@ -43,24 +43,35 @@ typedef struct ChunkSummary
 {
 	uint64 offset; /* in the row group's bytes */
 	uint64 length;
-	uint64 raw_length;	/* as the length would be without a general codec */
+	uint64 raw_length; /* as the length would be without a general codec */
 	uint32 header_length;
-	uint32 encodings;	/* bit set of ChunkEncoding used by any block */
-	uint8 codec;		/* Codec that any frame kept, CODEC_NONE if none did */
+	uint32 encodings; /* bit set of ChunkEncoding used by any block */
+	uint8 codec;	  /* Codec that any frame kept, CODEC_NONE if none did */
 	bool has_bloom;
-	bool has_sum;		/* sum is that of all values (integers; numerics of one scale); 0 of none */
-	int32 sum_scale;	/* numerics: scale of the sum */
+	bool has_sum;	 /* sum is that of all values (integers; numerics of one scale); 0 of none */
+	int32 sum_scale; /* numerics: scale of the sum */
 	int128 sum;
-	uint32 distinct;	/* estimate; exact for dictionaries and constants */
+	uint32 distinct; /* estimate; exact for dictionaries and constants */
 	ZoneMap zone;
 } ChunkSummary;
 
 /* All encodings of the format under one numbering, for ChunkSummary.encodings and people. */
 typedef enum ChunkEncoding
 {
-	ENCODING_CONSTANT, ENCODING_RLE, ENCODING_FOR, ENCODING_PFOR, ENCODING_DELTA, ENCODING_SCALE,
-	ENCODING_DICTIONARY, ENCODING_BITMAP, ENCODING_RAW, ENCODING_ALP, ENCODING_FSST,
-	ENCODING_NUMERIC64, ENCODING_NUMERIC128, ENCODING_NULL /* only NULLs */
+	ENCODING_CONSTANT,
+	ENCODING_RLE,
+	ENCODING_FOR,
+	ENCODING_PFOR,
+	ENCODING_DELTA,
+	ENCODING_SCALE,
+	ENCODING_DICTIONARY,
+	ENCODING_BITMAP,
+	ENCODING_RAW,
+	ENCODING_ALP,
+	ENCODING_FSST,
+	ENCODING_NUMERIC64,
+	ENCODING_NUMERIC128,
+	ENCODING_NULL /* only NULLs */
 } ChunkEncoding;
 
 #define CHUNK_NENCODINGS 14
@@ -71,7 +82,8 @@ extern const char *chunk_encoding_name(ChunkEncoding encoding);
 extern void chunk_write(const ColumnValues *values, const ChunkOptions *options, ByteBuffer *into,
 						ChunkSummary *summary);
 
-extern void chunk_summary_write(const ColumnType *type, const ChunkSummary *summary, ByteBuffer *into);
+extern void
+chunk_summary_write(const ColumnType *type, const ChunkSummary *summary, ByteBuffer *into);
 extern void chunk_summary_read(const ColumnType *type, ByteCursor *cursor, ChunkSummary *summary);
 
 typedef struct ChunkReader ChunkReader;

@@ -18,7 +18,7 @@ typedef enum BlockForm
 	BLOCK_WIDE,	 /* wides[]: a numeric's int128 mantissas, with scale */
 	BLOCK_FLOAT, /* floats[], also for float4 (exact) */
 	BLOCK_BYTES, /* starts[], lengths[]: FORM_BYTES, FORM_FIXED, and numerics that are no scaled integers */
-	BLOCK_CODES	 /* codes[] into dictionary, whose entries have bytes as in BLOCK_BYTES */
+	BLOCK_CODES /* codes[] into dictionary, whose entries have bytes as in BLOCK_BYTES */
 } BlockForm;
 
 /* Distinct values of a chunk, in no promised order; shared by its blocks. */
@@ -35,12 +35,13 @@ typedef struct ColumnBlock
 	const ColumnType *type;
 	BlockForm form;
 	uint32 nrows;
-	int32 scale;	/* FORM_NUMERIC as BLOCK_INT or BLOCK_WIDE: digits after the point; else -1 */
-	bool constant;	/* all rows that are not NULL are equal */
+	int32 scale;   /* FORM_NUMERIC as BLOCK_INT or BLOCK_WIDE: digits after the point; else -1 */
+	bool constant; /* all rows that are not NULL are equal */
 	bool has_nulls;
-	bool has_exceptions;			 /* numerics: some rows are in starts/lengths instead */
-	uint64 nulls[BLOCK_WORDS];		 /* bit set = NULL; only if has_nulls */
-	uint64 exceptions[BLOCK_WORDS];	 /* bit set = starts[]/lengths[] hold it; only if has_exceptions */
+	bool has_exceptions;	   /* numerics: some rows are in starts/lengths instead */
+	uint64 nulls[BLOCK_WORDS]; /* bit set = NULL; only if has_nulls */
+	uint64
+		exceptions[BLOCK_WORDS]; /* bit set = starts[]/lengths[] hold it; only if has_exceptions */
 	int64 *ints;
 	int128 *wides;
 	double *floats;

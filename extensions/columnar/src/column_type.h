@@ -27,10 +27,10 @@ typedef enum ColumnForm
 /* How a zone map's bounds are stored and computed. */
 typedef enum ZoneOrder
 {
-	ZONE_NONE,	 /* the type has no default btree operator class */
-	ZONE_INT,	 /* order of the int64 is the type's order: int2/4/8, date, time, timestamp(tz), money, bool, oid, "char" */
-	ZONE_FLOAT,	 /* order of float8, NaN largest, -0 = 0 */
-	ZONE_BYTES,	 /* memcmp order of (for bpchar: blank-trimmed) bytes; see bytes_are_ordered */
+	ZONE_NONE, /* the type has no default btree operator class */
+	ZONE_INT, /* order of the int64 is the type's order: int2/4/8, date, time, timestamp(tz), money, bool, oid, "char" */
+	ZONE_FLOAT, /* order of float8, NaN largest, -0 = 0 */
+	ZONE_BYTES, /* memcmp order of (for bpchar: blank-trimmed) bytes; see bytes_are_ordered */
 	ZONE_COMPARE /* the type's btree comparison function; values over ZONE_BOUND_MAX bytes give no bounds */
 } ZoneOrder;
 
@@ -49,7 +49,7 @@ typedef struct ColumnType
 	/* ZONE_BYTES: is memcmp the type's order (bytea, uuid, text under C), or only good for equality? */
 	bool bytes_are_ordered;
 	FmgrInfo compare; /* ZONE_COMPARE and FORM_NUMERIC: btree comparison; fn_oid invalid if none */
-	FmgrInfo hash;	  /* extended hash function of the default hash opclass; fn_oid invalid if none */
+	FmgrInfo hash; /* extended hash function of the default hash opclass; fn_oid invalid if none */
 } ColumnType;
 
 /* Fills *type; function look-ups are allocated in the current memory context. Needs a catalog. */

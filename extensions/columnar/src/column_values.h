@@ -34,8 +34,8 @@ extern const char *column_values_bytes(const ColumnValues *values, uint32 row, u
 /* Bytes that the values take in memory. */
 extern uint64 column_values_size(const ColumnValues *values);
 /* A new ColumnValues with rows order[0], order[1] ... order[nrows - 1] of the old. */
-extern void column_values_select(ColumnValues *into, const ColumnValues *from,
-								 const uint32 *order, uint32 nrows);
+extern void column_values_select(ColumnValues *into, const ColumnValues *from, const uint32 *order,
+								 uint32 nrows);
 extern void column_values_free(ColumnValues *values);
 
 #endif

@@ -27,8 +27,7 @@ typedef struct CompactionResult
  * ShareUpdateExclusiveLock (or more).  `all`: rewrites every group that can be,
  * also good ones (to apply new options).  `limit`: stop after so many groups read (0: none).
  */
-extern void
-compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *result);
+extern void compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *result);
 
 /* Is it worth running?  From the catalog alone. */
 extern bool compaction_is_due(Relation relation);

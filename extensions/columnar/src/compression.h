@@ -24,7 +24,7 @@ extern bool codec_compress(Codec codec, int level, double saving, const char *by
 						   ByteBuffer *into);
 
 /* Decompresses to exactly raw_length bytes at `into`; ERROR on damage. */
-extern void codec_decompress(Codec codec, const char *bytes, uint64 length, char *into,
-							 uint64 raw_length);
+extern void
+codec_decompress(Codec codec, const char *bytes, uint64 length, char *into, uint64 raw_length);
 
 #endif

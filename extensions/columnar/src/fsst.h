@@ -18,7 +18,8 @@ extern FsstTable *fsst_train(const char **strings, const uint32 *lengths, uint32
 extern void fsst_write(const FsstTable *table, ByteBuffer *into);
 extern FsstTable *fsst_read(ByteCursor *cursor);
 /* Appends the codes of one string. */
-extern void fsst_compress(const FsstTable *table, const char *bytes, uint32 length, ByteBuffer *into);
+extern void
+fsst_compress(const FsstTable *table, const char *bytes, uint32 length, ByteBuffer *into);
 /*
  * Decompresses to `into`, which has room for `capacity` bytes; returns the length.
  * An unknown code or a result longer than capacity is damage.

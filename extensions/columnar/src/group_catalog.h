@@ -42,8 +42,9 @@ typedef enum RowGroupState
 	GROUP_INLINE = 2  /* bytes in part tuples */
 } RowGroupState;
 
-#define GROUP_HAS_ROW_NUMBERS 0x0001 /* rows are not first_row + position: chunk 0 has the numbers */
-#define GROUP_ROWS_ASCEND 0x0002	 /* these ascend */
+#define GROUP_HAS_ROW_NUMBERS \
+	0x0001						 /* rows are not first_row + position: chunk 0 has the numbers */
+#define GROUP_ROWS_ASCEND 0x0002 /* these ascend */
 /*
  * Written by a compaction, which deletes the records that it replaces and does not
  * change rows: while it runs, the replaced records are the live ones for everybody else.
@@ -66,17 +67,17 @@ typedef struct GroupRecord
 {
 	uint64 group_id;
 	uint64 first_row;
-	uint64 row_span;	  /* the group's row numbers are in [first_row, first_row + row_span) */
-	uint64 length;		  /* bytes of the group: chunks, then footer */
-	uint64 footer_offset; /* footer = bytes [footer_offset, length) */
+	uint64 row_span;		/* the group's row numbers are in [first_row, first_row + row_span) */
+	uint64 length;			/* bytes of the group: chunks, then footer */
+	uint64 footer_offset;	/* footer = bytes [footer_offset, length) */
 	uint64 speculative_row; /* while speculative_token is not 0 */
 	uint32 speculative_token;
 	uint32 nrows;
 	uint32 footer_crc;
-	uint32 first_block;	 /* extent; InvalidBlockNumber without one */
+	uint32 first_block; /* extent; InvalidBlockNumber without one */
 	uint32 nblocks;
-	uint16 version;		 /* FORMAT_VERSION */
-	uint8 state;		 /* RowGroupState */
+	uint16 version; /* FORMAT_VERSION */
+	uint8 state;	/* RowGroupState */
 	uint8 nruns;
 	uint16 flags;
 	uint16 natts;
@@ -180,14 +181,13 @@ group_catalog_find(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupEn
  * transaction the transaction and command ids of another one, so that old snapshots see
  * in the new file what they saw in the old.
  */
-extern void
-group_catalog_copy_ids(GroupCatalog *catalog, ItemPointer tid, HeapTupleHeader source);
+extern void group_catalog_copy_ids(GroupCatalog *catalog, ItemPointer tid, HeapTupleHeader source);
 
 /* ---- tuples of a unit's vectors, for row_version.c ---------------------------------------------- */
 
-extern void group_catalog_insert_vector(GroupCatalog *catalog, uint32 unit, int32 number,
-										const void *bytes, uint32 length, CommandId cid,
-										ItemPointer tid);
+extern void
+group_catalog_insert_vector(GroupCatalog *catalog, uint32 unit, int32 number, const void *bytes,
+							uint32 length, CommandId cid, ItemPointer tid);
 extern void group_catalog_overwrite_vector(GroupCatalog *catalog, ItemPointer tid,
 										   const void *bytes, uint32 length);
 

@@ -14,14 +14,14 @@
 /* Stored as a byte; never renumber. Names as shown by columnar_chunks(). */
 typedef enum IntegerEncoding
 {
-	INTEGER_CONSTANT = 0, /* constant: one value */
-	INTEGER_RLE = 1,	  /* rle: runs of values and lengths */
-	INTEGER_FOR = 2,	  /* for: base + bit-packed differences */
-	INTEGER_PFOR = 3,	  /* pfor: the same with patches for the few that do not fit */
-	INTEGER_DELTA = 4,	  /* delta: base, smallest step, bit-packed steps beyond it */
-	INTEGER_SCALE = 5,	  /* scale: (value - base) / common divisor, bit-packed */
+	INTEGER_CONSTANT = 0,	/* constant: one value */
+	INTEGER_RLE = 1,		/* rle: runs of values and lengths */
+	INTEGER_FOR = 2,		/* for: base + bit-packed differences */
+	INTEGER_PFOR = 3,		/* pfor: the same with patches for the few that do not fit */
+	INTEGER_DELTA = 4,		/* delta: base, smallest step, bit-packed steps beyond it */
+	INTEGER_SCALE = 5,		/* scale: (value - base) / common divisor, bit-packed */
 	INTEGER_DICTIONARY = 6, /* dictionary: up to 256 values of the block, bit-packed codes */
-	INTEGER_BITMAP = 7	  /* bitmap: exactly 0 and 1, a bit each (booleans) */
+	INTEGER_BITMAP = 7		/* bitmap: exactly 0 and 1, a bit each (booleans) */
 } IntegerEncoding;
 
 #define INTEGER_NENCODINGS 8

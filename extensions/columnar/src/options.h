@@ -28,7 +28,7 @@ typedef enum CompressionRule
 	COMPRESSION_HOT,  /* lz4 where it saves 10 %, numbers uncompressed (default) */
 	COMPRESSION_COLD, /* zstd where it saves 3 % */
 	COMPRESSION_NONE,
-	COMPRESSION_LZ4,  /* always tried, on numbers too, kept where it saves anything */
+	COMPRESSION_LZ4, /* always tried, on numbers too, kept where it saves anything */
 	COMPRESSION_ZSTD
 } CompressionRule;
 

@@ -35,8 +35,7 @@ extern BlockNumber page_run_extend(Relation relation, uint32 nblocks);
  * images, up to 32 per record, unless the relation needs no WAL.  Nobody else may
  * know the blocks.  Uses a bulk-write ring.
  */
-extern void
-page_run_write(Relation relation, BlockNumber first, const char *bytes, uint64 length);
+extern void page_run_write(Relation relation, BlockNumber first, const char *bytes, uint64 length);
 
 /* A ByteSource over a run; `strategy` may be NULL. Holds no pin between reads. */
 typedef struct PageSource

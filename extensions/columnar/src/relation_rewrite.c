@@ -248,8 +248,8 @@ copy_vectors(Rewrite *rewrite, bool all_settled)
 static void
 freeze_groups(Rewrite *rewrite)
 {
-	HeapTupleHeaderData header = { .t_choice.t_heap.t_xmin = FrozenTransactionId,
-								   .t_infomask = HEAP_XMIN_FROZEN | HEAP_XMAX_INVALID };
+	HeapTupleHeaderData header = {.t_choice.t_heap.t_xmin = FrozenTransactionId,
+								  .t_infomask = HEAP_XMIN_FROZEN | HEAP_XMAX_INVALID};
 	GroupTuple *tuples;
 	uint32 ntuples;
 

@@ -25,7 +25,7 @@ extern void row_fetch_end(RowFetch *fetch);
  * with the attributes in `columns` (all if NULL) and returns true.  Rows in this session's write
  * buffers are found, too.  The datums live in the fetch until its next call.
  */
-extern bool row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot,
-						  const Bitmapset *columns, TupleTableSlot *slot);
+extern bool row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *columns,
+						  TupleTableSlot *slot);
 
 #endif

@@ -23,9 +23,9 @@
  * fills the record's nrows, natts, length, footer_*, flags.  row_numbers: NULL when row i is
  * record->first_row + i.  Does not place the bytes anywhere.
  */
-extern void row_group_encode(GroupRecord *record, const ColumnValues *columns, int natts,
-							 uint32 nrows, const uint64 *row_numbers, const TableOptions *options,
-							 ByteBuffer *into);
+extern void
+row_group_encode(GroupRecord *record, const ColumnValues *columns, int natts, uint32 nrows,
+				 const uint64 *row_numbers, const TableOptions *options, ByteBuffer *into);
 
 /*
  * The order in which to store rows of a table with order_by: rows of one command

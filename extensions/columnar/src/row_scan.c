@@ -35,8 +35,8 @@ struct RowScan
 	uint32 ngroups;
 	DeletedRows *deleted;
 
-	int64 group; /* last one taken, -1 before the first */
-	bool done;
+	bool started;
+	int64 group;			/* last one taken; -1 before the first, ngroups behind the last */
 	RowGroupReader *reader; /* of that group, if it is open */
 	uint32 nblocks;
 	int64 block; /* last one returned */
@@ -155,7 +155,7 @@ row_scan_rescan(RowScan *scan)
 {
 	close_group(scan);
 	scan->group = -1;
-	scan->done = false;
+	scan->started = false;
 }
 
 void
@@ -188,28 +188,23 @@ row_scan_counters(RowScan *scan)
 	return &counters;
 }
 
-/* The index of the next group to look at, or -1. */
+/*
+ * The index of the next group to look at, or -1.  A scan that has come to an end
+ * stays there, and turns round there: a cursor goes past the last row and comes back.
+ */
 static int64
 take_group(RowScan *scan, ScanDirection direction)
 {
-	int64 group;
+	int64 ngroups = scan->ngroups;
 
-	if (scan->done)
-		return -1;
 	if (scan->shared != NULL)
-		group = (int64) pg_atomic_fetch_add_u64(&scan->shared->next_group, 1);
+		scan->group = (int64) pg_atomic_fetch_add_u64(&scan->shared->next_group, 1);
 	else if (ScanDirectionIsBackward(direction))
-		group = scan->group < 0 ? (int64) scan->ngroups - 1 : scan->group - 1;
+		scan->group = Max((scan->started ? scan->group : ngroups) - 1, -1);
 	else
-		group = scan->group + 1;
-
-	if (group < 0 || group >= scan->ngroups)
-	{
-		scan->done = true;
-		return -1;
-	}
-	scan->group = group;
-	return group;
+		scan->group = Min(scan->group + 1, ngroups);
+	scan->started = true;
+	return scan->group < ngroups ? scan->group : -1;
 }
 
 /* Open the next group that may hold rows to return; false at the end. */

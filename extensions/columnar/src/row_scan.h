@@ -73,8 +73,7 @@ typedef struct RowBatch
  * a child of the current context.
  */
 extern RowScan *row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot,
-							   const Bitmapset *columns, RowPruner *pruner,
-							   RowScanShared *shared);
+							   const Bitmapset *columns, RowPruner *pruner, RowScanShared *shared);
 extern void row_scan_rescan(RowScan *scan);
 extern void row_scan_end(RowScan *scan);
 /* Attaches the shared state before the first batch. */
@@ -99,8 +98,8 @@ row_batch_row_number(const RowBatch *batch, uint32 row)
  * Fills a virtual slot with row `row`: the attributes in `columns` (all if NULL),
  * others NULL; sets tts_tid and tts_tableOid.  Datums in the current context.
  */
-extern void row_batch_store(RowBatch *batch, uint32 row, const Bitmapset *columns,
-							TupleTableSlot *slot);
+extern void
+row_batch_store(RowBatch *batch, uint32 row, const Bitmapset *columns, TupleTableSlot *slot);
 
 /* Transaction that wrote the group of the batch returned last. */
 extern TransactionId row_scan_xmin(const RowScan *scan);

@@ -49,7 +49,8 @@ typedef struct RowVector
 	TransactionId holder;
 	uint16 version;
 	uint8 action;
-	uint8 mode; /* LockTupleMode: of the lock; of an update or delete: Exclusive or NoKeyExclusive */
+	uint8
+		mode; /* LockTupleMode: of the lock; of an update or delete: Exclusive or NoKeyExclusive */
 	uint32 unused;
 } RowVector;
 
@@ -63,8 +64,8 @@ extern DeletedRows *deleted_rows_load(GroupCatalog *catalog, Snapshot snapshot);
 extern bool deleted_rows_is_empty(const DeletedRows *deleted);
 extern bool deleted_rows_contains(const DeletedRows *deleted, uint64 row);
 /* Sets bit i for each deleted row first + i, i < nrows <= 1024, of zeroed bits; how many. */
-extern uint32 deleted_rows_bits(const DeletedRows *deleted, uint64 first, uint32 nrows,
-								uint64 *bits);
+extern uint32
+deleted_rows_bits(const DeletedRows *deleted, uint64 first, uint32 nrows, uint64 *bits);
 /* Number of deleted rows in [first, first + nrows). */
 extern uint64 deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows);
 
@@ -78,8 +79,8 @@ extern DeletedRows *deleted_rows_dead(GroupCatalog *catalog, TransactionId oldes
  * speculativeToken are set as heapam does.  *entry (may be NULL) is its group;
  * rows in this backend's own write buffers are the caller's business.
  */
-extern bool row_version_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot,
-								GroupEntry *entry);
+extern bool
+row_version_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupEntry *entry);
 
 /* A change that is about to happen: between begin and finish the unit is locked. */
 typedef struct RowChange
@@ -108,10 +109,10 @@ typedef struct RowChange
  * TM_Deleted; a moved row has its ctid set by ItemPointerSetMovedPartitions).
  * ERROR, as heapam raises it, if the command cannot have seen the row.
  */
-extern TM_Result row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row,
-										  VectorAction action, LockTupleMode mode, CommandId cid,
-										  Snapshot snapshot, Snapshot crosscheck, bool wait,
-										  TM_FailureData *failure);
+extern TM_Result
+row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row, VectorAction action,
+						 LockTupleMode mode, CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+						 bool wait, TM_FailureData *failure);
 /* Records the change; `successor`: the new row number of an update. */
 extern void row_version_finish_change(RowChange *change, uint64 successor);
 extern void row_version_cancel_change(RowChange *change);
@@ -123,9 +124,9 @@ extern void row_version_kill(GroupCatalog *catalog, uint64 row, CommandId cid);
  * Locks a row as table_tuple_lock() documents, without the slot: follows updates
  * when flags say so, leaving the locked row's number in *row.
  */
-extern TM_Result row_version_lock(GroupCatalog *catalog, uint64 *row, Snapshot snapshot,
-								  CommandId cid, LockTupleMode mode, LockWaitPolicy policy,
-								  uint8 flags, TM_FailureData *failure);
+extern TM_Result
+row_version_lock(GroupCatalog *catalog, uint64 *row, Snapshot snapshot, CommandId cid,
+				 LockTupleMode mode, LockWaitPolicy policy, uint8 flags, TM_FailureData *failure);
 
 /* The newest version of the row that the snapshot sees (tuple_get_latest_tid). */
 extern uint64 row_version_latest(GroupCatalog *catalog, uint64 row, Snapshot snapshot);

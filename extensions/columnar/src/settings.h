@@ -8,10 +8,12 @@
 extern int columnar_row_group_rows;	   /* strata_columnar.row_group_rows */
 extern int columnar_compression;	   /* strata_columnar.compression: CompressionRule */
 extern int columnar_compression_level; /* strata_columnar.compression_level */
-extern int columnar_write_memory;	   /* strata_columnar.write_memory, kB over all buffers of a session */
+extern int
+	columnar_write_memory; /* strata_columnar.write_memory, kB over all buffers of a session */
 extern bool columnar_enable_custom_scan; /* strata_columnar.enable_custom_scan */
-extern bool columnar_enable_pruning;	 /* strata_columnar.enable_pruning: zone maps and Bloom filters */
-extern bool columnar_enable_merge;		 /* strata_columnar.enable_merge: background merge */
+extern bool
+	columnar_enable_pruning;	   /* strata_columnar.enable_pruning: zone maps and Bloom filters */
+extern bool columnar_enable_merge; /* strata_columnar.enable_merge: background merge */
 
 /* Raw bytes at which a row group is closed although it could have more rows. */
 #define ROW_GROUP_BYTES_MAX (64 * 1024 * 1024)

@@ -26,9 +26,9 @@ columnar_is_table(Relation relation)
 }
 
 /* table_scan.c */
-extern TableScanDesc columnar_scan_begin(Relation relation, Snapshot snapshot, int nkeys,
-										 struct ScanKeyData *key, ParallelTableScanDesc parallel,
-										 uint32 flags);
+extern TableScanDesc
+columnar_scan_begin(Relation relation, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+					ParallelTableScanDesc parallel, uint32 flags);
 extern void columnar_scan_end(TableScanDesc scan);
 extern void columnar_scan_rescan(TableScanDesc scan, struct ScanKeyData *key, bool set_params,
 								 bool allow_strat, bool allow_sync, bool allow_pagemode);
@@ -43,48 +43,47 @@ extern void columnar_parallelscan_reinitialize(Relation relation, ParallelTableS
 extern bool columnar_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres);
 extern bool columnar_scan_bitmap_next_tuple(TableScanDesc scan, struct TBMIterateResult *tbmres,
 											TupleTableSlot *slot);
-extern bool
-columnar_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *scanstate);
+extern bool columnar_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *scanstate);
 extern bool columnar_scan_sample_next_tuple(TableScanDesc scan, struct SampleScanState *scanstate,
 											TupleTableSlot *slot);
 extern bool columnar_scan_analyze_next_block(TableScanDesc scan, COMPAT_ANALYZE_BLOCK_ARGUMENTS);
-extern bool columnar_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
-											 double *live_rows, double *dead_rows,
-											 TupleTableSlot *slot);
+extern bool
+columnar_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin, double *live_rows,
+								 double *dead_rows, TupleTableSlot *slot);
 
 struct RowScanShared;
 /* What the processes of a parallel scan share; NULL if it is none. */
 extern struct RowScanShared *columnar_scan_shared(TableScanDesc scan);
 
 /* index_build.c */
-extern double columnar_index_build_range_scan(Relation table, Relation index,
-											  struct IndexInfo *index_info, bool allow_sync,
-											  bool anyvisible, bool progress,
-											  BlockNumber start_block, BlockNumber nblocks,
-											  IndexBuildCallback callback, void *callback_state,
-											  TableScanDesc scan);
-extern void columnar_index_validate_scan(Relation table, Relation index,
-										 struct IndexInfo *index_info, Snapshot snapshot,
-										 struct ValidateIndexState *state);
+extern double
+columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo *index_info,
+								bool allow_sync, bool anyvisible, bool progress,
+								BlockNumber start_block, BlockNumber nblocks,
+								IndexBuildCallback callback, void *callback_state,
+								TableScanDesc scan);
+extern void
+columnar_index_validate_scan(Relation table, Relation index, struct IndexInfo *index_info,
+							 Snapshot snapshot, struct ValidateIndexState *state);
 
 /* relation_storage.c */
-extern void columnar_set_new_filelocator(Relation relation, const CompatFileLocator *locator,
-										 char persistence, TransactionId *freeze_xid,
-										 MultiXactId *min_multi);
+extern void
+columnar_set_new_filelocator(Relation relation, const CompatFileLocator *locator, char persistence,
+							 TransactionId *freeze_xid, MultiXactId *min_multi);
 extern void columnar_nontransactional_truncate(Relation relation);
 extern void columnar_copy_data(Relation relation, const CompatFileLocator *locator);
 extern void columnar_estimate_size(Relation relation, int32 *attr_widths, BlockNumber *pages,
 								   double *tuples, double *allvisfrac);
 
 /* relation_rewrite.c */
-extern void columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index,
-									  bool use_sort, TransactionId oldest_xmin,
-									  TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
-									  double *num_tuples, double *tups_vacuumed,
-									  double *tups_recently_dead);
+extern void
+columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index, bool use_sort,
+						  TransactionId oldest_xmin, TransactionId *xid_cutoff,
+						  MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
+						  double *tups_recently_dead);
 
 /* relation_vacuum.c */
-extern void columnar_vacuum(Relation relation, struct VacuumParams *params,
-							BufferAccessStrategy strategy);
+extern void
+columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy);
 
 #endif

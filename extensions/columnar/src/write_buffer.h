@@ -50,7 +50,6 @@ extern bool write_buffer_is_empty(Oid relation);
  * Is the row in a buffer of this session?  Then its values go into the slot (if not
  * NULL; a virtual slot, datums in its context) and *cid is the command that appended it.
  */
-extern bool
-write_buffer_fetch(Relation relation, uint64 row, TupleTableSlot *slot, CommandId *cid);
+extern bool write_buffer_fetch(Relation relation, uint64 row, TupleTableSlot *slot, CommandId *cid);
 
 #endif
