@@ -73,6 +73,7 @@ APPROXIMATE = "SELECT approx_count_distinct(l_partkey) FROM tpch.lineitem"
 def run(console: Console, cluster: Cluster) -> None:
     with cluster.coordinator.connect() as connection:
         show_placement(console, cluster)
+        show_storage(console, cluster)
         for example in EXAMPLES[:2]:
             show(console, connection, example)
         show_distinct_counts(console, connection)
@@ -90,6 +91,45 @@ def show_placement(console: Console, cluster: Cluster) -> None:
     for name in ("flights", "tpch.orders", "tpch.lineitem", "airports"):
         counts = [worker.value(f"SELECT count(*) FROM {name}") for worker in cluster.workers]
         table.add_row(name, *(f"{count:,}" for count in counts))
+    console.print(table)
+
+
+STORED_TABLE = "tpch.lineitem"
+STORED_COLUMNS = """
+SELECT c.column_name, sum(c.bytes)::bigint, array_agg(DISTINCT e ORDER BY e)
+FROM pg_partition_tree(%s) AS shard
+CROSS JOIN LATERAL strata_columnar.columnar_chunks(shard.relid) AS c
+CROSS JOIN LATERAL unnest(c.encodings) WITH ORDINALITY AS encoding (e, n)
+WHERE shard.isleaf AND encoding.n = 1
+GROUP BY c.column_name
+"""
+ROW_BYTES = f"SELECT sum(pg_column_size(t.*))::bigint, count(*) FROM {STORED_TABLE} AS t"
+
+
+def show_storage(console: Console, cluster: Cluster) -> None:
+    """What the columnar shards make of the columns of one table, over all workers."""
+    heading(
+        console,
+        "How they are stored",
+        f"Shards are columnar. Each column of {STORED_TABLE} is encoded for itself, block by block.",
+    )
+    encoded: dict[str, int] = {}
+    encodings: dict[str, set[str]] = {}
+    as_rows = rows = 0
+    for worker in cluster.workers:
+        for column, size, names in worker.query(STORED_COLUMNS, (STORED_TABLE,)):
+            encoded[column] = encoded.get(column, 0) + size
+            encodings.setdefault(column, set()).update(names)
+        ((size, count),) = worker.query(ROW_BYTES)
+        as_rows, rows = as_rows + size, rows + count
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column")
+    table.add_column("bytes a row", justify="right")
+    table.add_column("encodings")
+    for column, size in sorted(encoded.items(), key=lambda item: -item[1]):
+        table.add_row(column, f"{size / rows:.2f}", ", ".join(sorted(encodings[column])))
+    total = sum(encoded.values())
+    table.add_row("all", f"{total / rows:.1f}", f"as rows: {as_rows / rows:.1f}", style="bold")
     console.print(table)
 
 

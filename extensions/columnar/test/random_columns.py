@@ -63,7 +63,7 @@ KINDS = (
         + series(
             wide="hashint8extended(g, 5) / 1024",
             giant="g * 10000000019",
-            clock="1700000000000000 + g * 1000000 + {h} % 1000",
+            clock="1700000000000000 + g::bigint * 1000000 + {h} % 1000",
         ),
         ("0", "42", "-1", "9223372036854775807", "3000000000"),
         number=True,
@@ -93,7 +93,7 @@ KINDS = (
             Series("mixed", "round(({h} % 100000) / 7.0, ({h} % 6)::integer)", vague=True),
             Series("padded", "(g % 50 || '.' || repeat('0', ({h} % 4)::integer))::numeric", vague=True),
             Series("huge", "{h}::numeric ^ 4 * 1000000007"),
-            Series("special", "CASE {h} % 40 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE {h} % 900 END"),
+            Series("special", "CASE {h} % 40 WHEN 0 THEN 'NaN'::numeric WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE {h} % 900 END"),
             Series("whole", "{h} % 1000"),
         ),
         ("0", "1.0", "'NaN'", "'Infinity'", "-5.50", "1e40"),
