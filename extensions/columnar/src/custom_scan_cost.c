@@ -32,11 +32,8 @@
 #include "settings.h"
 #include "space.h"
 
-/* Decoding a value, in units of cpu_operator_cost: some 3 ns, against 25 ns of an operator. */
-#define DECODE_COST 0.1
-
 /* Opening a row group, in units of cpu_tuple_cost: its footer is parsed, its zone maps are looked at. */
-#define GROUP_COST 1.0
+#define GROUP_COST 3.0
 
 /* Row groups whose footers are looked at to learn the columns' shares. */
 #define SAMPLED_GROUPS 4
@@ -204,24 +201,31 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation, 
 
 /* ---- what zone maps exclude --------------------------------------------------------------------- */
 
-bool
-custom_scan_is_clustered(Oid relation, AttrNumber attribute)
+double
+custom_scan_correlation(Oid relation, AttrNumber attribute)
 {
 	HeapTuple tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(relation),
 									  Int16GetDatum(attribute), BoolGetDatum(false));
 	AttStatsSlot slot;
-	bool result = false;
+	double result = 0;
 
 	if (!HeapTupleIsValid(tuple))
-		return false;
+		return 0;
 	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid,
 						 ATTSTATSSLOT_NUMBERS))
 	{
-		result = slot.nnumbers > 0 && fabs(slot.numbers[0]) >= CLUSTERED_CORRELATION;
+		if (slot.nnumbers > 0)
+			result = slot.numbers[0];
 		free_attstatsslot(&slot);
 	}
 	ReleaseSysCache(tuple);
 	return result;
+}
+
+bool
+custom_scan_is_clustered(Oid relation, AttrNumber attribute)
+{
+	return fabs(custom_scan_correlation(relation, attribute)) >= CLUSTERED_CORRELATION;
 }
 
 /* The fraction of the rows whose blocks are read. */
@@ -300,6 +304,8 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 	double page_cost;
 	double pages;
 	double scanned;
+	double groups;
+	double decoded;
 	double survivors; /* fraction of the blocks with a row that passes the filter */
 	double cpu;
 	ListCell *cell;
@@ -325,8 +331,10 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 
 	pages = rel->pages * Min(scanned / Max(rel->tuples, 1), 1) *
 			(add_up_shares(facts, filter) + add_up_shares(facts, late) * survivors);
-	cpu = scanned * (bms_num_members(filter) + bms_num_members(late) * survivors) * DECODE_COST *
-		  cpu_operator_cost;
+	groups = ceil(Min(scanned, rel->tuples) / ROW_GROUP_ROWS_MAX);
+	decoded = (scanned + groups * CHUNK_OPEN_VALUES) *
+			  (bms_num_members(filter) + bms_num_members(late) * survivors);
+	cpu = decoded * DECODE_COST * cpu_operator_cost;
 	cpu += scanned * qual.per_tuple;
 	cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
 	cpu += rel->tuples / ROW_GROUP_ROWS_MAX * GROUP_COST * cpu_tuple_cost;

@@ -255,13 +255,16 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	if (previous_pathlist_hook)
 		previous_pathlist_hook(root, rel, rti, rte);
 
-	if (!columnar_enable_custom_scan || rel->rtekind != RTE_RELATION || rte->inh ||
-		rte->tablesample != NULL || IS_DUMMY_REL(rel) ||
+	if (rel->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL || IS_DUMMY_REL(rel) ||
 		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
 		return;
 	relation = table_open(rte->relid, NoLock);
 	if (columnar_is_table(relation))
-		add_paths(root, rel, relation);
+	{
+		index_cost_charge(root, rel, relation);
+		if (columnar_enable_custom_scan)
+			add_paths(root, rel, relation);
+	}
 	table_close(relation, NoLock);
 }
 

@@ -207,6 +207,7 @@ columnar_recluster(PG_FUNCTION_ARGS)
 	read_rows(relation, sort);
 	tuplesort_performsort(sort);
 	delete_groups(relation);
+	CommandCounterIncrement(); /* unique checks must see that the old rows are gone */
 	count = write_rows(relation, sort);
 	tuplesort_end(sort);
 	write_buffer_flush(relation);

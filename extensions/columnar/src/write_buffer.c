@@ -410,26 +410,32 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 	MemoryContextDelete(context);
 }
 
-/* The same by OID; the rows of a table that was dropped are forgotten. */
-static void
+/*
+ * The same by OID; false if the table was dropped.  Its rows are kept: the
+ * subtransaction that dropped it may still be rolled back.
+ */
+static bool
 store_buffer_by_oid(WriteBuffer *buffer, bool is_final)
 {
 	Relation relation = try_relation_open(buffer->relid, RowExclusiveLock);
 
 	if (relation == NULL)
-	{
-		forget_buffer(buffer);
-		return;
-	}
+		return false;
 	store_buffer(buffer, relation, is_final);
 	relation_close(relation, NoLock);
+	return true;
 }
 
 static void
 store_transaction(void)
 {
 	while (!dlist_is_empty(&all_buffers))
-		store_buffer_by_oid(dlist_head_element(WriteBuffer, all, &all_buffers), true);
+	{
+		WriteBuffer *buffer = dlist_head_element(WriteBuffer, all, &all_buffers);
+
+		if (!store_buffer_by_oid(buffer, true))
+			forget_buffer(buffer);
+	}
 }
 
 static void
@@ -442,29 +448,46 @@ store_subtransaction(SubTransactionId subid)
 	{
 		WriteBuffer *buffer = dlist_container(WriteBuffer, all, iter.cur);
 
-		if (buffer->subid == subid)
-			store_buffer_by_oid(buffer, false);
+		/* rows and the drop of their table end the same way from here on */
+		if (buffer->subid == subid && !store_buffer_by_oid(buffer, false))
+			forget_buffer(buffer);
 	}
+}
+
+static int
+compare_by_memory(const ListCell *left, const ListCell *right)
+{
+	const WriteBuffer *a = lfirst(left);
+	const WriteBuffer *b = lfirst(right);
+
+	return a->memory > b->memory ? -1 : a->memory < b->memory;
 }
 
 /* Stores the largest buffers until the session's memory suffices. */
 static void
 store_largest(void)
 {
-	while (buffered_memory > (uint64) columnar_write_memory * 1024 && !dlist_is_empty(&all_buffers))
+	List *buffers = NIL;
+	dlist_iter iter;
+	ListCell *cell;
+
+	dlist_foreach(iter, &all_buffers)
+		buffers = lappend(buffers, dlist_container(WriteBuffer, all, iter.cur));
+	list_sort(buffers, compare_by_memory);
+	foreach(cell, buffers)
 	{
-		WriteBuffer *largest = NULL;
-		dlist_iter iter;
+		WriteBuffer *buffer = lfirst(cell);
 
-		dlist_foreach(iter, &all_buffers)
+		if (buffered_memory <= (uint64) columnar_write_memory * 1024)
+			break;
+		if (!store_buffer_by_oid(buffer, false))
 		{
-			WriteBuffer *buffer = dlist_container(WriteBuffer, all, iter.cur);
-
-			if (largest == NULL || buffer->memory > largest->memory)
-				largest = buffer;
+			/* not counted, or every row from now on would come here */
+			buffered_memory -= buffer->memory;
+			buffer->memory = 0;
 		}
-		store_buffer_by_oid(largest, false);
 	}
+	list_free(buffers);
 }
 
 void
