@@ -64,6 +64,9 @@ extern void catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, Catalog
 extern void catalog_entry_decode(GroupCatalog *catalog, HeapTuple tuple,
 								 const CatalogTuple *columns, Snapshot snapshot, GroupEntry *entry);
 
+/* For a serializable transaction that reads a table without rows. */
+extern void group_catalog_lock_empty(GroupCatalog *catalog, Snapshot snapshot);
+
 /* An index scan with what it stands on. */
 typedef struct CatalogScan
 {

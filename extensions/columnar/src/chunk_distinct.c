@@ -105,18 +105,12 @@ estimate_from_ranks(const uint32 *nranks)
 	return estimate;
 }
 
-uint32
-chunk_distinct_estimate(const ColumnValues *values)
+/* The estimate of all values that are not NULL. */
+static double
+estimate_by_registers(const ColumnValues *values)
 {
-	uint32 nvalues = values->nrows - values->nnulls;
 	uint8 registers[NREGISTERS] = {0};
 	uint32 nranks[RANK_MAX + 1] = {0};
-	double estimate;
-
-	if (nvalues <= 1)
-		return nvalues;
-	if (nvalues <= EXACT_VALUES)
-		return count_exactly(values);
 
 	for (uint32 row = 0; row < values->nrows; row++)
 	{
@@ -133,6 +127,17 @@ chunk_distinct_estimate(const ColumnValues *values)
 	}
 	for (int i = 0; i < NREGISTERS; i++)
 		nranks[registers[i]]++;
-	estimate = rint(estimate_from_ranks(nranks));
-	return (uint32) Min(Max(estimate, 1), nvalues);
+	return rint(estimate_from_ranks(nranks));
+}
+
+uint32
+chunk_distinct_estimate(const ColumnValues *values)
+{
+	uint32 nvalues = values->nrows - values->nnulls;
+
+	if (nvalues <= 1)
+		return nvalues;
+	if (nvalues <= EXACT_VALUES)
+		return count_exactly(values);
+	return (uint32) Min(Max(estimate_by_registers(values), 1), nvalues);
 }

@@ -50,14 +50,15 @@ typedef struct ScanFacts
 	Relation relation;
 	Bitmapset *columns; /* attribute numbers that the query needs */
 	double *shares;		/* of the encoded bytes, by attribute - 1; adds up to at most 1 */
+	double groups;		/* row groups */
 } ScanFacts;
 
 /* Adds the attribute numbers of relation `varno` in an expression; all of them for a whole row. */
 extern Bitmapset *
 custom_scan_add_columns(Bitmapset *columns, Node *expression, Index varno, TupleDesc descriptor);
 
-extern void
-custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation, Bitmapset *columns);
+/* Fills *facts, but for the columns. */
+extern void custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation);
 
 /* Sets rows and costs of a path that has its param_info and parallel_workers; is it eager? */
 extern bool
@@ -69,7 +70,7 @@ extern double custom_scan_correlation(Oid relation, AttrNumber attribute);
 extern bool custom_scan_is_clustered(Oid relation, AttrNumber attribute);
 
 /* Raises the costs of the relation's index and bitmap paths to what fetching single rows costs. */
-extern void index_cost_charge(PlannerInfo *root, RelOptInfo *rel, Relation relation);
+extern void index_cost_charge(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts);
 
 /* ---- execution ---------------------------------------------------------------------------------- */
 

@@ -77,20 +77,22 @@ typedef struct KnownShares
 	Oid file;
 	BlockNumber pages;
 	int natts;
-	double *shares; /* in TopMemoryContext */
+	double group_rows; /* rows of a row group, on average */
+	double *shares;	   /* in TopMemoryContext */
 } KnownShares;
 
 static HTAB *known_shares = NULL;
 
-/* Bytes of each column in a few row groups; false if there is none. */
+/* Bytes of each column and rows of a few row groups; false if there is none. */
 static bool
-sample_bytes(Relation relation, double *bytes, double *total)
+sample_groups(Relation relation, double *bytes, double *total, double *group_rows)
 {
 	int natts = RelationGetDescr(relation)->natts;
 	GroupCatalog *catalog;
 	SpaceState space;
 	uint64 last_group = 0;
-	bool any = false;
+	double rows = 0;
+	int ngroups = 0;
 
 	*total = 0;
 	if (!ActiveSnapshotSet())
@@ -105,7 +107,7 @@ sample_bytes(Relation relation, double *bytes, double *total)
 
 		if (!group_catalog_find(catalog, row, GetActiveSnapshot(), &entry) ||
 			entry.record.state == GROUP_OPEN || entry.record.nrows == 0 ||
-			(any && entry.record.group_id == last_group))
+			(ngroups > 0 && entry.record.group_id == last_group))
 			continue;
 		reader = row_group_reader_open(catalog, &entry.record, NULL);
 		for (int attribute = 1; attribute <= natts; attribute++)
@@ -117,10 +119,14 @@ sample_bytes(Relation relation, double *bytes, double *total)
 		}
 		row_group_reader_close(reader);
 		*total += entry.record.length;
+		rows += entry.record.nrows;
 		last_group = entry.record.group_id;
-		any = true;
+		ngroups++;
 	}
 	group_catalog_close(catalog);
+	if (ngroups == 0)
+		return false;
+	*group_rows = rows / ngroups;
 	return *total > 0;
 }
 
@@ -146,16 +152,12 @@ guess_bytes(Relation relation, double *bytes, double *total)
 	}
 }
 
-/* The cached shares of a table, made now if it has changed; palloc'ed copies are not needed. */
-static double *
-find_shares(Relation relation, BlockNumber pages)
+/* What is known of the table, if it has not changed much. */
+static KnownShares *
+find_known(Relation relation, BlockNumber pages)
 {
 	Oid relid = RelationGetRelid(relation);
-	int natts = RelationGetDescr(relation)->natts;
 	KnownShares *known;
-	double *shares;
-	double total;
-	bool found;
 
 	if (known_shares == NULL)
 	{
@@ -164,39 +166,63 @@ find_shares(Relation relation, BlockNumber pages)
 		known_shares = hash_create("columnar column shares", 64, &control, HASH_ELEM | HASH_BLOBS);
 	}
 	known = hash_search(known_shares, &relid, HASH_FIND, NULL);
-	if (known != NULL && known->file == relation->rd_rel->relfilenode && known->natts == natts &&
-		pages / 2 <= known->pages && known->pages / 2 <= pages)
-		return known->shares;
+	if (known != NULL && known->file == relation->rd_rel->relfilenode &&
+		known->natts == RelationGetDescr(relation)->natts && pages / 2 <= known->pages &&
+		known->pages / 2 <= pages)
+		return known;
+	return NULL;
+}
 
-	shares = palloc0(sizeof(double) * Max(natts, 1));
-	if (pages < SAMPLED_PAGES || !sample_bytes(relation, shares, &total))
-	{
-		guess_bytes(relation, shares, &total);
-		pages = 0; /* look again when there is something to see */
-	}
-	for (int i = 0; i < natts; i++)
-		shares[i] /= total;
-	if (pages == 0)
-		return shares;
+static void
+keep_known(Relation relation, BlockNumber pages, const ScanFacts *facts, double group_rows)
+{
+	Size size = sizeof(double) * Max(RelationGetDescr(relation)->natts, 1);
+	double *shares = MemoryContextAlloc(TopMemoryContext, size);
+	Oid relid = RelationGetRelid(relation);
+	KnownShares *known;
+	bool found;
 
 	known = hash_search(known_shares, &relid, HASH_ENTER, &found);
 	if (found)
 		pfree(known->shares);
-	known->file = InvalidOid;
-	known->shares = MemoryContextAlloc(TopMemoryContext, sizeof(double) * Max(natts, 1));
-	memcpy(known->shares, shares, sizeof(double) * natts);
 	known->file = relation->rd_rel->relfilenode;
 	known->pages = pages;
-	known->natts = natts;
-	return shares;
+	known->natts = RelationGetDescr(relation)->natts;
+	known->group_rows = group_rows;
+	known->shares = shares;
+	memcpy(shares, facts->shares, size);
 }
 
 void
-custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation, Bitmapset *columns)
+custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 {
+	int natts = RelationGetDescr(relation)->natts;
+	Size size = sizeof(double) * Max(natts, 1);
+	KnownShares *known = find_known(relation, rel->pages);
+	double group_rows = ROW_GROUP_ROWS_MAX;
+
 	facts->relation = relation;
-	facts->columns = columns;
-	facts->shares = find_shares(relation, rel->pages);
+	facts->columns = NULL;
+	facts->shares = palloc0(size);
+	if (known != NULL)
+	{
+		memcpy(facts->shares, known->shares, size);
+		group_rows = known->group_rows;
+	}
+	else
+	{
+		double total;
+		bool sampled = rel->pages >= SAMPLED_PAGES &&
+					   sample_groups(relation, facts->shares, &total, &group_rows);
+
+		if (!sampled)
+			guess_bytes(relation, facts->shares, &total);
+		for (int i = 0; i < natts; i++)
+			facts->shares[i] /= total;
+		if (sampled)
+			keep_known(relation, rel->pages, facts, group_rows);
+	}
+	facts->groups = Max(ceil(rel->tuples / group_rows), 1);
 }
 
 /* ---- what zone maps exclude --------------------------------------------------------------------- */
@@ -331,13 +357,13 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 
 	pages = rel->pages * Min(scanned / Max(rel->tuples, 1), 1) *
 			(add_up_shares(facts, filter) + add_up_shares(facts, late) * survivors);
-	groups = ceil(Min(scanned, rel->tuples) / ROW_GROUP_ROWS_MAX);
+	groups = ceil(facts->groups * Min(scanned / Max(rel->tuples, 1), 1));
 	decoded = (scanned + groups * CHUNK_OPEN_VALUES) *
 			  (bms_num_members(filter) + bms_num_members(late) * survivors);
 	cpu = decoded * DECODE_COST * cpu_operator_cost;
 	cpu += scanned * qual.per_tuple;
 	cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
-	cpu += rel->tuples / ROW_GROUP_ROWS_MAX * GROUP_COST * cpu_tuple_cost;
+	cpu += facts->groups * GROUP_COST * cpu_tuple_cost;
 
 	if (path->parallel_workers > 0)
 	{

@@ -223,27 +223,23 @@ collect_columns(RelOptInfo *rel, Relation relation, Bitmapset **columns)
 }
 
 static void
-add_paths(PlannerInfo *root, RelOptInfo *rel, Relation relation)
+add_paths(PlannerInfo *root, RelOptInfo *rel, ScanFacts *facts)
 {
 	Relids required_outer = rel->lateral_relids;
-	Bitmapset *columns;
-	ScanFacts facts;
 
-	if (!collect_columns(rel, relation, &columns))
+	if (!collect_columns(rel, facts->relation, &facts->columns))
 		return;
-	custom_scan_collect_facts(&facts, rel, relation, columns);
-
 	rel->pathlist = remove_sequential_scans(rel->pathlist);
 	rel->partial_pathlist = remove_sequential_scans(rel->partial_pathlist);
-	add_path(rel, &make_path(root, rel, &facts, required_outer, 0)->path);
+	add_path(rel, &make_path(root, rel, facts, required_outer, 0)->path);
 	if (columnar_enable_pruning)
-		add_parameterized_paths(root, rel, &facts);
+		add_parameterized_paths(root, rel, facts);
 	if (rel->consider_parallel && required_outer == NULL)
 	{
 		int workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 
 		if (workers > 0)
-			add_partial_path(rel, &make_path(root, rel, &facts, NULL, workers)->path);
+			add_partial_path(rel, &make_path(root, rel, facts, NULL, workers)->path);
 	}
 }
 
@@ -261,9 +257,12 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	relation = table_open(rte->relid, NoLock);
 	if (columnar_is_table(relation))
 	{
-		index_cost_charge(root, rel, relation);
+		ScanFacts facts;
+
+		custom_scan_collect_facts(&facts, rel, relation);
+		index_cost_charge(root, rel, &facts);
 		if (columnar_enable_custom_scan)
-			add_paths(root, rel, relation);
+			add_paths(root, rel, &facts);
 	}
 	table_close(relation, NoLock);
 }

@@ -32,12 +32,10 @@ byte_buffer_init(ByteBuffer *buffer, uint64 capacity)
 }
 
 void
-byte_buffer_reserve(ByteBuffer *buffer, uint64 more)
+byte_buffer_grow(ByteBuffer *buffer, uint64 more)
 {
 	uint64 capacity;
 
-	if (more <= buffer->capacity - buffer->length)
-		return;
 	if (more > MaxAllocHugeSize - buffer->length)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("row group is too large")));
 	/* lengths are below SIZE_MAX / 2: doubling one cannot overflow */
@@ -47,45 +45,11 @@ byte_buffer_reserve(ByteBuffer *buffer, uint64 more)
 }
 
 void
-byte_buffer_append(ByteBuffer *buffer, const void *bytes, uint64 length)
-{
-	if (length == 0)
-		return;
-	byte_buffer_reserve(buffer, length);
-	memcpy(buffer->data + buffer->length, bytes, length);
-	buffer->length += length;
-}
-
-void
 byte_buffer_align(ByteBuffer *buffer)
 {
 	static const char zeros[8];
 
 	byte_buffer_append(buffer, zeros, -buffer->length & 7);
-}
-
-void
-byte_buffer_put_u8(ByteBuffer *buffer, uint8 value)
-{
-	byte_buffer_append(buffer, &value, sizeof(value));
-}
-
-void
-byte_buffer_put_u16(ByteBuffer *buffer, uint16 value)
-{
-	byte_buffer_append(buffer, &value, sizeof(value));
-}
-
-void
-byte_buffer_put_u32(ByteBuffer *buffer, uint32 value)
-{
-	byte_buffer_append(buffer, &value, sizeof(value));
-}
-
-void
-byte_buffer_put_u64(ByteBuffer *buffer, uint64 value)
-{
-	byte_buffer_append(buffer, &value, sizeof(value));
 }
 
 void

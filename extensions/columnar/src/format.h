@@ -49,15 +49,52 @@ typedef struct ByteBuffer
 } ByteBuffer;
 
 extern void byte_buffer_init(ByteBuffer *buffer, uint64 capacity);
-extern void byte_buffer_reserve(ByteBuffer *buffer, uint64 more);
-extern void byte_buffer_append(ByteBuffer *buffer, const void *bytes, uint64 length);
+/* Makes room for more bytes than there is room for. */
+extern void byte_buffer_grow(ByteBuffer *buffer, uint64 more);
 /* Appends zero bytes until the length is a multiple of 8. */
 extern void byte_buffer_align(ByteBuffer *buffer);
-extern void byte_buffer_put_u8(ByteBuffer *buffer, uint8 value);
-extern void byte_buffer_put_u16(ByteBuffer *buffer, uint16 value);
-extern void byte_buffer_put_u32(ByteBuffer *buffer, uint32 value);
-extern void byte_buffer_put_u64(ByteBuffer *buffer, uint64 value);
 extern void byte_buffer_free(ByteBuffer *buffer);
+
+static inline void
+byte_buffer_reserve(ByteBuffer *buffer, uint64 more)
+{
+	if (more > buffer->capacity - buffer->length)
+		byte_buffer_grow(buffer, more);
+}
+
+static inline void
+byte_buffer_append(ByteBuffer *buffer, const void *bytes, uint64 length)
+{
+	if (length == 0)
+		return;
+	byte_buffer_reserve(buffer, length);
+	memcpy(buffer->data + buffer->length, bytes, length);
+	buffer->length += length;
+}
+
+static inline void
+byte_buffer_put_u8(ByteBuffer *buffer, uint8 value)
+{
+	byte_buffer_append(buffer, &value, sizeof(value));
+}
+
+static inline void
+byte_buffer_put_u16(ByteBuffer *buffer, uint16 value)
+{
+	byte_buffer_append(buffer, &value, sizeof(value));
+}
+
+static inline void
+byte_buffer_put_u32(ByteBuffer *buffer, uint32 value)
+{
+	byte_buffer_append(buffer, &value, sizeof(value));
+}
+
+static inline void
+byte_buffer_put_u64(ByteBuffer *buffer, uint64 value)
+{
+	byte_buffer_append(buffer, &value, sizeof(value));
+}
 
 /* ---- checked reading --------------------------------------------------------------------------- */
 

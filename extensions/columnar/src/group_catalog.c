@@ -37,6 +37,8 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/snapmgr.h"
 
 /* A part: the group's id, then bytes; as large as core's chunks, of which four fill a page. */
 #define PART_HEADER sizeof(uint64)
@@ -61,6 +63,20 @@ make_toast_relation(Relation relation)
 			 RelationGetRelationName(relation));
 }
 
+/* In a serializable transaction: that there are no rows is a fact that a writer may change. */
+static void
+note_empty_read(Relation relation)
+{
+	Relation toast;
+
+	if (!IsolationIsSerializable() || !ActiveSnapshotSet() ||
+		!OidIsValid(relation->rd_rel->reltoastrelid))
+		return;
+	toast = table_open(relation->rd_rel->reltoastrelid, AccessShareLock);
+	PredicateLockRelation(toast, GetActiveSnapshot());
+	table_close(toast, AccessShareLock);
+}
+
 GroupCatalog *
 group_catalog_open(Relation relation, LOCKMODE lockmode)
 {
@@ -73,7 +89,10 @@ group_catalog_open(Relation relation, LOCKMODE lockmode)
 	 * table, and only then truncates the TOAST relation or rebuilds its index.
 	 */
 	if (lockmode == AccessShareLock && RelationGetNumberOfBlocks(relation) == 0)
+	{
+		note_empty_read(relation);
 		return catalog;
+	}
 	if (!OidIsValid(relation->rd_rel->reltoastrelid))
 	{
 		if (lockmode == AccessShareLock)
@@ -277,6 +296,27 @@ compare_by_first_row(const void *left, const void *right)
 }
 
 /*
+ * Somebody reads a table that has no rows yet.  In a serializable transaction that
+ * conflicts with whoever inserts the first, as a scan of the catalog would.
+ */
+void
+group_catalog_lock_empty(GroupCatalog *catalog, Snapshot snapshot)
+{
+	Oid toast_id = catalog->relation->rd_rel->reltoastrelid;
+	Relation toast;
+	TableScanDesc scan;
+
+	if (!IsolationIsSerializable() || !OidIsValid(toast_id))
+		return;
+	toast = table_open(toast_id, AccessShareLock);
+	scan = table_beginscan_strat(toast, snapshot, 0, NULL, true, false);
+	while (heap_getnext(scan, ForwardScanDirection) != NULL)
+		;
+	table_endscan(scan);
+	table_close(toast, AccessShareLock);
+}
+
+/*
  * A sequential scan, not one of the index: in a serializable transaction it locks
  * the whole catalog against writers, and notices those that came before.
  */
@@ -291,7 +331,10 @@ group_catalog_list(GroupCatalog *catalog, Snapshot snapshot, uint32 *ngroups)
 	Assert(IsMVCCSnapshot(snapshot));
 	*ngroups = 0;
 	if (catalog->toast == NULL)
+	{
+		group_catalog_lock_empty(catalog, snapshot);
 		return NULL;
+	}
 	groups = palloc(room * sizeof(GroupEntry));
 	scan = table_beginscan_strat(catalog->toast, snapshot, 0, NULL, true, false);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
@@ -509,8 +552,11 @@ group_catalog_each_vector(GroupCatalog *catalog, uint32 unit, VectorCallback cal
 	if (catalog->toast == NULL)
 		return;
 	catalog_scan_begin_range(&scan, catalog, CATALOG_VECTORS | unit, 0, PG_INT32_MAX);
+	/* locks that ended pile up on a row that foreign keys refer to: skip what is dead for everybody */
+	scan.index->ignore_killed_tuples = !scan.index->xactStartedInRecovery;
 	while (catalog_scan_next(&scan))
 	{
+		catalog_scan_kill_if_dead(&scan);
 		if (catalog_scan_is_unaborted(&scan) &&
 			!callback(argument, &scan.tuple, scan.buffer, (int32) scan.columns.sequence,
 					  scan.columns.bytes, scan.columns.length))

@@ -208,7 +208,11 @@ group_catalog_find(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupEn
 		snapshot->speculativeToken = 0;
 	}
 	if (catalog->toast == NULL || row >= ROW_NUMBER_MAX)
+	{
+		if (catalog->toast == NULL && IsMVCCSnapshot(snapshot))
+			group_catalog_lock_empty(catalog, snapshot);
 		return false;
+	}
 	if (IsMVCCSnapshot(snapshot))
 		return find_visible(catalog, row, snapshot, entry);
 	return find_present(catalog, row, snapshot, entry);

@@ -2,10 +2,9 @@
  * index_build.c
  *		CREATE INDEX on a columnar table, and the second pass of CONCURRENTLY.
  *
- * The rows indexed are those alive now (a concurrent build: those that its snapshot sees).
- * A heap also indexes rows that are dead but visible to older snapshots; instead the
- * index is declared unusable for these (ii_BrokenHotChain makes core set
- * indcheckxmin) when there are such rows.
+ * The rows indexed are those alive now and, as in a heap, those that are dead but
+ * visible to older snapshots: whoever has one may use the index, too, and will at
+ * once if it is rebuilt.  A concurrent build indexes those that its snapshot sees.
  */
 #include "table_am.h"
 
@@ -19,7 +18,6 @@
 #include "nodes/execnodes.h"
 #include "optimizer/optimizer.h"
 #include "pgstat.h"
-#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -101,28 +99,6 @@ end_index_row(IndexRow *row)
 	row->info->ii_PredicateState = NULL;
 }
 
-/* Does a running query see rows that are not alive any more? */
-static bool
-has_recently_dead_rows(Relation table)
-{
-	TransactionId horizon = GetOldestNonRemovableTransactionId(table);
-	GroupCatalog *catalog = group_catalog_open(table, AccessShareLock);
-	uint32 ntuples;
-	GroupTuple *tuples = group_catalog_list_all(catalog, horizon, &ntuples);
-	DeletedRows *deleted = deleted_rows_load(catalog, SnapshotAny);
-	DeletedRows *dead = deleted_rows_dead(catalog, horizon);
-	bool found = deleted_rows_count(deleted, 0, ROW_NUMBER_MAX) !=
-				 deleted_rows_count(dead, 0, ROW_NUMBER_MAX);
-
-	for (uint32 i = 0; i < ntuples && !found; i++)
-		found = tuples[i].entry.record.nrows > 0 &&
-				(tuples[i].status == HEAPTUPLE_RECENTLY_DEAD ||
-				 tuples[i].status == HEAPTUPLE_DELETE_IN_PROGRESS);
-	pfree(tuples);
-	group_catalog_close(catalog);
-	return found;
-}
-
 double
 columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo *index_info,
 								bool allow_sync, bool anyvisible, bool progress,
@@ -161,19 +137,22 @@ columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo
 	}
 
 	begin_index_row(&row, table, index_info);
-	rows = row_scan_begin(table, NULL, snapshot, row.columns, NULL, shared);
+	rows = snapshot->snapshot_type == SNAPSHOT_ANY
+			   ? row_scan_begin_build(table, row.columns, shared)
+			   : row_scan_begin(table, NULL, snapshot, row.columns, NULL, shared);
 	while ((batch = row_scan_next(rows, ForwardScanDirection)) != NULL)
 	{
 		for (uint32 i = 0; i < batch->nselected; i++)
 		{
 			uint32 position = batch->selection[i];
+			bool alive = row_batch_is_alive(batch, position);
 			ItemPointerData tid;
 
-			count += 1;
+			count += alive;
 			if (!form_index_row(&row, batch, position))
 				continue;
 			row_number_to_tid(row_batch_row_number(batch, position), &tid);
-			callback(index, &tid, row.values, row.nulls, true, callback_state);
+			callback(index, &tid, row.values, row.nulls, alive, callback_state);
 		}
 		if (progress)
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) count);
@@ -183,8 +162,6 @@ columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo
 	if (scan != NULL)
 		table_endscan(scan);
 
-	if (!index_info->ii_Concurrent && has_recently_dead_rows(table))
-		index_info->ii_BrokenHotChain = true;
 	if (owns_snapshot)
 		UnregisterSnapshot(snapshot);
 	return count;

@@ -25,8 +25,9 @@
 
 typedef struct FetchFacts
 {
-	Relation relation;
+	Oid relation;
 	double tuples;
+	double groups;
 	int ncolumns;
 } FetchFacts;
 
@@ -41,11 +42,10 @@ count_places(double rows, double places)
 static double
 count_values_random(const FetchFacts *facts, double rows)
 {
-	double groups = Max(ceil(facts->tuples / ROW_GROUP_ROWS_MAX), 1);
-	double opened = count_places(rows, groups);
+	double opened = count_places(rows, facts->groups);
 
-	if (groups > FETCH_GROUPS)
-		opened = Max(opened, rows * (1 - FETCH_GROUPS / groups));
+	if (facts->groups > FETCH_GROUPS)
+		opened = Max(opened, rows * (1 - FETCH_GROUPS / facts->groups));
 	return rows * BLOCK_ROWS + opened * CHUNK_OPEN_VALUES;
 }
 
@@ -53,18 +53,18 @@ count_values_random(const FetchFacts *facts, double rows)
 static double
 count_values_ordered(const FetchFacts *facts, double rows)
 {
-	double groups = Max(ceil(facts->tuples / ROW_GROUP_ROWS_MAX), 1);
 	double blocks = Max(ceil(facts->tuples / BLOCK_ROWS), 1);
 
-	return count_places(rows, blocks) * BLOCK_ROWS + count_places(rows, groups) * CHUNK_OPEN_VALUES;
+	return count_places(rows, blocks) * BLOCK_ROWS +
+		   count_places(rows, facts->groups) * CHUNK_OPEN_VALUES;
 }
 
 /* The same for rows that are neighbours. */
 static double
-count_values_clustered(double rows)
+count_values_clustered(const FetchFacts *facts, double rows)
 {
 	return ceil(rows / BLOCK_ROWS) * BLOCK_ROWS +
-		   ceil(rows / ROW_GROUP_ROWS_MAX) * CHUNK_OPEN_VALUES;
+		   ceil(rows / facts->tuples * facts->groups) * CHUNK_OPEN_VALUES;
 }
 
 /* Between the best and the worst case as cost_index() goes, by the first column's correlation. */
@@ -80,9 +80,9 @@ count_index_values(const FetchFacts *facts, const IndexPath *path)
 	if (path->path.pathtype == T_IndexOnlyScan)
 		rows *= 1 - path->indexinfo->rel->allvisfrac;
 	if (attribute > 0)
-		correlation = custom_scan_correlation(RelationGetRelid(facts->relation), attribute);
+		correlation = custom_scan_correlation(facts->relation, attribute);
 	worst = count_values_random(facts, rows);
-	best = Min(count_values_clustered(rows), worst);
+	best = Min(count_values_clustered(facts, rows), worst);
 	return worst + correlation * correlation * (best - worst);
 }
 
@@ -124,10 +124,12 @@ make_bitmap_path(PlannerInfo *root, RelOptInfo *rel, Path *path)
 }
 
 void
-index_cost_charge(PlannerInfo *root, RelOptInfo *rel, Relation relation)
+index_cost_charge(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *scan)
 {
-	TupleDesc descriptor = RelationGetDescr(relation);
-	FetchFacts facts = {.relation = relation, .tuples = Max(rel->tuples, 1)};
+	TupleDesc descriptor = RelationGetDescr(scan->relation);
+	FetchFacts facts = {.relation = RelationGetRelid(scan->relation),
+						.tuples = Max(rel->tuples, 1),
+						.groups = scan->groups};
 	List *paths = rel->pathlist;
 	List *partial_paths = rel->partial_pathlist;
 	List *bitmaps = NIL;

@@ -17,6 +17,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -47,14 +48,16 @@ static const CustomExecMethods count_exec_methods;
 
 /* ---- which queries ------------------------------------------------------------------------------ */
 
-/* Is the column of the table declared NOT NULL? */
+/* Is the column declared NOT NULL, in the table and all that inherit from it? */
 static bool
 is_not_null(Oid relation, AttrNumber attribute)
 {
 	HeapTuple tuple;
 	bool result;
 
-	if (attribute <= 0)
+	/* a child may drop the constraint of its parent, but not a partition */
+	if (attribute <= 0 ||
+		(get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE && has_subclass(relation)))
 		return false;
 	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation), Int16GetDatum(attribute));
 	if (!HeapTupleIsValid(tuple))

@@ -209,18 +209,34 @@ check_page(Page page, BlockNumber block, uint32 length)
 					   (uint32) (header->pd_lower - SizeOfPageHeaderData), length);
 }
 
-/* Copies `length` bytes from position `skip` of the page's payload. */
+/*
+ * Copies `length` bytes from position `skip` of the page's payload.  The rest of a
+ * page that is not read to its end is kept: pages of an extent do not change.
+ */
 static void
 copy_from_page(PageSource *source, BlockNumber block, uint32 skip, uint32 length, char *into)
 {
-	Buffer buffer = ReadBufferExtended(source->relation, MAIN_FORKNUM, block, RBM_NORMAL,
-									   source->strategy);
-	Page page = BufferGetPage(buffer);
+	Buffer buffer;
+	Page page;
 
+	if (source->kept_length >= skip + length && source->kept_block == block)
+	{
+		memcpy(into, source->kept + skip, length);
+		return;
+	}
+	buffer = ReadBufferExtended(source->relation, MAIN_FORKNUM, block, RBM_NORMAL,
+								source->strategy);
+	page = BufferGetPage(buffer);
 	source->pages_read++;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	check_page(page, block, skip + length);
 	memcpy(into, (char *) page + SizeOfPageHeaderData + skip, length);
+	if (skip + length < PAGE_PAYLOAD)
+	{
+		source->kept_block = block;
+		source->kept_length = ((PageHeader) page)->pd_lower - SizeOfPageHeaderData;
+		memcpy(source->kept, (char *) page + SizeOfPageHeaderData, source->kept_length);
+	}
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -274,9 +290,14 @@ void
 page_source_init(PageSource *source, Relation relation, BlockNumber first, uint64 length,
 				 BufferAccessStrategy strategy)
 {
-	*source = (PageSource){
-		.source = {.length = length, .read = read_pages, .prefetch = prefetch_pages},
-		.relation = relation,
-		.first = first,
-		.strategy = strategy};
+	source->source.length = length;
+	source->source.read = read_pages;
+	source->source.prefetch = prefetch_pages;
+	source->relation = relation;
+	source->first = first;
+	source->end = 0;
+	source->strategy = strategy;
+	source->pages_read = 0;
+	source->kept_block = InvalidBlockNumber;
+	source->kept_length = 0;
 }

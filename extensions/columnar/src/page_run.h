@@ -46,6 +46,10 @@ typedef struct PageSource
 	BlockNumber end; /* blocks of the relation, asked for at the first use; 0 before */
 	BufferAccessStrategy strategy;
 	uint64 pages_read; /* buffers asked for, for EXPLAIN and tests */
+	/* the page where the read before ended, which the next one usually begins on */
+	BlockNumber kept_block;
+	uint32 kept_length; /* bytes of its payload; 0: none kept */
+	char kept[PAGE_PAYLOAD];
 } PageSource;
 
 extern void page_source_init(PageSource *source, Relation relation, BlockNumber first,

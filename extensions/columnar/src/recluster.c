@@ -16,6 +16,7 @@
 #include "access/heapam.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -195,6 +196,8 @@ columnar_recluster(PG_FUNCTION_ARGS)
 	int64 count;
 
 	PreventCommandIfReadOnly("columnar_recluster()");
+	/* triggers that wait for the end of the transaction look for their rows by number */
+	CheckTableNotInUse(relation, "recluster");
 	if (options->norder == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -259,6 +259,24 @@ freeze_groups(Rewrite *rewrite)
 	pfree(tuples);
 }
 
+/* Does every snapshot see the same rows? */
+static bool
+is_all_settled(const Rewrite *rewrite)
+{
+	DeletedRows *deleted = deleted_rows_load(rewrite->old_catalog, SnapshotAny);
+
+	for (uint32 i = 0; i < rewrite->ntuples; i++)
+	{
+		const GroupTuple *tuple = &rewrite->tuples[i];
+
+		if (tuple->status != HEAPTUPLE_DEAD && tuple->entry.record.nrows > 0 &&
+			!is_settled(rewrite, tuple))
+			return false;
+	}
+	return deleted_rows_count(deleted, 0, ROW_NUMBER_MAX) ==
+		   deleted_rows_count(rewrite->dead, 0, ROW_NUMBER_MAX);
+}
+
 /* Write all live rows in the order of an index, with new row numbers. */
 static void
 copy_in_order(Rewrite *rewrite, Relation index)
@@ -267,19 +285,12 @@ copy_in_order(Rewrite *rewrite, Relation index)
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	IndexScanDesc scan;
 
-	for (uint32 i = 0; i < rewrite->ntuples; i++)
-	{
-		const GroupTuple *tuple = &rewrite->tuples[i];
-
-		if (tuple->status != HEAPTUPLE_DEAD && tuple->entry.record.nrows > 0 &&
-			!is_settled(rewrite, tuple))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("cannot cluster columnar table \"%s\" now",
-							RelationGetRelationName(rewrite->old_table)),
-					 errdetail("It has changes that running transactions do not see."),
-					 errhint("Try again when they have ended, or use columnar_recluster().")));
-	}
+	if (!is_all_settled(rewrite))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+						errmsg("cannot cluster columnar table \"%s\" now",
+							   RelationGetRelationName(rewrite->old_table)),
+						errdetail("It has changes that running transactions do not see."),
+						errhint("Try again when they have ended, or use columnar_recluster().")));
 	scan = index_beginscan(rewrite->old_table, index, snapshot, 0, 0);
 	index_rescan(scan, NULL, 0, NULL, 0);
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))

@@ -101,9 +101,12 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 	GroupTuple *tuples;
 	uint32 ntuples;
 
+	/* in one: between the two a range could be given back, and taken again by somebody else */
+	space_lock(catalog->relation);
 	space_read(catalog->relation, &space);
 	live->end = space.next_row;
 	tuples = compaction_list(catalog, oldest_xmin, &ntuples);
+	space_unlock(catalog->relation);
 	live->ranges = palloc(sizeof(RowRange) * Max(ntuples, 1));
 	live->nranges = 0;
 	for (uint32 i = 0; i < ntuples; i++)

@@ -226,16 +226,22 @@ is_visible(RowFetch *fetch, uint64 row, Snapshot snapshot, GroupEntry *entry)
 }
 
 /*
- * Exclusion constraints compare values, when their index is lossy.  (Unique btrees
- * compare keys in the index, and only ask whether the row is there.)
+ * Does the caller want the values of a row that another session is inserting?
+ * Exclusion constraints compare values, when their index is lossy.  Unique btrees
+ * compare keys in the index, and only ask whether the row is there, with a page of the
+ * index locked: nobody may wait for a transaction then, which may need the page.  Who
+ * holds such a lock has interrupts held off.
  */
 static bool
-has_exclusion_constraint(Relation relation)
+compares_values(Relation relation)
 {
-	List *indexes = RelationGetIndexList(relation);
+	List *indexes;
 	bool found = false;
 	ListCell *cell;
 
+	if (InterruptHoldoffCount > 0)
+		return false;
+	indexes = RelationGetIndexList(relation);
 	foreach(cell, indexes)
 	{
 		Relation index = index_open(lfirst_oid(cell), AccessShareLock);
@@ -309,7 +315,7 @@ row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *c
 		/* another session's row: it has no values yet, but a writer of its key must wait */
 		if (snapshot->snapshot_type != SNAPSHOT_DIRTY)
 			return false;
-		if (slot != NULL && has_exclusion_constraint(fetch->relation))
+		if (slot != NULL && compares_values(fetch->relation))
 		{
 			wait_for_inserter(fetch->relation, row, snapshot);
 			return row_fetch_row(fetch, row, snapshot, columns, slot);
@@ -350,4 +356,10 @@ row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *c
 	slot->tts_tableOid = RelationGetRelid(fetch->relation);
 	columnar_slot_set_xmin(slot, entry.xmin);
 	return true;
+}
+
+bool
+row_fetch_is_dead(RowFetch *fetch, uint64 row)
+{
+	return row_version_is_dead(fetch->catalog, row);
 }

@@ -28,4 +28,7 @@ extern void row_fetch_end(RowFetch *fetch);
 extern bool row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *columns,
 						  TupleTableSlot *slot);
 
+/* Is the row, which a snapshot did not see, dead for every snapshot? */
+extern bool row_fetch_is_dead(RowFetch *fetch, uint64 row);
+
 #endif

@@ -13,6 +13,8 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -33,9 +35,12 @@ struct RowScan
 
 	GroupEntry *groups;
 	uint32 ngroups;
+	uint32 nshared; /* of these, from the first: taken in turns with the scan's other processes */
 	DeletedRows *deleted;
+	DeletedRows *ended; /* NULL, or which of the rows returned are not alive */
 
 	bool started;
+	bool took_shared;		/* all of the shared groups were taken */
 	int64 group;			/* last one taken; -1 before the first, ngroups behind the last */
 	RowGroupReader *reader; /* of that group, if it is open */
 	uint32 nblocks;
@@ -55,38 +60,107 @@ compare_entries(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
+static bool
+is_alive_now(const GroupTuple *tuple)
+{
+	return tuple->status == HEAPTUPLE_LIVE ||
+		   (tuple->status == HEAPTUPLE_INSERT_IN_PROGRESS &&
+			TransactionIdIsCurrentTransactionId(tuple->entry.xmin));
+}
+
+/* Is one of the scan's groups, which are sorted, at the tuple's row numbers? */
+static bool
+overlaps_group(const RowScan *scan, const GroupTuple *tuple)
+{
+	const GroupRecord *record = &tuple->entry.record;
+	uint32 low = 0;
+	uint32 high = scan->nshared;
+
+	/* the last group that begins before the tuple's end: ranges of groups alive are apart */
+	while (low < high)
+	{
+		uint32 middle = low + (high - low) / 2;
+
+		if (scan->groups[middle].record.first_row < record->first_row + record->row_span)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > 0 &&
+		   scan->groups[low - 1].record.first_row + scan->groups[low - 1].record.row_span >
+			   record->first_row;
+}
+
+static void
+add_group(RowScan *scan, const GroupTuple *tuple)
+{
+	GroupEntry *entry = &scan->groups[scan->ngroups++];
+
+	*entry = tuple->entry;
+	entry->visible_rows = entry->record.nrows;
+}
+
 /*
  * For SnapshotAny, as index builds use it under a lock that keeps writers away: the
  * groups that are alive now, i.e. committed or our own, and not deleted.
+ *
+ * `old`: behind these the groups that only older snapshots see, and whose rows no
+ * living group has (those that a compaction has replaced live on in its groups).
+ * Processes may differ in what they take for old, so these are not shared.
  */
 static void
-list_latest(RowScan *scan)
+list_latest(RowScan *scan, TransactionId oldest_xmin, bool old)
 {
 	uint32 ntuples;
-	GroupTuple *tuples = group_catalog_list_all(scan->catalog, FirstNormalTransactionId, &ntuples);
+	GroupTuple *tuples = group_catalog_list_all(scan->catalog, oldest_xmin, &ntuples);
+	uint32 kept = 0;
 
-	scan->groups = palloc(sizeof(GroupEntry) * Max(ntuples, 1));
 	for (uint32 i = 0; i < ntuples; i++)
 	{
-		GroupTuple *tuple = &tuples[i];
-
-		if (tuple->entry.record.nrows == 0 || tuple->entry.record.state == GROUP_OPEN)
-			continue;
-		if (tuple->status == HEAPTUPLE_LIVE ||
-			(tuple->status == HEAPTUPLE_INSERT_IN_PROGRESS &&
-			 TransactionIdIsCurrentTransactionId(tuple->entry.xmin)))
-		{
-			tuple->entry.visible_rows = tuple->entry.record.nrows;
-			scan->groups[scan->ngroups++] = tuple->entry;
-		}
+		if (tuples[i].entry.record.nrows > 0 && tuples[i].entry.record.state != GROUP_OPEN)
+			tuples[kept++] = tuples[i];
+	}
+	scan->ngroups = 0;
+	scan->groups = palloc(sizeof(GroupEntry) * Max(kept, 1));
+	for (uint32 i = 0; i < kept; i++)
+	{
+		if (is_alive_now(&tuples[i]))
+			add_group(scan, &tuples[i]);
+	}
+	scan->nshared = scan->ngroups;
+	qsort(scan->groups, scan->nshared, sizeof(GroupEntry), compare_entries);
+	for (uint32 i = 0; old && i < kept; i++)
+	{
+		if ((tuples[i].status == HEAPTUPLE_RECENTLY_DEAD ||
+			 tuples[i].status == HEAPTUPLE_DELETE_IN_PROGRESS) &&
+			!overlaps_group(scan, &tuples[i]))
+			add_group(scan, &tuples[i]);
 	}
 	pfree(tuples);
-	qsort(scan->groups, scan->ngroups, sizeof(GroupEntry), compare_entries);
 }
 
-RowScan *
-row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot, const Bitmapset *columns,
-			   RowPruner *pruner, RowScanShared *shared)
+/* What an index is built of: see row_scan_begin_build(). */
+static void
+list_for_build(RowScan *scan)
+{
+	TransactionId oldest_xmin = GetOldestNonRemovableTransactionId(scan->relation);
+
+	list_latest(scan, oldest_xmin, !IsParallelWorker());
+	if (scan->ngroups > scan->nshared)
+	{
+		/* while we read old groups, nobody may vacuum the parts of inline ones away */
+		LockRelationOid(RelationGetRelid(scan->catalog->toast), ShareUpdateExclusiveLock);
+		oldest_xmin = GetOldestNonRemovableTransactionId(scan->relation);
+		pfree(scan->groups);
+		list_latest(scan, oldest_xmin, true);
+	}
+	scan->ended = deleted_rows_load(scan->catalog, SnapshotAny);
+	scan->deleted = deleted_rows_dead(scan->catalog, oldest_xmin);
+}
+
+/* A scan without groups. */
+static RowScan *
+make_scan(Relation relation, TupleDesc descriptor, const Bitmapset *columns, RowScanShared *shared)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar scan",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -100,15 +174,31 @@ row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot, const
 	scan->relation = relation;
 	scan->context = context;
 	scan->columns = bms_copy(columns);
-	scan->pruner = pruner;
 	scan->shared = shared;
 	scan->strategy = GetAccessStrategy(BAS_BULKREAD);
 	scan->catalog = group_catalog_open(relation, AccessShareLock);
 	if (descriptor != NULL)
 		scan->catalog->descriptor = CreateTupleDescCopyConstr(descriptor);
 	natts = group_catalog_descriptor(scan->catalog)->natts;
+	scan->batch.scan = scan;
+	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(natts, 1));
+	scan->batch.decoded = palloc0(sizeof(bool) * Max(natts, 1));
+	scan->group = -1;
+
+	MemoryContextSwitchTo(caller);
+	return scan;
+}
+
+RowScan *
+row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot, const Bitmapset *columns,
+			   RowPruner *pruner, RowScanShared *shared)
+{
+	RowScan *scan = make_scan(relation, descriptor, columns, shared);
+	MemoryContext caller = MemoryContextSwitchTo(scan->context);
+
+	scan->pruner = pruner;
 	if (snapshot->snapshot_type == SNAPSHOT_ANY)
-		list_latest(scan);
+		list_latest(scan, FirstNormalTransactionId, false);
 	else
 	{
 		if (!IsMVCCSnapshot(snapshot))
@@ -117,16 +207,24 @@ row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot, const
 			scan->owns_snapshot = true;
 		}
 		scan->groups = group_catalog_list(scan->catalog, snapshot, &scan->ngroups);
+		scan->nshared = scan->ngroups;
 	}
 	scan->snapshot = snapshot;
 	scan->deleted = deleted_rows_load(scan->catalog, snapshot);
 	scan->counters.groups = scan->ngroups;
+	MemoryContextSwitchTo(caller);
+	return scan;
+}
 
-	scan->batch.scan = scan;
-	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(natts, 1));
-	scan->batch.decoded = palloc0(sizeof(bool) * Max(natts, 1));
-	scan->group = -1;
+RowScan *
+row_scan_begin_build(Relation relation, const Bitmapset *columns, RowScanShared *shared)
+{
+	RowScan *scan = make_scan(relation, NULL, columns, shared);
+	MemoryContext caller = MemoryContextSwitchTo(scan->context);
 
+	list_for_build(scan);
+	scan->snapshot = SnapshotAny;
+	scan->counters.groups = scan->ngroups;
 	MemoryContextSwitchTo(caller);
 	return scan;
 }
@@ -156,6 +254,7 @@ row_scan_rescan(RowScan *scan)
 	close_group(scan);
 	scan->group = -1;
 	scan->started = false;
+	scan->took_shared = false;
 }
 
 void
@@ -197,14 +296,28 @@ take_group(RowScan *scan, ScanDirection direction)
 {
 	int64 ngroups = scan->ngroups;
 
-	if (scan->shared != NULL)
-		scan->group = (int64) pg_atomic_fetch_add_u64(&scan->shared->next_group, 1);
+	if (scan->shared != NULL && !scan->took_shared)
+	{
+		int64 group = (int64) pg_atomic_fetch_add_u64(&scan->shared->next_group, 1);
+
+		scan->took_shared = group >= scan->nshared;
+		scan->group = Min(group, scan->nshared);
+	}
 	else if (ScanDirectionIsBackward(direction))
 		scan->group = Max((scan->started ? scan->group : ngroups) - 1, -1);
 	else
 		scan->group = Min(scan->group + 1, ngroups);
 	scan->started = true;
 	return scan->group < ngroups ? scan->group : -1;
+}
+
+/* Are all rows of the group deleted?  Known without reading it, if it has no gaps. */
+static bool
+is_deleted(RowScan *scan, const GroupEntry *entry)
+{
+	return !(entry->record.flags & GROUP_HAS_ROW_NUMBERS) &&
+		   deleted_rows_count(scan->deleted, entry->record.first_row, entry->visible_rows) ==
+			   entry->visible_rows;
 }
 
 /* Open the next group that may hold rows to return; false at the end. */
@@ -218,6 +331,11 @@ open_group(RowScan *scan, ScanDirection direction)
 		int natts = group_catalog_descriptor(scan->catalog)->natts;
 
 		CHECK_FOR_INTERRUPTS();
+		if (!deleted_rows_is_empty(scan->deleted) && is_deleted(scan, entry))
+		{
+			MemoryContextSwitchTo(caller);
+			continue;
+		}
 		scan->reader = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
 		MemoryContextSwitchTo(caller);
 		if (scan->pruner && scan->pruner->keep_group &&
@@ -408,6 +526,16 @@ fill_missing(RowBatch *batch, AttrNumber attribute, ColumnBlock *block)
 			block->lengths[i] = length;
 		}
 	}
+}
+
+bool
+row_batch_is_alive(const RowBatch *batch, uint32 row)
+{
+	const RowScan *scan = batch->scan;
+
+	return scan->ended == NULL ||
+		   (batch->group < scan->nshared &&
+			!deleted_rows_contains(scan->ended, row_batch_row_number(batch, row)));
 }
 
 ColumnBlock *

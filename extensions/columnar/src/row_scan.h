@@ -74,6 +74,13 @@ typedef struct RowBatch
  */
 extern RowScan *row_scan_begin(Relation relation, TupleDesc descriptor, Snapshot snapshot,
 							   const Bitmapset *columns, RowPruner *pruner, RowScanShared *shared);
+/*
+ * For index builds, under a lock that keeps writers and VACUUM away: the rows that are
+ * alive, and those that are not (see row_batch_is_alive()) but that an older snapshot may
+ * still see, so that it can use the index.
+ */
+extern RowScan *
+row_scan_begin_build(Relation relation, const Bitmapset *columns, RowScanShared *shared);
 extern void row_scan_rescan(RowScan *scan);
 extern void row_scan_end(RowScan *scan);
 /* Attaches the shared state before the first batch. */
@@ -81,6 +88,9 @@ extern void row_scan_set_shared(RowScan *scan, RowScanShared *shared);
 
 /* The next batch with at least one selected row, or NULL at the end. Backward: rows descend in selection order. */
 extern RowBatch *row_scan_next(RowScan *scan, ScanDirection direction);
+
+/* Of a build's scan: is the row alive?  Else it was deleted, by this transaction or not long ago. */
+extern bool row_batch_is_alive(const RowBatch *batch, uint32 row);
 
 /* A column of the batch, decoded now if it was not. Missing columns are a constant block. */
 extern ColumnBlock *row_batch_column(RowBatch *batch, AttrNumber attribute);

@@ -64,6 +64,21 @@ raise_not_available(Relation relation)
 						   RelationGetRelationName(relation))));
 }
 
+/*
+ * The row was there for the asking snapshot, nobody deleted or updated it, and now
+ * its group is gone: columnar_recluster() gave it another number.  (A compaction only
+ * drops rows that no snapshot sees.)  "Deleted" would lose the update.
+ */
+static void
+raise_reclustered(Relation relation)
+{
+	ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					errmsg("could not serialize access due to concurrent recluster"),
+					errdetail("Rows of table \"%s\" were moved after the query began.",
+							  RelationGetRelationName(relation)),
+					errhint("The transaction might succeed if retried.")));
+}
+
 /* Queues for the row; false: others are in the queue, and the policy is to skip. */
 static bool
 acquire_row_lock(Relation relation, uint64 row, LockTupleMode mode, LockWaitPolicy policy)
@@ -290,6 +305,8 @@ row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row, V
 	if (result == TM_Invisible)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("attempted to %s invisible tuple", verb)));
+	if (result == TM_Deleted && !state.changed)
+		raise_reclustered(catalog->relation);
 	row_state_explain(&state, result, failure);
 	return result;
 }
@@ -502,6 +519,8 @@ lock_version(GroupCatalog *catalog, uint64 row, Snapshot snapshot, CommandId cid
 
 	if (queued)
 		release_row_lock(relation, row, mode);
+	if (result == TM_Deleted && !state.changed)
+		raise_reclustered(relation);
 	if (result != TM_Ok && result != TM_Invisible)
 		row_state_explain(&state, result, failure);
 	return result;
@@ -531,7 +550,7 @@ find_last_version(GroupCatalog *catalog, uint64 *row, CommandId cid, LockWaitPol
 		row_state_read_vectors(&state, catalog, *row, NULL);
 		row_state_read_presence(&state, catalog, *row, cid, InvalidSnapshot);
 
-		if (state.killed || state.presence == ROW_UNSEEN || state.presence == ROW_GONE)
+		if (state.killed)
 			return TM_Deleted;
 		if (state.changed && state.changer == ROW_WRITER_RUNNING)
 		{
@@ -550,6 +569,8 @@ find_last_version(GroupCatalog *catalog, uint64 *row, CommandId cid, LockWaitPol
 			next = end.ctid;
 			continue;
 		}
+		if (state.presence == ROW_UNSEEN || state.presence == ROW_GONE)
+			raise_reclustered(catalog->relation);
 		if (state.presence == ROW_TOO_NEW)
 		{
 			failure->xmax = state.xmin;
@@ -702,6 +723,17 @@ row_version_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupE
 	if (snapshot->snapshot_type == SNAPSHOT_ANY)
 		return !state.killed;
 	return is_not_dead(&state, snapshot);
+}
+
+bool
+row_version_is_dead(GroupCatalog *catalog, uint64 row)
+{
+	RowState state;
+
+	row_state_read_vectors(&state, catalog, row, NULL);
+	return state.changed && state.changer == ROW_WRITER_COMMITTED &&
+		   (!TransactionIdIsNormal(state.xmax) ||
+			GlobalVisCheckRemovableXid(catalog->relation, state.xmax));
 }
 
 uint64

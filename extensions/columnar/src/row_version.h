@@ -128,6 +128,12 @@ extern TM_Result
 row_version_lock(GroupCatalog *catalog, uint64 *row, Snapshot snapshot, CommandId cid,
 				 LockTupleMode mode, LockWaitPolicy policy, uint8 flags, TM_FailureData *failure);
 
+/*
+ * Is the row dead for every snapshot, because of a deletion or update that committed
+ * before the horizon?  (Rows whose group is gone are not asked for: false.)
+ */
+extern bool row_version_is_dead(GroupCatalog *catalog, uint64 row);
+
 /* The newest version of the row that the snapshot sees (tuple_get_latest_tid). */
 extern uint64 row_version_latest(GroupCatalog *catalog, uint64 row, Snapshot snapshot);
 

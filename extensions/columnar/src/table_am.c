@@ -13,10 +13,12 @@
 
 #include "access/heapam.h"
 #include "access/multixact.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "fmgr.h"
 #include "pgstat.h"
+#include "storage/procarray.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -65,14 +67,15 @@ columnar_index_fetch_end(IndexFetchTableData *base)
 }
 
 /*
- * *all_dead stays false: index entries are only removed by VACUUM, which knows the
- * rows that no snapshot can see.
+ * Rows that every snapshot sees deleted are reported, so that their index entries
+ * are marked and skipped from then on.  (Rows that are gone altogether are left to VACUUM.)
  */
 static bool
 columnar_index_fetch_tuple(IndexFetchTableData *base, ItemPointer tid, Snapshot snapshot,
 						   TupleTableSlot *slot, bool *call_again, bool *all_dead)
 {
 	ColumnarIndexFetch *state = (ColumnarIndexFetch *) base;
+	uint64 row;
 
 	*call_again = false;
 	if (all_dead)
@@ -84,18 +87,32 @@ columnar_index_fetch_tuple(IndexFetchTableData *base, ItemPointer tid, Snapshot 
 		state->fetch = row_fetch_begin(base->rel);
 		MemoryContextSwitchTo(caller);
 	}
-	return row_fetch_row(state->fetch, row_number_from_tid(tid), snapshot, NULL, slot);
+	row = row_number_from_tid(tid);
+	if (row_fetch_row(state->fetch, row, snapshot, NULL, slot))
+		return true;
+	if (all_dead)
+		*all_dead = row_fetch_is_dead(state->fetch, row);
+	return false;
 }
 
 /*
- * Index entries to delete early: never any, as index_fetch_tuple does not report
- * dead rows.  (A bottom-up deletion that finds nothing is allowed.)
+ * Which index entries may go before VACUUM comes: those marked dead, and no others (a
+ * bottom-up deletion that finds nothing is allowed).  Standby queries that could still
+ * see their rows are those with snapshots older than our horizon, which all the
+ * deletions precede.
  */
 static TransactionId
 columnar_index_delete_tuples(Relation relation, TM_IndexDeleteOp *delstate)
 {
-	delstate->ndeltids = 0;
-	return InvalidTransactionId;
+	TransactionId newest = GetOldestNonRemovableTransactionId(relation);
+
+	if (delstate->bottomup)
+	{
+		delstate->ndeltids = 0;
+		return InvalidTransactionId;
+	}
+	TransactionIdRetreat(newest);
+	return newest;
 }
 
 /* ---- rows by tid -------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ class Kind:
     series: tuple[Series, ...]
     edges: tuple[str, ...]  # literals that are compared with, beside values of the table
     number: bool = False
-    ordered: bool = True
+    ordered: bool = True  # rows can be clustered by it
     extremes: bool = True  # has min() and max()
     text: bool = False
 
@@ -141,13 +141,13 @@ KINDS = (
     Kind("boolean", series(coin="{h} % 2 = 0", rare="{h} % 500 = 0", constant="true", runs="g / 400 % 2 = 0"), ("true", "false"), extremes=False),
     Kind("uuid", series(random="md5(g::text)::uuid", few="md5(({h} % 3)::text)::uuid"), ("'c4ca4238-a0b9-2382-0dcc-509a6f75849b'",), extremes=False),
     Kind("bytea", series(hashes="decode(md5(g::text), 'hex')", few="decode(left(md5(({h} % 5)::text), 4), 'hex')", zeros=r"decode(repeat('00', ({h} % 9)::integer), 'hex')"), (r"'\x00'", "''"), extremes=False),
-    Kind("jsonb", series(objects="jsonb_build_object('id', g, 'k', {h} % 10, 't', md5(g::text))", few="jsonb_build_object('k', {h} % 3)"), ("'{\"k\": 1}'", "'1'"), extremes=False),
+    Kind("jsonb", series(objects="jsonb_build_object('id', g, 'k', {h} % 10, 't', md5(g::text))", few="jsonb_build_object('k', {h} % 3)"), ("'{\"k\": 1}'", "'1'"), extremes=False, ordered=False),
     Kind("integer[]", series(pairs="ARRAY[g % 10, {h} % 5]::integer[]", empty="'{}'"), ("'{1,2}'", "'{}'"), extremes=True),
-    Kind("text[]", series(tags="ARRAY['t' || {h} % 6, NULL, md5((g % 50)::text)]"), ("'{t1}'",), extremes=True),
+    Kind("text[]", series(tags="ARRAY['t' || {h} % 6, NULL, md5((g % 50)::text)]"), ("'{t1}'",), extremes=True, ordered=False),
     Kind("int4range", series(spans="int4range((g % 900)::integer, (g % 900 + {h} % 9)::integer)"), ("'[1,5)'", "'empty'"), extremes=False),
     Kind("inet", series(hosts="('10.0.' || {h} % 3 || '.' || g % 256)::inet"), ("'10.0.1.0/24'", "'10.0.2.7'")),
     Kind("mood", series(moods="(ARRAY['sad', 'ok', 'happy'])[1 + {h} % 3]::mood", runs="(ARRAY['sad', 'ok', 'happy'])[1 + g / 300 % 3]::mood"), ("'ok'",)),
-    Kind("pair_of", series(pairs="row(({h} % 9)::integer, 'y' || g % 4)::pair_of"), ("'(1,y1)'",), extremes=False),
+    Kind("pair_of", series(pairs="row(({h} % 9)::integer, 'y' || g % 4)::pair_of"), ("'(1,y1)'",), extremes=False, ordered=False),
 )  # fmt: skip
 
 NULLS = ("", "{h} % 10 = 0", "{h} % 100 < 70", "g / 600 % 2 = 0", "{h} % 1000 > 0", "true")

@@ -28,8 +28,8 @@ def make_node(cluster: Cluster) -> Node:
 
 
 def run_program(node: Node, program: str, *arguments: str | Path) -> str:
-    """Run a client program against the server; its output.  PGPASSFILE is the node's own."""
-    command = ["env", f"PGPASSFILE={node.passfile}", find_binaries() / program, *arguments]
+    """Run a client program, in the node's root directory with its password file; its output."""
+    command = ["env", "-C", node.root, f"PGPASSFILE={node.passfile}", find_binaries() / program, *arguments]
     result = run_as_server(command, capture_output=True)
     if result.returncode != 0:
         raise ClusterError(f"{program} failed: {result.stdout}{result.stderr}")

@@ -132,15 +132,15 @@ def test_inserts_deletes_compaction_and_readers(node: Node, schema: str) -> None
                 number = 0
                 while time.monotonic() < end:
                     size = rng.choice((1, 3, 50, 1500))
-                    first = number * 2000
+                    first = number * 3000
                     session.execute(
-                        f"INSERT INTO t SELECT {worker}, {first} + g, CASE WHEN g % 2 = 0 THEN g ELSE -g - 1 END, repeat('x', g % 50)"
+                        f"INSERT INTO t SELECT {worker}, {first} + g, CASE WHEN g % 2 = 0 THEN g ELSE 1 - g END, repeat('x', g % 50)"
                         f" FROM generate_series(0, {size} * 2 - 1) AS g"
                     )
                     if number > 3:
-                        old = (number - rng.randrange(1, 4)) * 2000
-                        retry(session, f"DELETE FROM t WHERE worker = {worker} AND id >= {old} AND id < {old + 2000}")
-                    retry(session, f"UPDATE t SET v = -v WHERE worker = {worker} AND id >= {first} AND id < {first + 2000}")
+                        old = (number - rng.randrange(1, 4)) * 3000
+                        retry(session, f"DELETE FROM t WHERE worker = {worker} AND id >= {old} AND id < {old + 3000}")
+                    retry(session, f"UPDATE t SET v = -v WHERE worker = {worker} AND id >= {first} AND id < {first + 3000}")
                     number += 1
                 return number
 
