@@ -20,8 +20,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 
-/* Row groups that a scan keeps open (row_fetch.c): others are opened again for the next row. */
-#define FETCH_GROUPS 8
+#include "row_fetch.h"
 
 typedef struct FetchFacts
 {

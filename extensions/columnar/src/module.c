@@ -17,6 +17,7 @@
 #include "columnar_slot.h"
 #include "custom_scan.h"
 #include "options.h"
+#include "own_deletes.h"
 #include "settings.h"
 #include "write_buffer.h"
 
@@ -77,10 +78,11 @@ define_settings(void)
 void
 _PG_init(void)
 {
+	custom_scan_initialize(); /* first: it fails when another columnar store is loaded */
 	define_settings();
 	columnar_slot_initialize();
 	write_buffer_initialize();
 	options_initialize();
-	custom_scan_initialize();
+	own_deletes_initialize();
 	background_merge_initialize();
 }

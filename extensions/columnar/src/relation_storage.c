@@ -24,6 +24,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "own_deletes.h"
 #include "row_group.h"
 #include "row_scan.h"
 #include "write_buffer.h"
@@ -57,6 +58,7 @@ void
 columnar_nontransactional_truncate(Relation relation)
 {
 	write_buffer_discard(relation);
+	own_deletes_forget();
 	row_group_cache_forget(compat_file_locator(relation));
 	RelationTruncate(relation, 0);
 }

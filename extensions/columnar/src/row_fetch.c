@@ -18,10 +18,10 @@
 #include "utils/snapmgr.h"
 
 #include "columnar_slot.h"
+#include "own_deletes.h"
 #include "write_buffer.h"
 
-/* Open groups kept, and fetches after which everything the snapshot sees is loaded. */
-#define FETCH_GROUPS 8
+/* Fetches after which everything the snapshot sees is loaded. */
 #define FETCH_MANY 24
 
 /* Datums of one row: the memory is reset when it passed this. */
@@ -308,6 +308,12 @@ row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *c
 		return true;
 	}
 
+	if (snapshot->snapshot_type == SNAPSHOT_DIRTY && own_deletes_contains(fetch->relation, row))
+	{
+		snapshot->xmin = snapshot->xmax = InvalidTransactionId;
+		snapshot->speculativeToken = 0;
+		return false;
+	}
 	if (!is_visible(fetch, row, snapshot, &entry))
 		return false;
 	if (entry.record.state == GROUP_OPEN)
@@ -361,5 +367,5 @@ row_fetch_row(RowFetch *fetch, uint64 row, Snapshot snapshot, const Bitmapset *c
 bool
 row_fetch_is_dead(RowFetch *fetch, uint64 row)
 {
-	return row_version_is_dead(fetch->catalog, row);
+	return !own_deletes_contains(fetch->relation, row) && row_version_is_dead(fetch->catalog, row);
 }

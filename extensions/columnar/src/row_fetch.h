@@ -3,7 +3,7 @@
  *		Single rows by number: index scans, bitmap scans, tids, triggers, locks.
  *
  * Keeps the few row groups used last open with their last decoded block, so that
- * neighbouring rows cost little.  After RowFetch_MANY fetches under one MVCC
+ * neighbouring rows cost little.  After some fetches under one MVCC
  * snapshot it stops asking the catalog for each row and loads what that snapshot sees.
  */
 #ifndef COLUMNAR_ROW_FETCH_H
@@ -13,6 +13,9 @@
 #include "row_version.h"
 
 #include "executor/tuptable.h"
+
+/* Row groups kept open. */
+#define FETCH_GROUPS 8
 
 typedef struct RowFetch RowFetch;
 

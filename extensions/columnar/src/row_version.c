@@ -40,6 +40,7 @@
 #include "storage/predicate.h"
 #include "utils/snapmgr.h"
 
+#include "own_deletes.h"
 #include "row_state.h"
 
 /* ---- locks and waits --------------------------------------------------------------------------- */
@@ -351,6 +352,7 @@ row_version_finish_change(RowChange *change, uint64 successor)
 		copy_lock(change, successor, change->holders[i]);
 	if (change->holders != NULL)
 		pfree(change->holders);
+	own_deletes_add(catalog->relation, change->row);
 }
 
 void

@@ -33,6 +33,7 @@ class Kind:
     ordered: bool = True  # rows can be clustered by it
     extremes: bool = True  # has min() and max()
     text: bool = False
+    hashed: bool = True  # can have a Bloom filter
 
 
 def series(**expressions: str) -> tuple[Series, ...]:
@@ -147,7 +148,7 @@ KINDS = (
     Kind("int4range", series(spans="int4range((g % 900)::integer, (g % 900 + {h} % 9)::integer)"), ("'[1,5)'", "'empty'"), extremes=False),
     Kind("inet", series(hosts="('10.0.' || {h} % 3 || '.' || g % 256)::inet"), ("'10.0.1.0/24'", "'10.0.2.7'")),
     Kind("mood", series(moods="(ARRAY['sad', 'ok', 'happy'])[1 + {h} % 3]::mood", runs="(ARRAY['sad', 'ok', 'happy'])[1 + g / 300 % 3]::mood"), ("'ok'",)),
-    Kind("pair_of", series(pairs="row(({h} % 9)::integer, 'y' || g % 4)::pair_of"), ("'(1,y1)'",), extremes=False, ordered=False),
+    Kind("pair_of", series(pairs="row(({h} % 9)::integer, 'y' || g % 4)::pair_of"), ("'(1,y1)'",), extremes=False, ordered=False, hashed=False),
 )  # fmt: skip
 
 NULLS = ("", "{h} % 10 = 0", "{h} % 100 < 70", "g / 600 % 2 = 0", "{h} % 1000 > 0", "true")

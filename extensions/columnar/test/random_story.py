@@ -527,7 +527,7 @@ class Story:
 
     def options(self) -> Step:
         rng = self.rng
-        names = [c.name for c in self.table.columns]
+        hashed = [c.name for c in self.table.columns if c.kind.hashed]
         ordered = [c.name for c in self.table.columns if c.kind.ordered]
         options = []
         if self.chance(0.5):
@@ -536,8 +536,8 @@ class Story:
             options.append(f"row_group_rows => {rng.choice((1024, 1500, 2048))}")
         if ordered and self.chance(0.5):
             options.append(f"order_by => '{rng.choice(ordered)}{rng.choice(('', ' DESC', ', id'))}'")
-        if self.chance(0.5):
-            options.append(f"bloom => ARRAY['{rng.choice(names)}']")
+        if hashed and self.chance(0.5):
+            options.append(f"bloom => ARRAY['{rng.choice(hashed)}']")
         arguments = ", ".join(["'t'", *(options or ["compression => 'cold'"])])
         return Step(f"SELECT strata_columnar.alter_columnar_table_set({arguments})", "columnar", compare=False)
 
