@@ -334,6 +334,18 @@ count_dead(const GroupRecord *record, const DeletedRows *dead)
 }
 
 /*
+ * Rows that the group has at most when the dead ones are gone.  Where its numbers
+ * have gaps, a dead number need not be one of its rows.
+ */
+static uint32
+count_left_at_most(const GroupRecord *record, const DeletedRows *dead)
+{
+	if (record->flags & GROUP_HAS_ROW_NUMBERS)
+		return record->nrows;
+	return record->nrows - (uint32) count_dead(record, dead);
+}
+
+/*
  * The end (exclusive) of the run of neighbours beginning at `first` that belong
  * into one group, and whether rewriting it pays.
  */
@@ -359,7 +371,7 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 		if (!is_compactable(&tuples[i]))
 			continue; /* dead, or an older version: not in the way */
 		ndead = count_dead(record, dead);
-		left = record->nrows - ndead;
+		left = count_left_at_most(record, dead);
 		small = left < limit * COMPACT_SMALL_SHARE;
 		if (members > 0 && (rows + left > limit || !(small || ndead > 0 || all)))
 			break;
@@ -534,7 +546,8 @@ compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *resu
 		{
 			if (!is_compactable(&tuples[j]))
 				continue;
-			if (row_collector_is_full(collector, 0))
+			if (row_collector_is_full(collector,
+									  count_left_at_most(&tuples[j].entry.record, dead)))
 				result->groups_written += row_collector_write(collector, catalog, GROUP_REWRITTEN);
 			result->rows_removed += row_collector_add(collector, catalog, &tuples[j].entry.record,
 													  dead);

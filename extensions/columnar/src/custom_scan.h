@@ -106,7 +106,7 @@ typedef struct ColumnarScanState
 	ExprState *row_qual; /* the others, evaluated row by row; NULL if none */
 	ScanColumns output;
 	RowBatch *batch;
-	uint32 position; /* in the batch's selection: the row to return next */
+	int32 position;	 /* in the batch's selection: the row returned last */
 	bool has_output; /* are the batch's output columns decoded? */
 	ScanShared *shared;
 	ScanCounters reported; /* what this worker added to the shared counters */

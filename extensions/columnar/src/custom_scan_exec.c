@@ -11,7 +11,7 @@
  *
  * The node runs under ExecScan(): in an EvalPlanQual recheck all quals are
  * evaluated on the row under test.  ss_ScanTupleSlot holds the row returned last,
- * with its ctid, for WHERE CURRENT OF.
+ * with its ctid, for WHERE CURRENT OF.  Cursors may turn round at any row, and past the last.
  *
  * Parallel: each process lists the same row groups under the same snapshot and
  * takes the next one by a shared counter.  What this transaction has in its write
@@ -27,6 +27,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
+#include "pgstat.h"
 #include "port/atomics.h"
 #include "storage/dsm.h"
 #include "utils/memutils.h"
@@ -227,11 +228,12 @@ begin_scan(ColumnarScanState *state)
 								 state->custom.ss.ps.state->es_snapshot, state->ahead,
 								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
 								 state->shared ? &state->shared->scan : NULL);
+	pgstat_count_heap_scan(state->custom.ss.ss_currentRelation);
 }
 
-/* The next batch with rows that pass the filters; false at the end. */
+/* The next batch with rows that pass the filters, and the place before its first; false at the end. */
 static bool
-next_batch(ColumnarScanState *state)
+next_batch(ColumnarScanState *state, ScanDirection direction)
 {
 	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
 	MemoryContext caller = MemoryContextSwitchTo(state->context);
@@ -242,7 +244,12 @@ next_batch(ColumnarScanState *state)
 		begin_scan(state);
 	do
 	{
-		state->batch = row_scan_next(state->scan, ForwardScanDirection);
+		state->batch = row_scan_next(state->scan, direction);
+		if (state->batch != NULL)
+		{
+			/* a macro of indexes, but tables have the same counter: tuples returned */
+			pgstat_count_index_tuples(state->custom.ss.ss_currentRelation, state->batch->nselected);
+		}
 		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
 		{
 			if (state->batch->nselected == 0)
@@ -251,10 +258,28 @@ next_batch(ColumnarScanState *state)
 		}
 	} while (state->batch != NULL && state->batch->nselected == 0);
 
-	state->position = 0;
 	state->has_output = false;
 	MemoryContextSwitchTo(caller);
-	return state->batch != NULL;
+	if (state->batch == NULL)
+		return false;
+	state->position = ScanDirectionIsBackward(direction) ? (int32) state->batch->nselected : -1;
+	ResetExprContext(econtext);
+	return true;
+}
+
+/* Steps to the next row of the batches; false at the end. */
+static bool
+step(ColumnarScanState *state, ScanDirection direction)
+{
+	do
+	{
+		if (state->batch == NULL)
+			continue;
+		state->position += ScanDirectionIsBackward(direction) ? -1 : 1;
+		if (state->position >= 0 && state->position < (int32) state->batch->nselected)
+			return true;
+	} while (next_batch(state, direction));
+	return false;
 }
 
 /* ExecScanAccessMtd: the next row that passes all quals. */
@@ -266,12 +291,8 @@ fetch_row(ScanState *node)
 
 	for (;;)
 	{
-		if (state->batch == NULL || state->position >= state->batch->nselected)
-		{
-			if (!next_batch(state))
-				return ExecClearTuple(node->ss_ScanTupleSlot);
-			ResetExprContext(econtext);
-		}
+		if (!step(state, node->ps.state->es_direction))
+			return ExecClearTuple(node->ss_ScanTupleSlot);
 		if (!state->has_output)
 		{
 			MemoryContext caller = MemoryContextSwitchTo(state->context);
@@ -280,7 +301,7 @@ fetch_row(ScanState *node)
 			MemoryContextSwitchTo(caller);
 			state->has_output = true;
 		}
-		store_row(state, &state->output, state->batch->selection[state->position++]);
+		store_row(state, &state->output, state->batch->selection[state->position]);
 		if (state->row_qual == NULL)
 			return node->ss_ScanTupleSlot;
 
@@ -404,7 +425,10 @@ rescan(CustomScanState *node)
 	forget_columns(state, &state->output);
 	state->batch = NULL;
 	if (state->scan != NULL)
+	{
 		row_scan_rescan(state->scan);
+		pgstat_count_heap_scan(node->ss.ss_currentRelation);
+	}
 	if (state->pruner != NULL)
 		pruner_reset(state->pruner);
 	for (int i = 0; i < state->nfilters; i++)
@@ -501,7 +525,7 @@ initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate)
 }
 
 static void
-shutdown(CustomScanState *node)
+shut_down(CustomScanState *node)
 {
 	report_counters((ColumnarScanState *) node);
 }
@@ -529,7 +553,7 @@ static const CustomExecMethods exec_methods = {
 	.InitializeDSMCustomScan = initialize_dsm,
 	.ReInitializeDSMCustomScan = reinitialize_dsm,
 	.InitializeWorkerCustomScan = initialize_worker,
-	.ShutdownCustomScan = shutdown,
+	.ShutdownCustomScan = shut_down,
 	.ExplainCustomScan = custom_scan_explain,
 };
 

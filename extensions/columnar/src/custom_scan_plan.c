@@ -106,7 +106,7 @@ make_path(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Relids req
 	path->path.parallel_aware = parallel_workers > 0;
 	path->path.parallel_safe = rel->consider_parallel;
 	path->path.parallel_workers = parallel_workers;
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION | CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
 	path->methods = &path_methods;
 	eager = custom_scan_set_cost(root, rel, facts, &path->path);
 	path->custom_private = list_make1_int(eager);

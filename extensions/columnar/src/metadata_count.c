@@ -27,6 +27,7 @@
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "pgstat.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
@@ -288,6 +289,7 @@ count_rows(ColumnarCountState *state)
 		Relation relation = table_open(lfirst_oid(cell), AccessShareLock);
 
 		count += row_scan_count(relation, state->custom.ss.ps.state->es_snapshot);
+		pgstat_count_heap_scan(relation);
 		table_close(relation, NoLock);
 		MemoryContextReset(context);
 	}

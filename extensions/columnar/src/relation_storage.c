@@ -25,6 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "own_deletes.h"
+#include "row_fetch.h"
 #include "row_group.h"
 #include "row_scan.h"
 #include "write_buffer.h"
@@ -59,6 +60,7 @@ columnar_nontransactional_truncate(Relation relation)
 {
 	write_buffer_discard(relation);
 	own_deletes_forget();
+	row_fetch_forget();
 	row_group_cache_forget(compat_file_locator(relation));
 	RelationTruncate(relation, 0);
 }

