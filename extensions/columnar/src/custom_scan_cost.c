@@ -18,6 +18,7 @@
 
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "access/table.h"
 #include "catalog/pg_statistic.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -33,7 +34,10 @@
 #include "space.h"
 
 /* Opening a row group, in units of cpu_tuple_cost: its footer is parsed, its zone maps are looked at. */
-#define GROUP_COST 3.0
+#define GROUP_COST 10.0
+
+/* Row groups whose records, with the bytes of inline ones, fill a page of the catalog. */
+#define CATALOG_PAGE_GROUPS 8
 
 /* Row groups whose footers are looked at to learn the columns' shares. */
 #define SAMPLED_GROUPS 4
@@ -193,6 +197,27 @@ keep_known(Relation relation, BlockNumber pages, const ScanFacts *facts, double 
 	memcpy(shares, facts->shares, size);
 }
 
+/*
+ * Row groups of small batches are not among those sampled, but fill the catalog: pages of
+ * row vectors are taken for them, but not more groups than were ever made.
+ */
+static double
+estimate_groups(Relation relation, double rows, double group_rows)
+{
+	double groups = Max(ceil(rows / group_rows), 1);
+	SpaceState space;
+	Relation catalog;
+
+	if (!OidIsValid(relation->rd_rel->reltoastrelid))
+		return groups;
+	space_read(relation, &space);
+	catalog = table_open(relation->rd_rel->reltoastrelid, AccessShareLock);
+	groups = Max(groups, Min((double) space.next_group,
+							 (double) RelationGetNumberOfBlocks(catalog) * CATALOG_PAGE_GROUPS));
+	table_close(catalog, AccessShareLock);
+	return groups;
+}
+
 void
 custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 {
@@ -222,7 +247,7 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 		if (sampled)
 			keep_known(relation, rel->pages, facts, group_rows);
 	}
-	facts->groups = Max(ceil(rel->tuples / group_rows), 1);
+	facts->groups = estimate_groups(relation, rel->tuples, group_rows);
 }
 
 /* ---- what zone maps exclude --------------------------------------------------------------------- */

@@ -107,7 +107,9 @@ class Teller:
         return status == psycopg.pq.TransactionStatus.INERROR
 
 
-def attempt(node: Node, seed: int | str, steps: list[Step] | None = None, name: str = "differential") -> Failure | None:
+def attempt(
+    node: Node, seed: int | str, steps: list[Step] | None = None, name: str = "differential"
+) -> Failure | None:
     """Tell the story of the seed, or given steps; what went wrong, if anything."""
     teller = Teller(node, name)
     try:
@@ -194,7 +196,6 @@ def main() -> int:
 def run(node: Node, options: argparse.Namespace) -> int:
     start = time.monotonic()
     kinds: Counter = Counter()
-    steps = 0
     if options.script:
         failure = attempt(node, "script", parse_script(options.script.read_text()))
         print(failure or "no difference")
@@ -215,7 +216,9 @@ def run(node: Node, options: argparse.Namespace) -> int:
                 failure = reduce(node, failure)
             print(failure if kinds[kind] <= 3 else f"seed {failure.seed}: {kind}", flush=True)
     crashes = node.crashed()
-    print(f"{number} stories, {sum(kinds.values())} failures, {len(crashes)} crashes, {time.monotonic() - start:.0f} s")
+    print(
+        f"{number} stories, {sum(kinds.values())} failures, {len(crashes)} crashes, {time.monotonic() - start:.0f} s"
+    )
     for kind, count in kinds.most_common():
         print(f"{count:6} {kind}")
     return 1 if kinds or crashes else 0

@@ -57,7 +57,9 @@ class Actor:
         self.future = None
         if outcome.sqlstate:
             return f"{outcome.sqlstate} {outcome.message.splitlines()[0]}"
-        rows = outcome.rows if has_top_level_order(self.statement) else sorted(outcome.rows, key=str)
+        rows = (
+            outcome.rows if has_top_level_order(self.statement) else sorted(outcome.rows, key=str)
+        )
         shown = " ".join("(" + ",".join("" if v is None else v for v in row) + ")" for row in rows)
         return f"{outcome.tag} {shown}".strip()
 
@@ -89,7 +91,9 @@ class Stage:
         for actor in self.actors.values():
             if in_transaction(actor.side):
                 actor.side.execute("ROLLBACK")
-            actor.side.execute("RESET enable_seqscan; RESET enable_indexscan; RESET enable_bitmapscan")
+            actor.side.execute(
+                "RESET enable_seqscan; RESET enable_indexscan; RESET enable_bitmapscan"
+            )
 
     def close(self) -> None:
         for actor in self.actors.values():
@@ -108,7 +112,9 @@ class Stage:
             self._perform_what_can_be(lines)
             if time.monotonic() > end:
                 stuck = [f"{a.name}: {a.statement}" for a in self.actors.values() if not a.free]
-                raise AssertionError("\n".join(["these never end:", *stuck, "after:", *self.transcript]))
+                raise AssertionError(
+                    "\n".join(["these never end:", *stuck, "after:", *self.transcript])
+                )
         return self.transcript
 
     def _perform_what_can_be(self, lines: deque[Step]) -> None:
@@ -211,7 +217,9 @@ def merge_orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
 def waited(transcript: list[str], session: str) -> bool:
     """Did a statement of the session end only after another session's line?"""
     for number, line in enumerate(transcript):
-        if line.startswith(f"{session}: ") and not transcript[number + 1].startswith(f"{session} -> "):
+        if line.startswith(f"{session}: ") and not transcript[number + 1].startswith(
+            f"{session} -> "
+        ):
             return True
     return False
 

@@ -19,7 +19,16 @@ ROWS = (0, 1, 7, 300, 1023, 1024, 1025, 2048, 2500, 4000)
 ROW_WEIGHTS = (3, 4, 6, 20, 6, 8, 6, 6, 25, 16)
 
 SCANS = ("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "tidscan")
-JOINS = ("hashjoin", "mergejoin", "nestloop", "memoize", "material", "sort", "hashagg", "incremental_sort")
+JOINS = (
+    "hashjoin",
+    "mergejoin",
+    "nestloop",
+    "memoize",
+    "material",
+    "sort",
+    "hashagg",
+    "incremental_sort",
+)
 PARALLEL = (
     "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;"
     " SET min_parallel_index_scan_size = 0; SET max_parallel_workers_per_gather = 2"
@@ -72,13 +81,17 @@ class Story:
 
     def begin(self) -> Iterator[Step]:
         rng = self.rng
-        columns = [random_column(rng, f"c{n}") for n in range(1, 1 + rng.choice((1, 2, 3, 4, 4, 6)))]
+        columns = [
+            random_column(rng, f"c{n}") for n in range(1, 1 + rng.choice((1, 2, 3, 4, 4, 6)))
+        ]
         self.table = Table(columns, self.chance(0.5), names=len(columns))
         yield from self.settings()
         definitions = ", ".join(f"{c.name} {c.kind.type}" for c in columns)
         key = "PRIMARY KEY" if self.table.has_key else ""
         sort = rng.choices(("", "UNLOGGED", "TEMPORARY"), (90, 6, 4))[0]
-        yield Step(f"CREATE {sort} TABLE t (id bigint {key}, {definitions}) WITH (autovacuum_enabled = off)")
+        yield Step(
+            f"CREATE {sort} TABLE t (id bigint {key}, {definitions}) WITH (autovacuum_enabled = off)"
+        )
         if self.chance(0.35):
             yield self.options()
         for _ in range(rng.choice((1, 1, 2, 3))):
@@ -99,7 +112,9 @@ class Story:
 
     def settings(self) -> Iterator[Step]:
         rng = self.rng
-        disabled = [name for name in SCANS if self.chance(0.2)] + [name for name in JOINS if self.chance(0.15)]
+        disabled = [name for name in SCANS if self.chance(0.2)] + [
+            name for name in JOINS if self.chance(0.15)
+        ]
         for name in disabled:
             yield Step(f"SET enable_{name} = off", compare=False)
         if self.chance(0.3):
@@ -133,7 +148,9 @@ class Story:
             yield self.finish("COMMIT" if self.chance(0.6) else "ROLLBACK")
             return
         if not self.in_transaction and self.chance(0.12):
-            yield self.open("BEGIN" if self.chance(0.8) else "BEGIN ISOLATION LEVEL REPEATABLE READ", "")
+            yield self.open(
+                "BEGIN" if self.chance(0.8) else "BEGIN ISOLATION LEVEL REPEATABLE READ", ""
+            )
             return
         choice = self.rng.random()
         if choice < 0.55:
@@ -164,7 +181,11 @@ class Story:
         """As the table was then; but ids and names once used are not used again."""
         now = self.table
         self.table = copy.deepcopy(self.saved[number][1])
-        self.table.next_id, self.table.next_shift, self.table.names = now.next_id, now.next_shift, now.names
+        self.table.next_id, self.table.next_shift, self.table.names = (
+            now.next_id,
+            now.next_shift,
+            now.names,
+        )
 
     def recover(self) -> Step:
         savepoints = len(self.saved) - 1
@@ -211,7 +232,10 @@ class Story:
         query = f"SELECT {self.values('g')} FROM generate_series({first}, {last}) AS g"
         if self.chance(0.3):
             form = self.rng.choice(("", "(FORMAT binary)", "(FORMAT csv)"))
-            return Step(f"COPY t ({self.names()}) FROM STDIN {form}", copy_from=f"COPY ({query}) TO STDOUT {form}")
+            return Step(
+                f"COPY t ({self.names()}) FROM STDIN {form}",
+                copy_from=f"COPY ({query}) TO STDOUT {form}",
+            )
         return Step(f"INSERT INTO t ({self.names()}) {query}")
 
     def change(self) -> Iterator[Step]:
@@ -223,17 +247,23 @@ class Story:
         elif choice < 0.3:
             for _ in range(rng.randrange(1, 6)):
                 first, last = self.ids(1)
-                yield Step(f"INSERT INTO t ({self.names()}) SELECT {self.values('g', 7)} FROM generate_series({first}, {last}) AS g RETURNING *")
+                yield Step(
+                    f"INSERT INTO t ({self.names()}) SELECT {self.values('g', 7)} FROM generate_series({first}, {last}) AS g RETURNING *"
+                )
         elif choice < 0.36:
             shift = 1_000_000_000 * table.next_shift
             table.next_shift += 1
             columns = ", ".join(c.name for c in table.columns)
-            yield Step(f"INSERT INTO t ({self.names()}) SELECT id + {shift}, {columns} FROM t WHERE {self.predicate()} AND id < 1000000000")
+            yield Step(
+                f"INSERT INTO t ({self.names()}) SELECT id + {shift}, {columns} FROM t WHERE {self.predicate()} AND id < 1000000000"
+            )
         elif choice < 0.44 and table.has_key:
             first, last = self.ids(rng.randrange(1, 30))
             low = max(1, first - rng.randrange(1, 60))
             conflict = rng.choice(("", "ON CONFLICT DO NOTHING", self.upsert(), self.upsert()))
-            yield Step(f"INSERT INTO t ({self.names()}) SELECT {self.values('g', 3)} FROM generate_series({low}, {last}) AS g {conflict} RETURNING id")
+            yield Step(
+                f"INSERT INTO t ({self.names()}) SELECT {self.values('g', 3)} FROM generate_series({low}, {last}) AS g {conflict} RETURNING id"
+            )
         elif choice < 0.68:
             yield Step(f"UPDATE t SET {self.assignments()} WHERE {self.few()}{self.returning()}")
         elif choice < 0.72:
@@ -241,7 +271,9 @@ class Story:
             table.next_shift += 1
             yield Step(f"UPDATE t SET id = id + {shift} WHERE {self.few()} AND id < 1000000000")
         elif choice < 0.76:
-            yield Step(f"UPDATE t SET {self.assignments()} FROM t AS u WHERE u.id = t.id + 1 AND t.id % 5 = {rng.randrange(5)}")
+            yield Step(
+                f"UPDATE t SET {self.assignments()} FROM t AS u WHERE u.id = t.id + 1 AND t.id % 5 = {rng.randrange(5)}"
+            )
         elif choice < 0.97:
             yield Step(f"DELETE FROM t WHERE {self.few()}{self.returning()}")
         else:
@@ -252,11 +284,15 @@ class Story:
         return f"ON CONFLICT (id) DO UPDATE SET {column.name} = excluded.{column.name} WHERE t.id % 3 <> 0"
 
     def assignments(self) -> str:
-        columns = self.rng.sample(self.table.columns, self.rng.randrange(1, min(3, len(self.table.columns)) + 1))
+        columns = self.rng.sample(
+            self.table.columns, self.rng.randrange(1, min(3, len(self.table.columns)) + 1)
+        )
         parts = []
         for column in columns:
             salt = self.rng.randrange(50)
-            value = f"(SELECT {column.value(salt)} FROM (SELECT (t.id % 100000)::integer AS g) AS s)"
+            value = (
+                f"(SELECT {column.value(salt)} FROM (SELECT (t.id % 100000)::integer AS g) AS s)"
+            )
             parts.append(f"{column.name} = {'NULL' if self.chance(0.08) else value}")
         return ", ".join(parts)
 
@@ -332,7 +368,9 @@ class Story:
 
     def text_predicate(self, name: str, column: Column) -> str:
         rng = self.rng
-        pattern = rng.choice(("a%", "%1%", "_", "https://%", "name 1%", "c7%", "", "%", "gr__n", "The%30"))
+        pattern = rng.choice(
+            ("a%", "%1%", "_", "https://%", "name 1%", "c7%", "", "%", "gr__n", "The%30")
+        )
         return rng.choice(
             (
                 f"{name} LIKE '{pattern}'",
@@ -348,9 +386,17 @@ class Story:
         items = ["count(*)"]
         for column in self.rng.sample(self.table.columns, min(3, len(self.table.columns))):
             name, kind = column.name, column.kind
-            choices = [f"count({name})", f"sum(length({name}::text))", f"count(*) FILTER (WHERE {name} IS NULL)"]
+            choices = [
+                f"count({name})",
+                f"sum(length({name}::text))",
+                f"count(*) FILTER (WHERE {name} IS NULL)",
+            ]
             if kind.number and column.series.summable and not column.vague:
-                choices += [f"sum({name})", f"avg({name})", f"sum({name}) FILTER (WHERE id % 2 = 0)"]
+                choices += [
+                    f"sum({name})",
+                    f"avg({name})",
+                    f"sum({name}) FILTER (WHERE id % 2 = 0)",
+                ]
             if kind.extremes and not column.vague:
                 choices += [f"min({name})", f"max({name})"] * 2
             if not column.vague:
@@ -361,8 +407,12 @@ class Story:
 
     def order(self) -> str:
         parts = []
-        for column in self.rng.sample(self.table.columns, self.rng.randrange(0, min(2, len(self.table.columns)) + 1)):
-            parts.append(f"{column.name}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}")
+        for column in self.rng.sample(
+            self.table.columns, self.rng.randrange(0, min(2, len(self.table.columns)) + 1)
+        ):
+            parts.append(
+                f"{column.name}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+            )
         return ", ".join([*parts, self.rng.choice(("id", "id DESC"))])
 
     def where(self) -> str:
@@ -376,7 +426,18 @@ class Story:
     def query(self) -> Iterator[Step]:
         rng = self.rng
         clear = [c for c in self.table.columns if not c.vague]
-        shapes = [self.rows_query] * 4 + [self.aggregate_query] * 5 + [self.join_query] * 2 + [self.subquery, self.window_query, self.tid_query, self.lateral_query, self.locking_query]
+        shapes = (
+            [self.rows_query] * 4
+            + [self.aggregate_query] * 5
+            + [self.join_query] * 2
+            + [
+                self.subquery,
+                self.window_query,
+                self.tid_query,
+                self.lateral_query,
+                self.locking_query,
+            ]
+        )
         if clear:
             shapes += [self.group_query] * 3 + [self.distinct_query]
         if not self.in_transaction or self.chance(0.3):
@@ -392,7 +453,14 @@ class Story:
     def rows_query(self) -> str:
         if self.chance(0.4):
             return f"SELECT {self.shown()} FROM t{self.where()}"
-        limit = self.rng.choice(("", "", f" LIMIT {self.rng.randrange(0, 30)}", f" LIMIT 7 OFFSET {self.rng.randrange(50)}"))
+        limit = self.rng.choice(
+            (
+                "",
+                "",
+                f" LIMIT {self.rng.randrange(0, 30)}",
+                f" LIMIT 7 OFFSET {self.rng.randrange(50)}",
+            )
+        )
         return f"SELECT {self.shown()} FROM t{self.where()} ORDER BY {self.order()}{limit}"
 
     def aggregate_query(self) -> str:
@@ -400,7 +468,9 @@ class Story:
 
     def group_query(self) -> str:
         clear = [c for c in self.table.columns if not c.vague]
-        keys = ", ".join(c.name for c in self.rng.sample(clear, self.rng.randrange(1, min(2, len(clear)) + 1)))
+        keys = ", ".join(
+            c.name for c in self.rng.sample(clear, self.rng.randrange(1, min(2, len(clear)) + 1))
+        )
         having = self.rng.choice(("", " HAVING count(*) > 1"))
         return f"SELECT {keys}, {self.aggregates()} FROM t{self.where()} GROUP BY {keys}{having}"
 
@@ -463,19 +533,33 @@ class Story:
         self.prepared += 1
         column = self.rng.choice(self.table.columns)
         operator = self.rng.choice(("=", "<", ">=", "<>"))
-        yield Step(f"PREPARE p{self.prepared} ({column.kind.type.split(' COLLATE')[0]}) AS SELECT count(*), sum(id) FROM t WHERE {column.name} {operator} $1 AND {self.predicate(depth=0)}")
+        yield Step(
+            f"PREPARE p{self.prepared} ({column.kind.type.split(' COLLATE')[0]}) AS SELECT count(*), sum(id) FROM t WHERE {column.name} {operator} $1 AND {self.predicate(depth=0)}"
+        )
         for _ in range(2):
             yield Step(f"EXECUTE p{self.prepared} ({self.literal(column)})")
 
     def cursor_query(self) -> Iterator[Step]:
         if self.cursor:
-            yield Step(self.rng.choice(("FETCH 20 FROM c", "FETCH ALL FROM c", "FETCH BACKWARD 5 FROM c", "CLOSE c", "MOVE FIRST FROM c")))
+            yield Step(
+                self.rng.choice(
+                    (
+                        "FETCH 20 FROM c",
+                        "FETCH ALL FROM c",
+                        "FETCH BACKWARD 5 FROM c",
+                        "CLOSE c",
+                        "MOVE FIRST FROM c",
+                    )
+                )
+            )
             if self.chance(0.1):
                 self.cursor = False
                 yield Step("CLOSE ALL")
         else:
             self.cursor = True
-            yield Step(f"DECLARE c SCROLL CURSOR FOR SELECT {self.shown()} FROM t{self.where()} ORDER BY {self.order()}")
+            yield Step(
+                f"DECLARE c SCROLL CURSOR FOR SELECT {self.shown()} FROM t{self.where()} ORDER BY {self.order()}"
+            )
 
     # ---- definitions and maintenance -----------------------------------------------------------------------------
 
@@ -535,11 +619,17 @@ class Story:
         if self.chance(0.5):
             options.append(f"row_group_rows => {rng.choice((1024, 1500, 2048))}")
         if ordered and self.chance(0.5):
-            options.append(f"order_by => '{rng.choice(ordered)}{rng.choice(('', ' DESC', ', id'))}'")
+            options.append(
+                f"order_by => '{rng.choice(ordered)}{rng.choice(('', ' DESC', ', id'))}'"
+            )
         if hashed and self.chance(0.5):
             options.append(f"bloom => ARRAY['{rng.choice(hashed)}']")
         arguments = ", ".join(["'t'", *(options or ["compression => 'cold'"])])
-        return Step(f"SELECT strata_columnar.alter_columnar_table_set({arguments})", "columnar", compare=False)
+        return Step(
+            f"SELECT strata_columnar.alter_columnar_table_set({arguments})",
+            "columnar",
+            compare=False,
+        )
 
     def maintain(self) -> Iterator[Step]:
         rng = self.rng

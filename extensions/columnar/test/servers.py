@@ -29,7 +29,14 @@ def make_node(cluster: Cluster) -> Node:
 
 def run_program(node: Node, program: str, *arguments: str | Path) -> str:
     """Run a client program, in the node's root directory with its password file; its output."""
-    command = ["env", "-C", node.root, f"PGPASSFILE={node.passfile}", find_binaries() / program, *arguments]
+    command = [
+        "env",
+        "-C",
+        node.root,
+        f"PGPASSFILE={node.passfile}",
+        find_binaries() / program,
+        *arguments,
+    ]
     result = run_as_server(command, capture_output=True)
     if result.returncode != 0:
         raise ClusterError(f"{program} failed: {result.stdout}{result.stderr}")
@@ -47,7 +54,9 @@ def sibling(node: Node, name: str, **settings: str) -> Node:
     entries = node.passfile.read_text().splitlines()
     mine = f"127.0.0.1:{node.port}:"
     entries += [
-        entry.replace(mine, f"127.0.0.1:{other.port}:") for entry in entries if entry.startswith(mine)
+        entry.replace(mine, f"127.0.0.1:{other.port}:")
+        for entry in entries
+        if entry.startswith(mine)
     ]
     node.passfile.write_text("\n".join([*entries, ""]))
     return other
@@ -57,7 +66,15 @@ def take_base_backup(node: Node, name: str, **settings: str) -> Node:
     """A server from pg_basebackup, not started."""
     copy = sibling(node, name, **settings)
     run_program(
-        node, "pg_basebackup", *client_arguments(node, None), "-D", copy.data, "-X", "stream", "-c", "fast"
+        node,
+        "pg_basebackup",
+        *client_arguments(node, None),
+        "-D",
+        copy.data,
+        "-X",
+        "stream",
+        "-c",
+        "fast",
     )
     return copy
 
@@ -65,7 +82,9 @@ def take_base_backup(node: Node, name: str, **settings: str) -> Node:
 def make_standby(node: Node, name: str = "standby", **settings: str) -> Node:
     """A running hot standby that streams from the node."""
     source = f"host=127.0.0.1 port={node.port} user={SUPERUSER} passfile=''{node.passfile}''"
-    standby = take_base_backup(node, name, primary_conninfo=f"'{source}'", hot_standby="on", **settings)
+    standby = take_base_backup(
+        node, name, primary_conninfo=f"'{source}'", hot_standby="on", **settings
+    )
     signal = standby.data / "standby.signal"
     signal.touch()
     give_to_server(signal, 0o600)
@@ -85,3 +104,29 @@ def wait_for_replay(node: Node, standby: Node, timeout: float = 60) -> None:
     for _ in wait_until("the standby has replayed", timeout):
         if standby.value("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (target,)):
             return
+
+
+# ---- tables ----------------------------------------------------------------------------------------
+
+CHECKSUM = (
+    "SELECT count(*), sum(id), sum(v), md5(string_agg(t::text, '|' ORDER BY id)) FROM {table} AS t"
+)
+
+
+def fill(node: Node, table: str, rows: int) -> None:
+    """A columnar table of a key, a number and a text."""
+    node.execute(f"CREATE TABLE {table} (id integer PRIMARY KEY, v integer, s text) USING columnar")
+    node.execute(
+        f"INSERT INTO {table} SELECT g, g % 100, 'row ' || g % 77 FROM generate_series(1, {rows}) AS g"
+    )
+
+
+def checksum(node: Node, table: str = "t") -> tuple:
+    """Rows, sums and a digest of all values of a table with columns id and v."""
+    return node.query(CHECKSUM.format(table=table))[0]
+
+
+def verify(node: Node, *tables: str) -> None:
+    """The tables are sound."""
+    for table in tables:
+        assert node.query(f"SELECT * FROM strata_columnar.columnar_verify('{table}')") == [], table

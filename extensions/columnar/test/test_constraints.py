@@ -10,7 +10,9 @@ import pytest
 from extensions.columnar.test.twins import Twins
 
 TABLE = "CREATE TABLE t (id integer, v integer, s text, n numeric(10, 2))"
-FILL = "INSERT INTO t SELECT g, g % 500, 'row ' || g % 170, g / 4.0 FROM generate_series(1, 4000) AS g"
+FILL = (
+    "INSERT INTO t SELECT g, g % 500, 'row ' || g % 170, g / 4.0 FROM generate_series(1, 4000) AS g"
+)
 CHECKSUM = "SELECT count(*), sum(id), sum(v), md5(string_agg(t::text, '|' ORDER BY id, v)) FROM t"
 
 
@@ -23,7 +25,11 @@ def table(twins: Twins) -> Twins:
 
 def with_every_scan(twins: Twins) -> Iterator[str]:
     """Runs the loop's body once per kind of scan that the planner may choose."""
-    kinds = {"index": ("bitmapscan", "seqscan"), "bitmap": ("indexscan", "indexonlyscan", "seqscan"), "sequential": ("indexscan", "indexonlyscan", "bitmapscan")}
+    kinds = {
+        "index": ("bitmapscan", "seqscan"),
+        "bitmap": ("indexscan", "indexonlyscan", "seqscan"),
+        "sequential": ("indexscan", "indexonlyscan", "bitmapscan"),
+    }
     for kind, disabled in kinds.items():
         for name in disabled:
             twins.execute(f"SET enable_{name} = off")
@@ -47,7 +53,9 @@ QUESTIONS = (
 @pytest.mark.parametrize("method", ["btree", "hash", "gin", "gist", "spgist"])
 def test_an_index_finds_what_a_scan_finds(table: Twins, method: str) -> None:
     """Rows from before the index and after it, changed, deleted, rolled back and compacted."""
-    column = {"gin": "(ARRAY[v])", "gist": "(point(v, v))", "spgist": "(point(v, v))"}.get(method, "v")
+    column = {"gin": "(ARRAY[v])", "gist": "(point(v, v))", "spgist": "(point(v, v))"}.get(
+        method, "v"
+    )
     table.execute("DELETE FROM t WHERE id % 9 = 0; UPDATE t SET v = v + 1 WHERE id % 10 = 0")
     table.same(f"CREATE INDEX i ON t USING {method} ({column})")
     table.execute(
@@ -56,21 +64,36 @@ def test_an_index_finds_what_a_scan_finds(table: Twins, method: str) -> None:
     )
     questions = list(QUESTIONS)
     if method == "gin":
-        questions += ["SELECT id FROM t WHERE ARRAY[v] @> '{7}' ORDER BY id", "SELECT count(*) FROM t WHERE ARRAY[v] && '{1,2}'"]
+        questions += [
+            "SELECT id FROM t WHERE ARRAY[v] @> '{7}' ORDER BY id",
+            "SELECT count(*) FROM t WHERE ARRAY[v] && '{1,2}'",
+        ]
     if method in ("gist", "spgist"):
-        questions += ["SELECT id FROM t WHERE point(v, v) <@ box '(5,5),(7,7)' ORDER BY id", "SELECT count(*) FROM t WHERE point(v, v) >> point '(490,0)'"]
+        questions += [
+            "SELECT id FROM t WHERE point(v, v) <@ box '(5,5),(7,7)' ORDER BY id",
+            "SELECT count(*) FROM t WHERE point(v, v) >> point '(490,0)'",
+        ]
     for round_ in range(2):
         for _ in with_every_scan(table):
             table.all_same(questions)
         with table.transaction():
-            table.execute("UPDATE t SET v = 7 WHERE id IN (11, 5001); INSERT INTO t VALUES (9000, 7, 'own', 1); DELETE FROM t WHERE id = 7")
+            table.execute(
+                "UPDATE t SET v = 7 WHERE id IN (11, 5001); INSERT INTO t VALUES (9000, 7, 'own', 1); DELETE FROM t WHERE id = 7"
+            )
             for _ in with_every_scan(table):
                 table.all_same(questions)
         if round_ == 0:
             table.columnar.execute("SELECT strata_columnar.columnar_compact('t')")
             table.execute("VACUUM t", "REINDEX INDEX i")
-    table.execute("SET enable_seqscan = off; SET enable_bitmapscan = " + ("off" if method in ("btree", "hash") else "on"))
-    probe = {"gin": "ARRAY[v] @> '{7}'", "gist": "point(v, v) <@ box '(5,5),(7,7)'", "spgist": "point(v, v) <@ box '(5,5),(7,7)'"}.get(method, "v = 7")
+    table.execute(
+        "SET enable_seqscan = off; SET enable_bitmapscan = "
+        + ("off" if method in ("btree", "hash") else "on")
+    )
+    probe = {
+        "gin": "ARRAY[v] @> '{7}'",
+        "gist": "point(v, v) <@ box '(5,5),(7,7)'",
+        "spgist": "point(v, v) <@ box '(5,5),(7,7)'",
+    }.get(method, "v = 7")
     assert re.search(r" on i\b| using i\b", table.plan(f"SELECT id FROM t WHERE {probe}"))
 
 
@@ -87,11 +110,15 @@ def test_brin_is_refused_or_right(table: Twins) -> None:
 
 
 def test_index_scans_in_both_directions(table: Twins) -> None:
-    table.execute("CREATE INDEX ON t (v, id); CREATE INDEX ON t (s DESC NULLS FIRST); SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off")
+    table.execute(
+        "CREATE INDEX ON t (v, id); CREATE INDEX ON t (s DESC NULLS FIRST); SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off"
+    )
     for order in ("v, id", "v DESC, id DESC", "s DESC, id", "s NULLS LAST, id"):
         table.same(f"SELECT id, v, s FROM t ORDER BY {order}")
         with table.transaction():
-            table.execute(f"DECLARE c SCROLL CURSOR FOR SELECT id, v FROM t WHERE v > 10 ORDER BY {order}")
+            table.execute(
+                f"DECLARE c SCROLL CURSOR FOR SELECT id, v FROM t WHERE v > 10 ORDER BY {order}"
+            )
             for fetch in ("5", "BACKWARD 3", "LAST", "BACKWARD 2", "ABSOLUTE 100", "FIRST"):
                 table.same(f"FETCH {fetch} FROM c", ordered=True)
     table.same("SELECT DISTINCT v FROM t WHERE v < 20 ORDER BY v")
@@ -99,7 +126,11 @@ def test_index_scans_in_both_directions(table: Twins) -> None:
 
 
 def test_index_only_scans(table: Twins) -> None:
-    table.execute("CREATE INDEX i ON t (v) INCLUDE (n)", "VACUUM t", "SET enable_seqscan = off; SET enable_bitmapscan = off")
+    table.execute(
+        "CREATE INDEX i ON t (v) INCLUDE (n)",
+        "VACUUM t",
+        "SET enable_seqscan = off; SET enable_bitmapscan = off",
+    )
     table.execute("DELETE FROM t WHERE v = 5; UPDATE t SET n = 0 WHERE v = 6")
     table.same("SELECT v, n FROM t WHERE v BETWEEN 4 AND 8 ORDER BY v, n")
     table.same("SELECT count(*) FROM t WHERE v > 100")
@@ -151,7 +182,15 @@ def test_indexes_built_concurrently_and_again(table: Twins) -> None:
 
 def test_an_index_built_in_the_transaction_that_wrote(twins: Twins) -> None:
     with twins.transaction():
-        twins.execute(TABLE, FILL, "SAVEPOINT a", "INSERT INTO t VALUES (9000, 7, 'lost', 1)", "ROLLBACK TO a", "DELETE FROM t WHERE id = 14", "CREATE INDEX ON t (v)")
+        twins.execute(
+            TABLE,
+            FILL,
+            "SAVEPOINT a",
+            "INSERT INTO t VALUES (9000, 7, 'lost', 1)",
+            "ROLLBACK TO a",
+            "DELETE FROM t WHERE id = 14",
+            "CREATE INDEX ON t (v)",
+        )
         twins.execute("INSERT INTO t VALUES (9001, 7, 'new', 1); SET LOCAL enable_seqscan = off")
         twins.all_same(QUESTIONS)
     twins.execute("SET enable_seqscan = off")
@@ -188,6 +227,26 @@ def test_bitmap_scans_with_many_rows(twins: Twins) -> None:
     twins.same("SELECT count(*), sum(id) FROM t WHERE w = -1")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_bitmap_scans_beyond_a_segment_of_the_file(twins: Twins) -> None:
+    """41 million rows have logical blocks beyond 131072, which the executor would prefetch from the file."""
+    side = twins.columnar
+    side.execute("SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 0")
+    side.execute("CREATE TABLE t (id integer, v integer)")
+    side.execute("INSERT INTO t SELECT g, g % 1000003 FROM generate_series(1, 41000000) AS g")
+    side.execute(
+        "CREATE INDEX ON t (v); SET enable_seqscan = off; SET enable_indexscan = off; SET effective_io_concurrency = 8"
+    )
+    assert "Bitmap" in twins.plan("SELECT count(*), sum(id) FROM t WHERE v BETWEEN 5 AND 9")
+    rows = [n for first in range(5, 10) for n in range(first, 41000001, 1000003)]
+    assert side.execute("SELECT count(*), sum(id) FROM t WHERE v BETWEEN 5 AND 9") == [
+        (len(rows), sum(rows))
+    ]
+    side.execute("SET enable_bitmapscan = off; SET enable_indexscan = on")
+    assert side.execute("SELECT count(*), max(id) FROM t WHERE v = 7") == [(41, 7 + 40 * 1000003)]
+
+
 # ---- unique ---------------------------------------------------------------------------------------------------
 
 
@@ -195,7 +254,9 @@ def test_unique_constraints(table: Twins) -> None:
     table.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
     table.same("CREATE UNIQUE INDEX ON t (s, v, n) WHERE v > 490")
     table.fails("INSERT INTO t VALUES (1, 1, 'x', 1)", "23505")
-    table.fails("INSERT INTO t SELECT g, 1, 'x', 1 FROM generate_series(5000, 3999, -1) AS g", "23505")
+    table.fails(
+        "INSERT INTO t SELECT g, 1, 'x', 1 FROM generate_series(5000, 3999, -1) AS g", "23505"
+    )
     table.fails("INSERT INTO t VALUES (5000, 1, 'a', 1), (5000, 2, 'b', 1)", "23505")
     table.fails("UPDATE t SET id = 5 WHERE id = 6", "23505")
     table.fails("UPDATE t SET id = id + 1", "23505")
@@ -206,19 +267,42 @@ def test_unique_constraints(table: Twins) -> None:
     table.same("DELETE FROM t WHERE id = 77")
     table.same("INSERT INTO t VALUES (77, 1, 'again', 1)")
     with table.transaction():
-        table.all_same(("DELETE FROM t WHERE id = 78", "INSERT INTO t VALUES (78, 1, 'again', 1)", "SAVEPOINT a", "DELETE FROM t WHERE id = 79", "ROLLBACK TO a"))
-        table.all_same(("SAVEPOINT b", "INSERT INTO t VALUES (6000, 1, 'lost', 1)", "ROLLBACK TO b", "INSERT INTO t VALUES (6000, 1, 'kept', 1)"))
+        table.all_same(
+            (
+                "DELETE FROM t WHERE id = 78",
+                "INSERT INTO t VALUES (78, 1, 'again', 1)",
+                "SAVEPOINT a",
+                "DELETE FROM t WHERE id = 79",
+                "ROLLBACK TO a",
+            )
+        )
+        table.all_same(
+            (
+                "SAVEPOINT b",
+                "INSERT INTO t VALUES (6000, 1, 'lost', 1)",
+                "ROLLBACK TO b",
+                "INSERT INTO t VALUES (6000, 1, 'kept', 1)",
+            )
+        )
         table.fails("INSERT INTO t VALUES (79, 1, 'x', 1)", "23505")
         table.execute("ROLLBACK; BEGIN")
     table.same(CHECKSUM)
 
 
 def test_deferred_unique_constraints(twins: Twins) -> None:
-    twins.execute("CREATE TABLE t (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED, v integer, s text, n integer UNIQUE DEFERRABLE)")
+    twins.execute(
+        "CREATE TABLE t (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED, v integer, s text, n integer UNIQUE DEFERRABLE)"
+    )
     twins.same("INSERT INTO t SELECT g, g, 's', g FROM generate_series(1, 1500) AS g")
     twins.same("UPDATE t SET n = n + 1")
     with twins.transaction():
-        twins.all_same(("UPDATE t SET id = id + 1 WHERE id < 100", "INSERT INTO t VALUES (500, 0, 'x', 9000)", "UPDATE t SET id = id + 2000 WHERE id IN (100, 500) AND v <> 0"))
+        twins.all_same(
+            (
+                "UPDATE t SET id = id + 1 WHERE id < 100",
+                "INSERT INTO t VALUES (500, 0, 'x', 9000)",
+                "UPDATE t SET id = id + 2000 WHERE id IN (100, 500) AND v <> 0",
+            )
+        )
     twins.execute("BEGIN; INSERT INTO t VALUES (7, 0, 'x', 9001)")
     twins.fails("COMMIT", "23505")
     twins.execute("BEGIN; INSERT INTO t VALUES (7, 0, 'x', 9001)")
@@ -229,7 +313,9 @@ def test_deferred_unique_constraints(twins: Twins) -> None:
 
 def test_nulls_and_equal_values_in_unique_indexes(twins: Twins) -> None:
     twins.execute("CREATE TABLE t (n numeric UNIQUE, f float8 UNIQUE, c char(5) UNIQUE, k integer)")
-    twins.same("INSERT INTO t VALUES (1.10, 0, 'a', 1), (NULL, NULL, NULL, 2), (NULL, NULL, NULL, 3)")
+    twins.same(
+        "INSERT INTO t VALUES (1.10, 0, 'a', 1), (NULL, NULL, NULL, 2), (NULL, NULL, NULL, 3)"
+    )
     twins.fails("INSERT INTO t (n) VALUES (1.1)", "23505")
     twins.fails("INSERT INTO t (f) VALUES ('-0')", "23505")
     twins.fails("INSERT INTO t (c) VALUES ('a  ')", "23505")
@@ -251,8 +337,12 @@ def test_check_and_not_null_constraints(table: Twins) -> None:
 
 
 def test_exclusion_constraints(twins: Twins) -> None:
-    twins.execute("CREATE TABLE t (room integer, during int4range, EXCLUDE USING gist (during WITH &&), EXCLUDE USING hash (room WITH =))")
-    twins.same("INSERT INTO t SELECT g, int4range(g * 10, g * 10 + 5) FROM generate_series(1, 1200) AS g")
+    twins.execute(
+        "CREATE TABLE t (room integer, during int4range, EXCLUDE USING gist (during WITH &&), EXCLUDE USING hash (room WITH =))"
+    )
+    twins.same(
+        "INSERT INTO t SELECT g, int4range(g * 10, g * 10 + 5) FROM generate_series(1, 1200) AS g"
+    )
     twins.fails("INSERT INTO t VALUES (5000, '[12,13)')", "23P01")
     twins.fails("INSERT INTO t VALUES (7, '[100000,100001)')", "23P01")
     twins.same("INSERT INTO t VALUES (5000, '[16,18)')")
@@ -266,7 +356,9 @@ def test_exclusion_constraints(twins: Twins) -> None:
 # ---- foreign keys ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("parent", "child"), [("{am}", "{am}"), ("heap", "{am}"), ("{am}", "heap")])
+@pytest.mark.parametrize(
+    ("parent", "child"), [("{am}", "{am}"), ("heap", "{am}"), ("{am}", "heap")]
+)
 def test_foreign_keys(twins: Twins, parent: str, child: str) -> None:
     twins.execute(
         f"CREATE TABLE p (id integer PRIMARY KEY, v integer, UNIQUE (id, v)) USING {parent}",
@@ -274,7 +366,9 @@ def test_foreign_keys(twins: Twins, parent: str, child: str) -> None:
         f" b integer REFERENCES p ON DELETE SET NULL, d integer DEFAULT 1 REFERENCES p ON DELETE SET DEFAULT) USING {child}",
         "INSERT INTO p SELECT g, g * 2 FROM generate_series(1, 1500) AS g",
     )
-    twins.same("INSERT INTO c SELECT g, g % 300 + 1, g % 200 + 301, g % 100 + 501 FROM generate_series(1, 1200) AS g")
+    twins.same(
+        "INSERT INTO c SELECT g, g % 300 + 1, g % 200 + 301, g % 100 + 501 FROM generate_series(1, 1200) AS g"
+    )
     twins.fails("INSERT INTO c VALUES (2000, 9999, 1, 1)", "23503")
     twins.fails("UPDATE c SET a = 9999 WHERE id = 5", "23503")
     twins.all_same(
@@ -288,7 +382,9 @@ def test_foreign_keys(twins: Twins, parent: str, child: str) -> None:
             "SELECT count(*), sum(id), sum(v) FROM p",
         )
     )
-    twins.execute(f"CREATE TABLE r (id integer, v integer, FOREIGN KEY (id, v) REFERENCES p (id, v) MATCH FULL DEFERRABLE INITIALLY DEFERRED) USING {child}")
+    twins.execute(
+        f"CREATE TABLE r (id integer, v integer, FOREIGN KEY (id, v) REFERENCES p (id, v) MATCH FULL DEFERRABLE INITIALLY DEFERRED) USING {child}"
+    )
     twins.execute("BEGIN; INSERT INTO r VALUES (3000, 1)")
     twins.fails("COMMIT", "23503")
     with twins.transaction():
@@ -305,13 +401,21 @@ def test_foreign_keys(twins: Twins, parent: str, child: str) -> None:
 
 
 def test_a_foreign_key_to_its_own_table(twins: Twins) -> None:
-    twins.execute("CREATE TABLE t (id integer PRIMARY KEY, up integer REFERENCES t ON DELETE CASCADE, s text)")
+    twins.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, up integer REFERENCES t ON DELETE CASCADE, s text)"
+    )
     twins.same("INSERT INTO t SELECT g, nullif(g / 3, 0), 's' FROM generate_series(1, 1200) AS g")
     twins.fails("INSERT INTO t VALUES (2000, 1999, 'x')", "23503")
     twins.same("DELETE FROM t WHERE id = 4")
     twins.same("SELECT count(*), sum(id) FROM t")
     with twins.transaction():
-        twins.all_same(("INSERT INTO t VALUES (3000, 3000, 'self')", "UPDATE t SET s = 'x' WHERE id = 3000", "DELETE FROM t WHERE id = 3000"))
+        twins.all_same(
+            (
+                "INSERT INTO t VALUES (3000, 3000, 'self')",
+                "UPDATE t SET s = 'x' WHERE id = 3000",
+                "DELETE FROM t WHERE id = 3000",
+            )
+        )
     twins.same("TRUNCATE t")
 
 

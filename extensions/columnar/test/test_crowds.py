@@ -5,6 +5,7 @@ Every worker is a thread with its own session; an error other than the ones a te
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -30,7 +31,9 @@ def schema(node: Node, schema_name: str) -> Iterator[str]:
 
 def connect(node: Node, schema: str) -> psycopg.Connection:
     connection = node.connect()
-    connection.execute(f"SET search_path = {schema}; SET default_table_access_method = columnar; SET statement_timeout = '60s'")
+    connection.execute(
+        f"SET search_path = {schema}; SET default_table_access_method = columnar; SET statement_timeout = '60s'"
+    )
     return connection
 
 
@@ -63,11 +66,18 @@ def retry(connection: psycopg.Connection, *statements: str) -> None:
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
 def test_updates_of_one_row_add_up(node: Node, schema: str, level: str) -> None:
     with connect(node, schema) as connection:
-        connection.execute("CREATE TABLE t (id integer PRIMARY KEY, v bigint); INSERT INTO t SELECT g, 0 FROM generate_series(1, 1200) AS g")
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v bigint); INSERT INTO t SELECT g, 0 FROM generate_series(1, 1200) AS g"
+        )
 
         def add(session: psycopg.Connection) -> None:
             for _ in range(40):
-                retry(session, f"BEGIN ISOLATION LEVEL {level}", "UPDATE t SET v = v + 1 WHERE id = 700", "COMMIT")
+                retry(
+                    session,
+                    f"BEGIN ISOLATION LEVEL {level}",
+                    "UPDATE t SET v = v + 1 WHERE id = 700",
+                    "COMMIT",
+                )
 
         together(node, schema, *[add] * 8)
         assert connection.execute("SELECT v FROM t WHERE id = 700").fetchone() == (320,)
@@ -77,7 +87,9 @@ def test_updates_of_one_row_add_up(node: Node, schema: str, level: str) -> None:
 def test_transfers_between_rows_keep_the_sum(node: Node, schema: str) -> None:
     """Four who transfer, one who reads, one who compacts and vacuums; the sum is seen unchanged always."""
     with connect(node, schema) as connection:
-        connection.execute("CREATE TABLE t (id integer PRIMARY KEY, v bigint); INSERT INTO t SELECT g, 100 FROM generate_series(1, 1500) AS g")
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v bigint); INSERT INTO t SELECT g, 100 FROM generate_series(1, 1500) AS g"
+        )
         end = time.monotonic() + 4
 
         def transfer(seed: int) -> Callable[[psycopg.Connection], int]:
@@ -117,13 +129,17 @@ def test_transfers_between_rows_keep_the_sum(node: Node, schema: str) -> None:
 
         counts = together(node, schema, *[transfer(n) for n in range(4)], read, tidy)
         assert min(counts) > 0
-        assert connection.execute("SELECT count(*), sum(v), count(DISTINCT id) FROM t").fetchone() == (1500, 150000, 1500)
+        assert connection.execute(
+            "SELECT count(*), sum(v), count(DISTINCT id) FROM t"
+        ).fetchone() == (1500, 150000, 1500)
 
 
 def test_inserts_deletes_compaction_and_readers(node: Node, schema: str) -> None:
     """Each worker keeps 0 as the sum of its rows, whatever it commits."""
     with connect(node, schema) as connection:
-        connection.execute("CREATE TABLE t (worker integer, id integer, v integer, s text, PRIMARY KEY (worker, id)); CREATE INDEX ON t (v)")
+        connection.execute(
+            "CREATE TABLE t (worker integer, id integer, v integer, s text, PRIMARY KEY (worker, id)); CREATE INDEX ON t (v)"
+        )
         end = time.monotonic() + 5
 
         def write(worker: int) -> Callable[[psycopg.Connection], int]:
@@ -139,8 +155,14 @@ def test_inserts_deletes_compaction_and_readers(node: Node, schema: str) -> None
                     )
                     if number > 3:
                         old = (number - rng.randrange(1, 4)) * 3000
-                        retry(session, f"DELETE FROM t WHERE worker = {worker} AND id >= {old} AND id < {old + 3000}")
-                    retry(session, f"UPDATE t SET v = -v WHERE worker = {worker} AND id >= {first} AND id < {first + 3000}")
+                        retry(
+                            session,
+                            f"DELETE FROM t WHERE worker = {worker} AND id >= {old} AND id < {old + 3000}",
+                        )
+                    retry(
+                        session,
+                        f"UPDATE t SET v = -v WHERE worker = {worker} AND id >= {first} AND id < {first + 3000}",
+                    )
                     number += 1
                 return number
 
@@ -152,7 +174,9 @@ def test_inserts_deletes_compaction_and_readers(node: Node, schema: str) -> None
                 sums = session.execute("SELECT worker, sum(v) FROM t GROUP BY worker").fetchall()
                 assert all(total == 0 for _, total in sums), sums
                 session.execute("SET enable_seqscan = off")
-                (wrong,) = session.execute("SELECT count(*) FROM t WHERE v = 7 AND id % 2 NOT IN (0, 1)").fetchone()
+                (wrong,) = session.execute(
+                    "SELECT count(*) FROM t WHERE v = 7 AND id % 2 NOT IN (0, 1)"
+                ).fetchone()
                 assert wrong == 0
                 session.execute("RESET enable_seqscan")
                 count += 1
@@ -176,10 +200,18 @@ def test_inserts_deletes_compaction_and_readers(node: Node, schema: str) -> None
 
         counts = together(node, schema, write(1), write(2), write(3), read, compact, vacuum)
         assert min(counts) > 0
-        assert connection.execute("SELECT DISTINCT sum(v) FROM t GROUP BY worker").fetchall() == [(0,)]
-        (by_scan,) = connection.execute("SELECT md5(string_agg(t::text, '|' ORDER BY worker, id)) FROM t").fetchone()
-        connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
-        (by_index,) = connection.execute("SELECT md5(string_agg(s.t::text, '|')) FROM (SELECT t FROM t ORDER BY worker, id) AS s").fetchone()
+        assert connection.execute("SELECT DISTINCT sum(v) FROM t GROUP BY worker").fetchall() == [
+            (0,)
+        ]
+        (by_scan,) = connection.execute(
+            "SELECT md5(string_agg(t::text, '|' ORDER BY worker, id)) FROM t"
+        ).fetchone()
+        connection.execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
+        )
+        (by_index,) = connection.execute(
+            "SELECT md5(string_agg(s.t::text, '|')) FROM (SELECT t FROM t ORDER BY worker, id) AS s"
+        ).fetchone()
         assert by_scan == by_index
 
 
@@ -196,20 +228,29 @@ def test_every_key_is_inserted_once(node: Node, schema: str) -> None:
                         won += 1
                     except psycopg.errors.UniqueViolation:
                         pass
-                    session.execute(f"INSERT INTO t VALUES ({1000 + number % 20}, 1, {who}) ON CONFLICT (id) DO UPDATE SET n = t.n + 1")
+                    session.execute(
+                        f"INSERT INTO t VALUES ({1000 + number % 20}, 1, {who}) ON CONFLICT (id) DO UPDATE SET n = t.n + 1"
+                    )
                 return won
 
             return job
 
         won = together(node, schema, *[insert(n) for n in range(6)])
         assert sum(won) == 150
-        assert connection.execute("SELECT count(*), count(DISTINCT id) FROM t WHERE id < 1000").fetchone() == (150, 150)
-        assert connection.execute("SELECT count(*), sum(n) FROM t WHERE id >= 1000").fetchone() == (20, 900)
+        assert connection.execute(
+            "SELECT count(*), count(DISTINCT id) FROM t WHERE id < 1000"
+        ).fetchone() == (150, 150)
+        assert connection.execute("SELECT count(*), sum(n) FROM t WHERE id >= 1000").fetchone() == (
+            20,
+            900,
+        )
 
 
 def test_a_queue_gives_each_row_to_one_worker(node: Node, schema: str) -> None:
     with connect(node, schema) as connection:
-        connection.execute("CREATE TABLE t (id integer PRIMARY KEY, v integer); INSERT INTO t SELECT g, g FROM generate_series(1, 400) AS g")
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer); INSERT INTO t SELECT g, g FROM generate_series(1, 400) AS g"
+        )
 
         def take(session: psycopg.Connection) -> list[int]:
             taken: list[int] = []
@@ -222,13 +263,15 @@ def test_a_queue_gives_each_row_to_one_worker(node: Node, schema: str) -> None:
                 taken += [number for (number,) in rows]
 
         taken = together(node, schema, *[take] * 6)
-        assert sorted(sum(taken, [])) == list(range(1, 401))
+        assert sorted(itertools.chain(*taken)) == list(range(1, 401))
 
 
 def test_children_never_outlive_their_parents(node: Node, schema: str) -> None:
     """Foreign keys: those who insert children race with those who delete parents."""
     with connect(node, schema) as connection:
-        connection.execute("CREATE TABLE t (id integer PRIMARY KEY, v integer); CREATE TABLE c (id integer, t integer REFERENCES t)")
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer); CREATE TABLE c (id integer, t integer REFERENCES t)"
+        )
         connection.execute("INSERT INTO t SELECT g, 0 FROM generate_series(1, 150) AS g")
 
         def add(seed: int) -> Callable[[psycopg.Connection], int]:
@@ -251,17 +294,27 @@ def test_children_never_outlive_their_parents(node: Node, schema: str) -> None:
                 removed = 0
                 for _ in range(120):
                     try:
-                        removed += session.execute(f"DELETE FROM t WHERE id = {rng.randrange(1, 151)}").rowcount
+                        removed += session.execute(
+                            f"DELETE FROM t WHERE id = {rng.randrange(1, 151)}"
+                        ).rowcount
                     except psycopg.errors.ForeignKeyViolation:
-                        session.execute(f"UPDATE t SET v = v + 1 WHERE id = {rng.randrange(1, 151)}")
+                        session.execute(
+                            f"UPDATE t SET v = v + 1 WHERE id = {rng.randrange(1, 151)}"
+                        )
                 return removed
 
             return job
 
-        *added, removed, removed_too = together(node, schema, add(1), add(2), add(3), remove(4), remove(5))
+        *added, removed, removed_too = together(
+            node, schema, add(1), add(2), add(3), remove(4), remove(5)
+        )
         assert connection.execute("SELECT count(*) FROM c").fetchone() == (sum(added),)
-        assert connection.execute("SELECT count(*) FROM t").fetchone() == (150 - removed - removed_too,)
-        assert connection.execute("SELECT count(*) FROM c LEFT JOIN t ON t.id = c.t WHERE t.id IS NULL").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (
+            150 - removed - removed_too,
+        )
+        assert connection.execute(
+            "SELECT count(*) FROM c LEFT JOIN t ON t.id = c.t WHERE t.id IS NULL"
+        ).fetchone() == (0,)
 
 
 def test_definitions_amid_writers(node: Node, schema: str) -> None:
@@ -274,7 +327,13 @@ def test_definitions_amid_writers(node: Node, schema: str) -> None:
             def job(session: psycopg.Connection) -> int:
                 number = 0
                 while time.monotonic() < end:
-                    retry(session, "BEGIN", f"INSERT INTO t (id, who) VALUES ({number}, {who})", f"UPDATE t SET v = v + 1 WHERE id = {number} AND who = {who}", "COMMIT")
+                    retry(
+                        session,
+                        "BEGIN",
+                        f"INSERT INTO t (id, who) VALUES ({number}, {who})",
+                        f"UPDATE t SET v = v + 1 WHERE id = {number} AND who = {who}",
+                        "COMMIT",
+                    )
                     number += 1
                 return number
 
@@ -293,6 +352,6 @@ def test_definitions_amid_writers(node: Node, schema: str) -> None:
             return number
 
         counts = together(node, schema, write(1), write(2), write(3), define)
-        assert connection.execute("SELECT who, count(*), count(DISTINCT id), sum(v) FROM t GROUP BY who ORDER BY who").fetchall() == [
-            (who, count, count, 2 * count) for who, count in enumerate(counts[:3], 1)
-        ]
+        assert connection.execute(
+            "SELECT who, count(*), count(DISTINCT id), sum(v) FROM t GROUP BY who ORDER BY who"
+        ).fetchall() == [(who, count, count, 2 * count) for who, count in enumerate(counts[:3], 1)]

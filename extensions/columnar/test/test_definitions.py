@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from extensions.columnar.test.twins import Side, Twins
@@ -105,7 +106,9 @@ def test_columns_change_in_a_transaction_that_is_rolled_back(table: Twins) -> No
 
 
 def test_types_of_columns_change(table: Twins) -> None:
-    table.execute("ALTER TABLE t ADD COLUMN w varchar(20) DEFAULT 'w', ADD COLUMN n numeric(10, 2) DEFAULT 1.25")
+    table.execute(
+        "ALTER TABLE t ADD COLUMN w varchar(20) DEFAULT 'w', ADD COLUMN n numeric(10, 2) DEFAULT 1.25"
+    )
     table.all_same(
         (
             "ALTER TABLE t ALTER COLUMN v TYPE bigint",
@@ -163,8 +166,12 @@ def test_1600_columns(twins: Twins) -> None:
 
 
 def test_1500_columns_were_dropped(twins: Twins) -> None:
-    twins.execute("CREATE TABLE t (id integer, " + ", ".join(f"c{n} text" for n in range(1500)) + ")")
-    twins.execute("INSERT INTO t (id, c0, c7, c1499) SELECT g, 'a', g, 'z' FROM generate_series(1, 1200) AS g")
+    twins.execute(
+        "CREATE TABLE t (id integer, " + ", ".join(f"c{n} text" for n in range(1500)) + ")"
+    )
+    twins.execute(
+        "INSERT INTO t (id, c0, c7, c1499) SELECT g, 'a', g, 'z' FROM generate_series(1, 1200) AS g"
+    )
     twins.same("ALTER TABLE t " + ", ".join(f"DROP COLUMN c{n}" for n in range(1500) if n != 7))
     twins.same("INSERT INTO t VALUES (5000, 'last')")
     twins.same("SELECT * FROM t ORDER BY id")
@@ -196,13 +203,17 @@ def test_empty_tables(twins: Twins) -> None:
 
 def test_set_access_method_there_and_back(table: Twins) -> None:
     side = table.columnar
-    table.execute("CREATE INDEX ON t (v); DELETE FROM t WHERE id % 7 = 0; ALTER TABLE t ADD COLUMN a text DEFAULT 'fast', DROP COLUMN s")
+    table.execute(
+        "CREATE INDEX ON t (v); DELETE FROM t WHERE id % 7 = 0; ALTER TABLE t ADD COLUMN a text DEFAULT 'fast', DROP COLUMN s"
+    )
     expected = table.same("SELECT * FROM t ORDER BY id")
     for method in ("heap", "columnar", "heap", "columnar"):
         side.execute(f"ALTER TABLE t SET ACCESS METHOD {method}")
         assert access_method(side) == method
         assert side.run("SELECT * FROM t ORDER BY id").rows == expected
-        assert side.run("SELECT * FROM t WHERE v = 5 ORDER BY id").rows == [r for r in expected if r[1] == "5"]
+        assert side.run("SELECT * FROM t WHERE v = 5 ORDER BY id").rows == [
+            r for r in expected if r[1] == "5"
+        ]
         table.same("UPDATE t SET v = v + 1 WHERE id < 100")
         expected = table.same("SELECT * FROM t ORDER BY id")
     side.execute("BEGIN; ALTER TABLE t SET ACCESS METHOD heap; DELETE FROM t; ROLLBACK")
@@ -212,12 +223,16 @@ def test_set_access_method_there_and_back(table: Twins) -> None:
 def test_a_narrow_heap_table_without_toast_relation_becomes_columnar(twins: Twins) -> None:
     """The catalog is the TOAST relation, and such a heap table has none."""
     side = twins.columnar
-    side.execute("CREATE TABLE n (a integer, b integer) USING heap; INSERT INTO n SELECT g, g FROM generate_series(1, 5000) AS g")
+    side.execute(
+        "CREATE TABLE n (a integer, b integer) USING heap; INSERT INTO n SELECT g, g FROM generate_series(1, 5000) AS g"
+    )
     side.execute("CREATE TABLE e (a integer) USING heap")
     for table, rows in (("n", 5000), ("e", 0)):
         side.execute(f"ALTER TABLE {table} SET ACCESS METHOD columnar")
         assert side.execute(f"SELECT count(*) FROM {table}") == [(rows,)]
-        side.execute(f"INSERT INTO {table} VALUES (1, 1)" if table == "n" else "INSERT INTO e VALUES (1)")
+        side.execute(
+            f"INSERT INTO {table} VALUES (1, 1)" if table == "n" else "INSERT INTO e VALUES (1)"
+        )
         assert side.execute(f"SELECT count(*), sum(a) FROM {table}")[0][0] == rows + 1
         side.execute(f"ALTER TABLE {table} SET ACCESS METHOD heap")
         assert side.execute(f"SELECT count(*) FROM {table}") == [(rows + 1,)]
@@ -236,10 +251,14 @@ def test_set_tablespace(table: Twins) -> None:
             table.same("INSERT INTO t SELECT max(id) + 1, 1, 'moved' FROM t")
             table.same("UPDATE t SET v = -1 WHERE id = 100 OR s = 'moved'")
         with table.transaction("ROLLBACK"):
-            table.execute("INSERT INTO t VALUES (9000, 1, 'buffered'); ALTER TABLE t SET TABLESPACE pg_default")
+            table.execute(
+                "INSERT INTO t VALUES (9000, 1, 'buffered'); ALTER TABLE t SET TABLESPACE pg_default"
+            )
             table.same(CHECKSUM)
         with table.transaction():
-            table.execute("INSERT INTO t VALUES (9000, 1, 'buffered'); ALTER TABLE t SET TABLESPACE pg_default")
+            table.execute(
+                "INSERT INTO t VALUES (9000, 1, 'buffered'); ALTER TABLE t SET TABLESPACE pg_default"
+            )
             table.same("INSERT INTO t VALUES (9001, 1, 'more')")
         table.same(CHECKSUM)
         table.execute(f"CREATE TABLE u TABLESPACE {table.name} AS TABLE t")
@@ -263,22 +282,54 @@ def test_set_unlogged_and_logged(table: Twins) -> None:
 
 def test_unlogged_tables(twins: Twins) -> None:
     twins.execute("CREATE UNLOGGED TABLE t (id integer PRIMARY KEY, v integer, s text)", FILL)
-    twins.all_same(("UPDATE t SET v = 0 WHERE id < 99", "DELETE FROM t WHERE id > 2500", CHECKSUM, "TRUNCATE t", CHECKSUM, FILL, CHECKSUM))
+    twins.all_same(
+        (
+            "UPDATE t SET v = 0 WHERE id < 99",
+            "DELETE FROM t WHERE id > 2500",
+            CHECKSUM,
+            "TRUNCATE t",
+            CHECKSUM,
+            FILL,
+            CHECKSUM,
+        )
+    )
 
 
 def test_temporary_tables(twins: Twins) -> None:
     twins.execute("SET temp_buffers = '1MB'")
     twins.execute("CREATE TEMPORARY TABLE t (id integer PRIMARY KEY, v integer, s text)", FILL)
-    twins.all_same(("UPDATE t SET v = 0 WHERE id < 99", "DELETE FROM t WHERE id > 2500", CHECKSUM, "ALTER TABLE t ADD COLUMN x text DEFAULT 'y'"))
-    twins.execute("INSERT INTO t SELECT g, 1, repeat(md5(g::text), 20), 'x' FROM generate_series(10000, 19000) AS g")
-    twins.all_same((CHECKSUM, "VACUUM t", "ANALYZE t", "CLUSTER t USING t_pkey", CHECKSUM, "TRUNCATE t", CHECKSUM))
+    twins.all_same(
+        (
+            "UPDATE t SET v = 0 WHERE id < 99",
+            "DELETE FROM t WHERE id > 2500",
+            CHECKSUM,
+            "ALTER TABLE t ADD COLUMN x text DEFAULT 'y'",
+        )
+    )
+    twins.execute(
+        "INSERT INTO t SELECT g, 1, repeat(md5(g::text), 20), 'x' FROM generate_series(10000, 19000) AS g"
+    )
+    twins.all_same(
+        (
+            CHECKSUM,
+            "VACUUM t",
+            "ANALYZE t",
+            "CLUSTER t USING t_pkey",
+            CHECKSUM,
+            "TRUNCATE t",
+            CHECKSUM,
+        )
+    )
     assert access_method(twins.columnar) == "columnar"
 
 
 @pytest.mark.parametrize("action", ["DELETE ROWS", "DROP", "PRESERVE ROWS"])
 def test_temporary_tables_at_the_end_of_a_transaction(twins: Twins, action: str) -> None:
     with twins.transaction():
-        twins.execute(f"CREATE TEMPORARY TABLE t (id integer PRIMARY KEY, v integer, s text) ON COMMIT {action}", FILL)
+        twins.execute(
+            f"CREATE TEMPORARY TABLE t (id integer PRIMARY KEY, v integer, s text) ON COMMIT {action}",
+            FILL,
+        )
         twins.same(CHECKSUM)
     twins.same("SELECT count(*) FROM t")
     if action != "DROP":
@@ -375,7 +426,10 @@ def test_partitions(twins: Twins) -> None:
 
 
 def test_inheritance(twins: Twins) -> None:
-    twins.execute("CREATE TABLE t (id integer, v integer, s text); CREATE TABLE c (extra text DEFAULT 'e') INHERITS (t)", FILL)
+    twins.execute(
+        "CREATE TABLE t (id integer, v integer, s text); CREATE TABLE c (extra text DEFAULT 'e') INHERITS (t)",
+        FILL,
+    )
     twins.all_same(
         (
             "INSERT INTO c SELECT id + 5000, v, s FROM t WHERE id < 1500",
@@ -393,9 +447,19 @@ def test_inheritance(twins: Twins) -> None:
 
 
 def test_vacuum_full_and_cluster(table: Twins) -> None:
-    table.execute("CREATE INDEX by_v ON t (v, id); DELETE FROM t WHERE id % 3 = 0; UPDATE t SET v = 5 WHERE id % 10 = 1; ALTER TABLE t ADD COLUMN x integer DEFAULT 9, DROP COLUMN s")
+    table.execute(
+        "CREATE INDEX by_v ON t (v, id); DELETE FROM t WHERE id % 3 = 0; UPDATE t SET v = 5 WHERE id % 10 = 1; ALTER TABLE t ADD COLUMN x integer DEFAULT 9, DROP COLUMN s"
+    )
     checksum = "SELECT count(*), sum(id), sum(v), sum(x) FROM t"
-    for command in ("VACUUM t", "VACUUM (FREEZE) t", "VACUUM FULL t", "CLUSTER t USING by_v", "CLUSTER t", "VACUUM (FULL, ANALYZE) t", "REINDEX TABLE t"):
+    for command in (
+        "VACUUM t",
+        "VACUUM (FREEZE) t",
+        "VACUUM FULL t",
+        "CLUSTER t USING by_v",
+        "CLUSTER t",
+        "VACUUM (FULL, ANALYZE) t",
+        "REINDEX TABLE t",
+    ):
         table.same(command)
         table.same(checksum)
         table.same("SELECT id FROM t WHERE v = 5 ORDER BY id")
@@ -403,14 +467,20 @@ def test_vacuum_full_and_cluster(table: Twins) -> None:
         table.same("INSERT INTO t SELECT max(id) + 1, 7, 7 FROM t")
     table.execute("CLUSTER t")
     for side in table.sides:
-        assert side.execute("SELECT bool_and(ok) FROM (SELECT (lag(v, 1, v) OVER (), lag(id, 1, id) OVER ()) <= (v, id) AS ok FROM t) AS s") == [(True,)]
+        assert side.execute(
+            "SELECT bool_and(ok) FROM (SELECT (lag(v, 1, v) OVER (), lag(id, 1, id) OVER ()) <= (v, id) AS ok FROM t) AS s"
+        ) == [(True,)]
 
 
 def test_vacuum_full_keeps_what_an_older_snapshot_deleted(table: Twins) -> None:
     """Rows deleted by this transaction's elders, updated rows and their indexes survive a rewrite."""
-    for side, other in zip(table.sides, (table.open_side("heap"), table.open_side("columnar")), strict=True):
+    for side, other in zip(
+        table.sides, (table.open_side("heap"), table.open_side("columnar")), strict=True
+    ):
         other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
-        side.execute("DELETE FROM t WHERE id < 1000; UPDATE t SET v = -1 WHERE id BETWEEN 1000 AND 2000")
+        side.execute(
+            "DELETE FROM t WHERE id < 1000; UPDATE t SET v = -1 WHERE id BETWEEN 1000 AND 2000"
+        )
         side.execute("VACUUM FULL t")
         assert side.execute("SELECT count(*), min(id), min(v) FROM t") == [(2001, 1000, -1)]
         # a snapshot from before the rewrite finds the elder rows, as heap's does
@@ -432,22 +502,32 @@ def test_compaction_changes_nothing_that_can_be_seen(table: Twins) -> None:
         side.execute("SELECT strata_columnar.columnar_compact('t')")
         assert side.execute("SELECT ctid, id FROM t ORDER BY id") == tids
         table.same(CHECKSUM)
-        for query in ("SELECT * FROM t WHERE id = 5001", "SELECT * FROM t WHERE v = 3 ORDER BY id", "SELECT * FROM t WHERE id < 30 ORDER BY id"):
+        for query in (
+            "SELECT * FROM t WHERE id = 5001",
+            "SELECT * FROM t WHERE v = 3 ORDER BY id",
+            "SELECT * FROM t WHERE id < 30 ORDER BY id",
+        ):
             table.same(query)
         table.execute("VACUUM t")
         table.same(CHECKSUM)
         table.same("SELECT * FROM t WHERE v = 3 ORDER BY id")
-    ((groups, deleted),) = side.execute("SELECT count(*), sum(deleted_rows) FROM strata_columnar.columnar_row_groups('t')")
+    ((groups, deleted),) = side.execute(
+        "SELECT count(*), sum(deleted_rows) FROM strata_columnar.columnar_row_groups('t')"
+    )
     assert groups == 1
     assert deleted == 0
 
 
 def test_compaction_that_is_rolled_back_or_meets_a_savepoint(table: Twins) -> None:
     side = table.columnar
-    table.execute("DELETE FROM t WHERE id % 2 = 0; INSERT INTO t VALUES (4000, 1, 'inline'); INSERT INTO t VALUES (4001, 1, 'inline')")
+    table.execute(
+        "DELETE FROM t WHERE id % 2 = 0; INSERT INTO t VALUES (4000, 1, 'inline'); INSERT INTO t VALUES (4001, 1, 'inline')"
+    )
     for end in ("ROLLBACK", "COMMIT"):
         with table.transaction(end):
-            table.execute("INSERT INTO t SELECT max(id) + 1, 3, 'mine' FROM t; UPDATE t SET v = 77 WHERE id = 5")
+            table.execute(
+                "INSERT INTO t SELECT max(id) + 1, 3, 'mine' FROM t; UPDATE t SET v = 77 WHERE id = 5"
+            )
             side.execute("SAVEPOINT a; SELECT strata_columnar.columnar_compact('t')")
             table.same(CHECKSUM)
             side.execute("ROLLBACK TO a")
@@ -474,10 +554,16 @@ def test_statistics_are_like_those_of_heap(twins: Twins) -> None:
     heap, columnar = ({row[0]: row for row in side.execute(query)} for side in twins.sides)
     assert heap.keys() == columnar.keys()
     for name, (_, null_frac, width, distinct, correlation, _, frequencies, _) in heap.items():
-        _, our_nulls, our_width, our_distinct, our_correlation, _, our_frequencies, _ = columnar[name]
+        _, our_nulls, our_width, our_distinct, our_correlation, _, our_frequencies, _ = columnar[
+            name
+        ]
         assert abs(null_frac - our_nulls) < 0.02, name
         assert abs(width - our_width) <= 1, name
-        assert distinct * 0.8 - 0.05 <= our_distinct <= distinct * 1.2 + 0.05 if distinct > 0 else abs(distinct - our_distinct) < 0.15, name
+        assert (
+            distinct * 0.8 - 0.05 <= our_distinct <= distinct * 1.2 + 0.05
+            if distinct > 0
+            else abs(distinct - our_distinct) < 0.15
+        ), name
         assert abs(correlation - our_correlation) < 0.1, name
         assert (frequencies is None) == (our_frequencies is None), name
         if frequencies:
@@ -493,7 +579,12 @@ def test_estimates_after_analyze_are_close(twins: Twins) -> None:
         "INSERT INTO t SELECT g, g % 20, date '2024-01-01' + g / 100 FROM generate_series(1, 30000) AS g",
         "ANALYZE t",
     )
-    for condition, actual in (("few = 3", 1500), ("id < 5000", 4999), ("d < '2024-02-01'", 3099), ("few = 3 AND id > 20000", 500)):
+    for condition, actual in (
+        ("few = 3", 1500),
+        ("id < 5000", 4999),
+        ("d < '2024-02-01'", 3099),
+        ("few = 3 AND id > 20000", 500),
+    ):
         plan = twins.plan(f"SELECT * FROM t WHERE {condition}", "FORMAT TEXT")
         rows = int(plan.split(" rows=")[1].split(" ")[0])
         assert actual / 1.5 < rows < actual * 1.5, plan
@@ -514,8 +605,22 @@ def test_a_table_never_analyzed_is_not_taken_for_empty(twins: Twins) -> None:
 
 
 def test_a_renamed_and_moved_table_keeps_its_rows(table: Twins) -> None:
-    table.all_same(("ALTER TABLE t RENAME TO u", "ALTER TABLE u RENAME COLUMN s TO words", "SELECT min(words), count(*) FROM u", "ALTER TABLE u RENAME TO t"))
-    table.all_same(("ALTER TABLE t RENAME words TO s", "COMMENT ON TABLE t IS 'x'", "ALTER TABLE t SET (autovacuum_enabled = off)", CHECKSUM))
+    table.all_same(
+        (
+            "ALTER TABLE t RENAME TO u",
+            "ALTER TABLE u RENAME COLUMN s TO words",
+            "SELECT min(words), count(*) FROM u",
+            "ALTER TABLE u RENAME TO t",
+        )
+    )
+    table.all_same(
+        (
+            "ALTER TABLE t RENAME words TO s",
+            "COMMENT ON TABLE t IS 'x'",
+            "ALTER TABLE t SET (autovacuum_enabled = off)",
+            CHECKSUM,
+        )
+    )
 
 
 def test_a_dropped_table_is_gone_when_committed(table: Twins) -> None:
@@ -523,13 +628,46 @@ def test_a_dropped_table_is_gone_when_committed(table: Twins) -> None:
         table.all_same(("INSERT INTO t VALUES (9000, 1, 'buffered')", "DROP TABLE t"))
     table.same(CHECKSUM)
     with table.transaction():
-        table.all_same(("INSERT INTO t VALUES (9000, 1, 'buffered')", "DROP TABLE t", TABLE, "INSERT INTO t VALUES (1, 1, 'other')"))
+        table.all_same(
+            (
+                "INSERT INTO t VALUES (9000, 1, 'buffered')",
+                "DROP TABLE t",
+                TABLE,
+                "INSERT INTO t VALUES (1, 1, 'other')",
+            )
+        )
     table.same(ROWS)
 
 
 def test_sizes_are_known_and_smaller_than_those_of_heap(table: Twins) -> None:
-    table.execute("INSERT INTO t SELECT g, g % 100, 'row ' || g % 17 FROM generate_series(4000, 60000) AS g")
-    heap, columnar = (side.execute("SELECT pg_table_size('t'), pg_relation_size('t'), pg_total_relation_size('t')")[0] for side in table.sides)
+    table.execute(
+        "INSERT INTO t SELECT g, g % 100, 'row ' || g % 17 FROM generate_series(4000, 60000) AS g"
+    )
+    heap, columnar = (
+        side.execute(
+            "SELECT pg_table_size('t'), pg_relation_size('t'), pg_total_relation_size('t')"
+        )[0]
+        for side in table.sides
+    )
     assert 0 < columnar[0] < heap[0] / 3
     assert 0 < columnar[1] < heap[1] / 3
     assert columnar[2] > columnar[0]
+
+
+def test_another_access_method_of_this_name_is_a_clear_error(twins: Twins) -> None:
+    """As Citus or Hydra bring it: their tables and ours cannot be told apart by name."""
+    database = f"{twins.name}_other"[:60]
+    with twins.node.connect("postgres") as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {database}")
+        connection.execute(f"CREATE DATABASE {database}")
+    try:
+        with twins.node.connect(database) as connection:
+            connection.execute(
+                "CREATE ACCESS METHOD columnar TYPE TABLE HANDLER heap_tableam_handler"
+            )
+            with pytest.raises(psycopg.errors.DuplicateObject) as caught:
+                connection.execute("CREATE EXTENSION strata_columnar")
+            assert caught.value.diag.message_hint
+    finally:
+        with twins.node.connect("postgres") as connection:
+            connection.execute(f"DROP DATABASE {database}")

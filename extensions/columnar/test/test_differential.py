@@ -11,13 +11,15 @@ from extensions.columnar.test.random_columns import KINDS
 from extensions.columnar.test.random_story import Story
 from tests.cluster import Node
 
-SEEDS = 100
-CHUNKS = 5  # a failure in one chunk leaves the others to run
+SEEDS = 80
+CHUNKS = 4  # a failure in one chunk leaves the others to run
 
 
 def tell(node: Node, seeds: range) -> None:
     failures = [failure for seed in seeds if (failure := attempt(node, seed))]
-    assert not failures, f"{len(failures)} of {len(seeds)} stories failed, the first:\n{failures[0]}"
+    assert not failures, (
+        f"{len(failures)} of {len(seeds)} stories failed, the first:\n{failures[0]}"
+    )
 
 
 @pytest.mark.long

@@ -88,8 +88,12 @@ def test_every_order_of_two_updates_and_a_reader_completely(twins: Twins) -> Non
 
 
 def check_orders(twins: Twins, sample: int | None) -> None:
-    one = parse("a: BEGIN\na: UPDATE t SET v = v + 1 WHERE id = 5\na: UPDATE t SET v = v + 1 WHERE id = 6\na: COMMIT")
-    two = parse("b: BEGIN\nb: UPDATE t SET v = v * 2 WHERE id = 6\nb: DELETE FROM t WHERE id = 5 AND v < 51\nb: ROLLBACK")
+    one = parse(
+        "a: BEGIN\na: UPDATE t SET v = v + 1 WHERE id = 5\na: UPDATE t SET v = v + 1 WHERE id = 6\na: COMMIT"
+    )
+    two = parse(
+        "b: BEGIN\nb: UPDATE t SET v = v * 2 WHERE id = 6\nb: DELETE FROM t WHERE id = 5 AND v < 51\nb: ROLLBACK"
+    )
     reader = parse("c: SELECT id, v FROM t WHERE id IN (5, 6) ORDER BY id")
     orders = list(interleavings(one, two, reader))
     if sample:
@@ -193,7 +197,11 @@ def test_read_committed_looks_again(twins: Twins, name: str) -> None:
 
 
 def test_rows_found_by_scan_and_by_index_are_looked_at_again(twins: Twins) -> None:
-    for settings in ("SET enable_seqscan = off; SET enable_bitmapscan = off", "SET enable_indexscan = off; SET enable_bitmapscan = off", "SET enable_seqscan = off; SET enable_indexscan = off"):
+    for settings in (
+        "SET enable_seqscan = off; SET enable_bitmapscan = off",
+        "SET enable_indexscan = off; SET enable_bitmapscan = off",
+        "SET enable_seqscan = off; SET enable_indexscan = off",
+    ):
         play(
             twins,
             SETUP,
@@ -566,7 +574,11 @@ def test_a_row_that_moved_to_another_partition_is_an_error_for_who_waited(twins:
         CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE t2 PARTITION OF t FOR VALUES IN (2);
         INSERT INTO t SELECT 1, g, 's' FROM generate_series(1, 1200) AS g;
     """
-    for second in ("UPDATE t SET v = v + 1 WHERE v = 5", "DELETE FROM t WHERE v = 5", "SELECT * FROM t WHERE v = 5 FOR UPDATE"):
+    for second in (
+        "UPDATE t SET v = v + 1 WHERE v = 5",
+        "DELETE FROM t WHERE v = 5",
+        "SELECT * FROM t WHERE v = 5 FOR UPDATE",
+    ):
         transcript = play(
             twins,
             setup,
@@ -615,7 +627,9 @@ def test_an_old_snapshot_outlives_compaction_and_vacuum(twins: Twins) -> None:
     before = old.execute(state)
     for number in range(4):
         twins.execute(f"DELETE FROM t WHERE id % 7 = {number}")
-        twins.execute(f"INSERT INTO t SELECT g, 1, repeat(md5(g::text), 40) FROM generate_series({3000 * (number + 1)}, {3000 * (number + 2) - 1}) AS g")
+        twins.execute(
+            f"INSERT INTO t SELECT g, 1, repeat(md5(g::text), 40) FROM generate_series({3000 * (number + 1)}, {3000 * (number + 2) - 1}) AS g"
+        )
         twins.columnar.execute("SELECT strata_columnar.columnar_compact('t')")
         twins.execute("VACUUM t")
         twins.same(FINAL)

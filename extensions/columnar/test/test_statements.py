@@ -90,29 +90,50 @@ def test_single_rows_in_transactions_of_their_own(twins: Twins) -> None:
 
 
 def test_returning(table: Twins) -> None:
-    table.same("INSERT INTO t VALUES (5001, 1, 'a'), (5002, NULL, NULL) RETURNING *, id + 1 AS next, tableoid::regclass")
+    table.same(
+        "INSERT INTO t VALUES (5001, 1, 'a'), (5002, NULL, NULL) RETURNING *, id + 1 AS next, tableoid::regclass"
+    )
     table.same("UPDATE t SET v = v + 1 WHERE id > 2990 RETURNING id, v, s")
-    table.same("UPDATE t SET v = u.v FROM t AS u WHERE t.id = u.id + 1 AND t.id BETWEEN 5 AND 9 RETURNING t.*, u.id")
+    table.same(
+        "UPDATE t SET v = u.v FROM t AS u WHERE t.id = u.id + 1 AND t.id BETWEEN 5 AND 9 RETURNING t.*, u.id"
+    )
     table.same("DELETE FROM t WHERE id < 10 OR id = 5002 RETURNING *")
-    table.same("WITH gone AS (DELETE FROM t WHERE v = 3 RETURNING id, s) INSERT INTO t SELECT id, 1000, s FROM gone RETURNING *")
-    table.same("WITH new AS (INSERT INTO t VALUES (7000, 1, 'n') RETURNING id) SELECT count(*) FROM t, new WHERE t.id = 7000")
+    table.same(
+        "WITH gone AS (DELETE FROM t WHERE v = 3 RETURNING id, s) INSERT INTO t SELECT id, 1000, s FROM gone RETURNING *"
+    )
+    table.same(
+        "WITH new AS (INSERT INTO t VALUES (7000, 1, 'n') RETURNING id) SELECT count(*) FROM t, new WHERE t.id = 7000"
+    )
     table.same(CHECKSUM)
 
 
 def test_on_conflict(table: Twins) -> None:
-    table.same("INSERT INTO t VALUES (1, 0, 'x'), (9001, 0, 'x') ON CONFLICT DO NOTHING RETURNING id")
-    table.same("INSERT INTO t VALUES (2, 5, 'y'), (9002, 5, 'y') ON CONFLICT (id) DO UPDATE SET v = t.v + excluded.v, s = excluded.s RETURNING *")
-    table.same("INSERT INTO t SELECT g, 1, 'z' FROM generate_series(2900, 3100) AS g ON CONFLICT (id) DO UPDATE SET v = -1 WHERE t.v > 50")
-    table.fails("INSERT INTO t VALUES (9100, 1, ''), (9100, 2, '') ON CONFLICT (id) DO UPDATE SET v = 0", "21000")
+    table.same(
+        "INSERT INTO t VALUES (1, 0, 'x'), (9001, 0, 'x') ON CONFLICT DO NOTHING RETURNING id"
+    )
+    table.same(
+        "INSERT INTO t VALUES (2, 5, 'y'), (9002, 5, 'y') ON CONFLICT (id) DO UPDATE SET v = t.v + excluded.v, s = excluded.s RETURNING *"
+    )
+    table.same(
+        "INSERT INTO t SELECT g, 1, 'z' FROM generate_series(2900, 3100) AS g ON CONFLICT (id) DO UPDATE SET v = -1 WHERE t.v > 50"
+    )
+    table.fails(
+        "INSERT INTO t VALUES (9100, 1, ''), (9100, 2, '') ON CONFLICT (id) DO UPDATE SET v = 0",
+        "21000",
+    )
     table.same("INSERT INTO t VALUES (9100, 1, ''), (9100, 2, '') ON CONFLICT DO NOTHING")
     with table.transaction():
         table.same("INSERT INTO t VALUES (9200, 1, 'new')")
-        table.same("INSERT INTO t VALUES (9200, 2, 'old') ON CONFLICT (id) DO UPDATE SET s = t.s || excluded.s RETURNING *")
+        table.same(
+            "INSERT INTO t VALUES (9200, 2, 'old') ON CONFLICT (id) DO UPDATE SET s = t.s || excluded.s RETURNING *"
+        )
         table.same("DELETE FROM t WHERE id = 9200")
         table.same("INSERT INTO t VALUES (9200, 3, 'again') ON CONFLICT DO NOTHING RETURNING *")
     table.same(CHECKSUM)
     for number in range(20):
-        table.same(f"INSERT INTO t VALUES ({9300 + number % 3}, 1, 'up') ON CONFLICT (id) DO UPDATE SET v = t.v + 1")
+        table.same(
+            f"INSERT INTO t VALUES ({9300 + number % 3}, 1, 'up') ON CONFLICT (id) DO UPDATE SET v = t.v + 1"
+        )
     table.same(CHECKSUM)
 
 
@@ -123,12 +144,16 @@ def test_update_moves_no_row_twice(table: Twins) -> None:
     table.same("UPDATE t SET v = v + 1")
     table.same("UPDATE t SET id = id + 10000 WHERE id % 2 = 0")
     table.same("UPDATE t SET s = NULL WHERE v BETWEEN 10 AND 20")
-    table.same("UPDATE t SET (v, s) = (SELECT count(*), min(u.s) FROM t AS u WHERE u.id < t.id AND u.id > t.id - 3) WHERE id < 50")
+    table.same(
+        "UPDATE t SET (v, s) = (SELECT count(*), min(u.s) FROM t AS u WHERE u.id < t.id AND u.id > t.id - 3) WHERE id < 50"
+    )
     table.same(CHECKSUM)
     for _ in range(5):
         table.same("UPDATE t SET v = v * 2 + 1 WHERE id = 77")
     table.same("SELECT * FROM t WHERE id = 77")
-    table.same("UPDATE t SET v = 0 FROM (VALUES (1, 2), (1, 3), (3, 4)) AS u (id, w) WHERE t.id = u.id")
+    table.same(
+        "UPDATE t SET v = 0 FROM (VALUES (1, 2), (1, 3), (3, 4)) AS u (id, w) WHERE t.id = u.id"
+    )
     table.same(CHECKSUM)
 
 
@@ -158,7 +183,9 @@ def test_rows_written_and_changed_in_one_transaction(twins: Twins) -> None:
 
 
 def test_merge(table: Twins) -> None:
-    table.execute("CREATE TABLE source (id integer, v integer) USING heap; INSERT INTO source SELECT g, g FROM generate_series(2950, 3050) AS g")
+    table.execute(
+        "CREATE TABLE source (id integer, v integer) USING heap; INSERT INTO source SELECT g, g FROM generate_series(2950, 3050) AS g"
+    )
     table.same(
         "MERGE INTO t USING source AS n ON t.id = n.id WHEN MATCHED AND t.id % 4 = 0 THEN DELETE"
         " WHEN MATCHED AND t.id % 4 = 1 THEN DO NOTHING WHEN MATCHED THEN UPDATE SET v = t.v + n.v, s = 'merged'"
@@ -166,7 +193,9 @@ def test_merge(table: Twins) -> None:
     )
     table.same(CHECKSUM)
     table.execute("INSERT INTO source VALUES (2999, 0)")
-    table.fails("MERGE INTO t USING source AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET v = 0", "21000")
+    table.fails(
+        "MERGE INTO t USING source AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET v = 0", "21000"
+    )
     table.same("MERGE INTO source USING t ON t.id = source.id WHEN MATCHED THEN DELETE")
     table.same("SELECT * FROM source ORDER BY id")
     table.same(CHECKSUM)
@@ -210,7 +239,9 @@ def test_an_error_inside_a_savepoint_undoes_only_that(table: Twins) -> None:
     with table.transaction():
         table.same("INSERT INTO t VALUES (4001, 1, 'kept')")
         table.same("SAVEPOINT a")
-        table.fails("INSERT INTO t SELECT g, 1, 'dup' FROM generate_series(4010, 3999, -1) AS g", "23505")
+        table.fails(
+            "INSERT INTO t SELECT g, 1, 'dup' FROM generate_series(4010, 3999, -1) AS g", "23505"
+        )
         table.same("ROLLBACK TO a")
         table.same("INSERT INTO t VALUES (4010, 1, 'free again')")
         table.same("SAVEPOINT b")
@@ -275,7 +306,15 @@ def test_truncate(table: Twins) -> None:
     table.same(CHECKSUM)
     table.same(FILL)
     with table.transaction("ROLLBACK"):
-        table.all_same(("UPDATE t SET v = 0 WHERE id < 9", "TRUNCATE t", ROWS, "INSERT INTO t VALUES (1, 1, 'new')", ROWS))
+        table.all_same(
+            (
+                "UPDATE t SET v = 0 WHERE id < 9",
+                "TRUNCATE t",
+                ROWS,
+                "INSERT INTO t VALUES (1, 1, 'new')",
+                ROWS,
+            )
+        )
     table.same(CHECKSUM)
     with table.transaction():
         table.all_same(
@@ -303,8 +342,28 @@ def test_truncate(table: Twins) -> None:
 def test_truncate_of_a_table_of_the_same_transaction(twins: Twins) -> None:
     """Such a table is truncated in place: what was buffered or stored for it must not come back."""
     with twins.transaction():
-        twins.all_same((TABLE, FILL, "TRUNCATE t", CHECKSUM, FILL, "DELETE FROM t WHERE id < 100", "TRUNCATE t", FILL))
-        twins.all_same(("SAVEPOINT a", "TRUNCATE t", FILL, "ROLLBACK TO a", CHECKSUM, "UPDATE t SET v = 1 WHERE id = 1"))
+        twins.all_same(
+            (
+                TABLE,
+                FILL,
+                "TRUNCATE t",
+                CHECKSUM,
+                FILL,
+                "DELETE FROM t WHERE id < 100",
+                "TRUNCATE t",
+                FILL,
+            )
+        )
+        twins.all_same(
+            (
+                "SAVEPOINT a",
+                "TRUNCATE t",
+                FILL,
+                "ROLLBACK TO a",
+                CHECKSUM,
+                "UPDATE t SET v = 1 WHERE id = 1",
+            )
+        )
     twins.same(CHECKSUM)
 
 
@@ -324,10 +383,25 @@ def test_truncate_restarts_identity_and_cascades(twins: Twins) -> None:
 
 
 def test_scrolling_cursors(table: Twins) -> None:
-    for query in ("SELECT * FROM t", "SELECT id, v FROM t WHERE v = 7", "SELECT * FROM t ORDER BY v, id"):
+    for query in (
+        "SELECT * FROM t",
+        "SELECT id, v FROM t WHERE v = 7",
+        "SELECT * FROM t ORDER BY v, id",
+    ):
         with table.transaction():
             table.execute(f"DECLARE c SCROLL CURSOR FOR {query}")
-            for fetch in ("3", "BACKWARD 2", "LAST", "PRIOR", "FIRST", "ABSOLUTE 20", "RELATIVE -5", "BACKWARD ALL", "FORWARD ALL", "ABSOLUTE -2"):
+            for fetch in (
+                "3",
+                "BACKWARD 2",
+                "LAST",
+                "PRIOR",
+                "FIRST",
+                "ABSOLUTE 20",
+                "RELATIVE -5",
+                "BACKWARD ALL",
+                "FORWARD ALL",
+                "ABSOLUTE -2",
+            ):
                 table.same(f"FETCH {fetch} FROM c", ordered=True)
             table.same("MOVE ABSOLUTE 0 FROM c")
             table.same("FETCH ALL FROM c", ordered=True)
@@ -352,7 +426,9 @@ def test_a_cursor_opened_between_inserts_sees_what_was_there(twins: Twins) -> No
     twins.execute(TABLE)
     with twins.transaction():
         for number in range(8):
-            twins.execute(f"INSERT INTO t SELECT g, {number}, 'x' FROM generate_series({number * 10}, {number * 10 + number}) AS g")
+            twins.execute(
+                f"INSERT INTO t SELECT g, {number}, 'x' FROM generate_series({number * 10}, {number * 10 + number}) AS g"
+            )
             twins.execute(f"DECLARE c{number} CURSOR FOR SELECT id, v FROM t")
         twins.execute("DELETE FROM t WHERE id % 2 = 0")
         for number in range(8):
@@ -390,7 +466,9 @@ def test_a_cursor_outlives_the_rollback_of_a_savepoint(table: Twins) -> None:
     with table.transaction():
         table.execute("DECLARE c CURSOR FOR SELECT id FROM t WHERE id % 500 = 0")
         table.same("FETCH 1 FROM c", ordered=True)
-        table.all_same(("SAVEPOINT a", "DELETE FROM t", "INSERT INTO t VALUES (9500, 0, 'x')", "ROLLBACK TO a"))
+        table.all_same(
+            ("SAVEPOINT a", "DELETE FROM t", "INSERT INTO t VALUES (9500, 0, 'x')", "ROLLBACK TO a")
+        )
         table.same("FETCH ALL FROM c", ordered=True)
 
 
@@ -403,7 +481,9 @@ def test_functions_see_what_their_volatility_promises(table: Twins) -> None:
             f"CREATE OR REPLACE FUNCTION {{schema}}.rows() RETURNS bigint LANGUAGE sql {volatility} AS 'SELECT count(*) FROM {{schema}}.t'"
         )
         table.same("INSERT INTO t SELECT max(id) + 1, {schema}.rows(), 'f' FROM t RETURNING v")
-        table.same("INSERT INTO t SELECT 20000 + g + (SELECT max(id) FROM t), {schema}.rows(), 'f' FROM generate_series(1, 4) AS g RETURNING v")
+        table.same(
+            "INSERT INTO t SELECT 20000 + g + (SELECT max(id) FROM t), {schema}.rows(), 'f' FROM generate_series(1, 4) AS g RETURNING v"
+        )
         table.same("UPDATE t SET v = {schema}.rows() WHERE id IN (1, 2) RETURNING v")
         table.same("DELETE FROM t WHERE id > 20000 AND {schema}.rows() > 3000")
     table.same(CHECKSUM)
@@ -512,18 +592,28 @@ def test_row_security(twins: Twins) -> None:
 def test_rows_by_their_tid(table: Twins) -> None:
     """A tid is a row's for its life, so it can be asked for again; what it is differs from heap's."""
     for side in table.sides:
-        (first, *_), *_ = rows = side.execute("SELECT ctid::text, id FROM t WHERE id IN (7, 1024, 3000) ORDER BY id")
+        (first, *_), *_ = rows = side.execute(
+            "SELECT ctid::text, id FROM t WHERE id IN (7, 1024, 3000) ORDER BY id"
+        )
         for tid, number in rows:
             assert side.execute(f"SELECT id FROM t WHERE ctid = '{tid}'") == [(number,)]
         tids = ", ".join(f"'{tid}'" for tid, _ in rows)
-        assert side.execute(f"SELECT id FROM t WHERE ctid = ANY (ARRAY[{tids}]::tid[]) ORDER BY id") == [(7,), (1024,), (3000,)]
-        assert side.execute("SELECT count(*) FROM t WHERE ctid IN ('(0,0)', '(4000000000,1)', '(1000000,291)')") == [(0,)]
+        assert side.execute(
+            f"SELECT id FROM t WHERE ctid = ANY (ARRAY[{tids}]::tid[]) ORDER BY id"
+        ) == [(7,), (1024,), (3000,)]
+        assert side.execute(
+            "SELECT count(*) FROM t WHERE ctid IN ('(0,0)', '(4000000000,1)', '(1000000,291)')"
+        ) == [(0,)]
         side.execute(f"DELETE FROM t WHERE ctid = '{first}'")
         assert side.execute(f"SELECT id FROM t WHERE ctid = '{first}'") == []
         side.execute(f"UPDATE t SET v = -5 WHERE ctid = '{rows[1][0]}'")
-    table.same("SELECT a.id FROM t AS a JOIN t AS b ON a.ctid = b.ctid WHERE a.v = 7 AND b.id < 500 ORDER BY 1")
+    table.same(
+        "SELECT a.id FROM t AS a JOIN t AS b ON a.ctid = b.ctid WHERE a.v = 7 AND b.id < 500 ORDER BY 1"
+    )
     table.same("SELECT id FROM t WHERE ctid = ANY (ARRAY(SELECT ctid FROM t WHERE v = -5))")
-    table.same("UPDATE t SET s = 'by tid' FROM (SELECT ctid AS c FROM t WHERE id < 20) AS u WHERE t.ctid = u.c")
+    table.same(
+        "UPDATE t SET s = 'by tid' FROM (SELECT ctid AS c FROM t WHERE id < 20) AS u WHERE t.ctid = u.c"
+    )
     table.same("DELETE FROM t WHERE ctid IN (SELECT ctid FROM t WHERE v = 3 ORDER BY id LIMIT 10)")
     table.same(CHECKSUM)
 
@@ -534,7 +624,9 @@ def test_ranges_of_tids_cut_the_table_without_gap_or_overlap(table: Twins) -> No
             f"SELECT count(*) FROM t WHERE ctid < '{bound}' UNION ALL SELECT count(*) FROM t WHERE ctid >= '{bound}'"
         )
         assert below + above == 3000
-    assert table.columnar.execute("SELECT count(*) FROM t WHERE ctid > '(1,0)' AND ctid < '(2,0)'") == [(291,)]
+    assert table.columnar.execute(
+        "SELECT count(*) FROM t WHERE ctid > '(1,0)' AND ctid < '(2,0)'"
+    ) == [(291,)]
 
 
 def test_system_columns(table: Twins) -> None:
@@ -575,7 +667,9 @@ def test_tablesample(table: Twins) -> None:
 
 
 def test_joins_and_subqueries(table: Twins) -> None:
-    table.execute("CREATE TABLE u (id integer, k integer); INSERT INTO u SELECT g, g % 50 FROM generate_series(1, 200) AS g")
+    table.execute(
+        "CREATE TABLE u (id integer, k integer); INSERT INTO u SELECT g, g % 50 FROM generate_series(1, 200) AS g"
+    )
     table.all_same(
         (
             "SELECT t.s, count(*), sum(u.id) FROM t JOIN u ON t.v = u.k GROUP BY t.s ORDER BY 1",
@@ -593,10 +687,24 @@ def test_joins_and_subqueries(table: Twins) -> None:
             "SELECT v FROM t ORDER BY v FETCH FIRST 3 ROWS WITH TIES",
         )
     )
-    for setting in ("hashjoin", "mergejoin", "seqscan", "indexscan", "bitmapscan", "sort", "material", "memoize", "hashagg"):
+    for setting in (
+        "hashjoin",
+        "mergejoin",
+        "seqscan",
+        "indexscan",
+        "bitmapscan",
+        "sort",
+        "material",
+        "memoize",
+        "hashagg",
+    ):
         table.execute(f"SET enable_{setting} = off")
-        table.same("SELECT t.s, count(*), sum(u.id) FROM t JOIN u ON t.id = u.id * 3 GROUP BY t.s ORDER BY 1")
-        table.same("SELECT a.id, b.id FROM t AS a JOIN t AS b ON a.id = b.id + 1 AND b.v = 3 ORDER BY 1")
+        table.same(
+            "SELECT t.s, count(*), sum(u.id) FROM t JOIN u ON t.id = u.id * 3 GROUP BY t.s ORDER BY 1"
+        )
+        table.same(
+            "SELECT a.id, b.id FROM t AS a JOIN t AS b ON a.id = b.id + 1 AND b.v = 3 ORDER BY 1"
+        )
 
 
 def test_locking_clauses(table: Twins) -> None:
@@ -604,10 +712,19 @@ def test_locking_clauses(table: Twins) -> None:
         with table.transaction():
             table.same(f"SELECT * FROM t WHERE id IN (5, 2000) ORDER BY id FOR {strength}")
             table.same("UPDATE t SET v = v + 1 WHERE id = 5 RETURNING v")
-            table.same(f"SELECT * FROM t WHERE id IN (5, 2000) ORDER BY id FOR {strength} SKIP LOCKED")
+            table.same(
+                f"SELECT * FROM t WHERE id IN (5, 2000) ORDER BY id FOR {strength} SKIP LOCKED"
+            )
             table.same("DELETE FROM t WHERE id = 2000 AND v > 5000")
     with table.transaction("ROLLBACK"):
-        table.all_same(("SAVEPOINT a", "SELECT id FROM t WHERE v = 9 FOR UPDATE", "ROLLBACK TO a", "DELETE FROM t WHERE v = 9"))
+        table.all_same(
+            (
+                "SAVEPOINT a",
+                "SELECT id FROM t WHERE v = 9 FOR UPDATE",
+                "ROLLBACK TO a",
+                "DELETE FROM t WHERE v = 9",
+            )
+        )
     table.same("SELECT * FROM t WHERE v = 5 ORDER BY id LIMIT 3 FOR UPDATE")
     table.same(CHECKSUM)
 
@@ -634,7 +751,9 @@ def test_values_of_some_megabytes(twins: Twins) -> None:
 def test_values_of_hundreds_of_megabytes(twins: Twins) -> None:
     twins.execute("CREATE TABLE t (id integer, x text)")
     for number, size in enumerate((100, 200, 300)):
-        twins.same(f"INSERT INTO t SELECT {number}, repeat(md5('{number}'), {size} * 1024 * 1024 / 32)")
+        twins.same(
+            f"INSERT INTO t SELECT {number}, repeat(md5('{number}'), {size} * 1024 * 1024 / 32)"
+        )
     twins.same("SELECT id, length(x), md5(x) FROM t ORDER BY id")
     twins.same("UPDATE t SET id = id + 10")
     twins.same("SELECT id, length(x), md5(x) FROM t ORDER BY id")

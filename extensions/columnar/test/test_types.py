@@ -87,7 +87,9 @@ def check_type(twins: Twins, type_: EveryType, shapes: tuple, binary: bool = Tru
             twins.same("SELECT id, v FROM t ORDER BY id")
         twins.same("SELECT md5(string_agg(v::text, '|' ORDER BY id)), count(v) FROM t")
         if binary and type_.binary:
-            assert twins.copy_out_same("COPY (SELECT v FROM t ORDER BY id) TO STDOUT (FORMAT binary)")
+            assert twins.copy_out_same(
+                "COPY (SELECT v FROM t ORDER BY id) TO STDOUT (FORMAT binary)"
+            )
         twins.all_same(questions(type_, "t"))
     twins.verify()
 
@@ -123,7 +125,9 @@ def test_a_row_group_and_a_row_more_or_less(twins: Twins, rows: int) -> None:
         " min(g::text), sum(h), md5(string_agg(md5(t::text), '' ORDER BY id)) FROM t"
     )
     twins.same("SELECT * FROM t WHERE id > 131069 OR id < 3 ORDER BY id")
-    twins.same("SELECT count(*), min(id) FROM t WHERE e >= timestamp '2024-01-01' + 131072 * interval '1 s'")
+    twins.same(
+        "SELECT count(*), min(id) FROM t WHERE e >= timestamp '2024-01-01' + 131072 * interval '1 s'"
+    )
     twins.same(f"DELETE FROM t WHERE id IN (1, 1024, 1025, 131071, 131072, {rows})")
     twins.same("SELECT count(*), sum(id), max(id) FROM t")
     ((groups,),) = twins.columnar.execute(
@@ -207,7 +211,7 @@ def test_text_bounds_follow_the_collation(twins: Twins) -> None:
     twins.execute(
         "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
         "CREATE COLLATION german (provider = icu, locale = 'de')",
-        "CREATE TABLE t (id integer, c text COLLATE \"C\", d text, g text COLLATE german, b text COLLATE blind)",
+        'CREATE TABLE t (id integer, c text COLLATE "C", d text, g text COLLATE german, b text COLLATE blind)',
         "INSERT INTO t SELECT n, w, w, w, w FROM (SELECT g AS n, (ARRAY['Apfel', 'apfel', 'Äpfel', 'zebra', 'Zebra',"
         " 'ärger', 'Öl', 'ol', '', 'ß', 'ss', 'a', 'A', 'aa', 'a b', 'a-b', 'ab'])[1 + g * 7 % 17] || repeat('x', g / 900) AS w"
         " FROM generate_series(1, 4000) AS g) AS s",
@@ -217,7 +221,9 @@ def test_text_bounds_follow_the_collation(twins: Twins) -> None:
             for operator in ("=", "<>", "<", ">", "<=", ">="):
                 twins.same(f"SELECT count(*), sum(id) FROM t WHERE {column} {operator} '{word}'")
             twins.same(f"SELECT count(*) FROM t WHERE {column} IN ('{word}', 'APFEL')")
-        twins.same(f"SELECT lower(min({column})), lower(max({column})), count(DISTINCT {column}) FROM t")
+        twins.same(
+            f"SELECT lower(min({column})), lower(max({column})), count(DISTINCT {column}) FROM t"
+        )
         twins.same(f"SELECT id FROM t ORDER BY {column} DESC, id LIMIT 20")
     for pattern in ("ap%", "%x", "_", "Ä%", ""):
         twins.same(f"SELECT count(*) FROM t WHERE d LIKE '{pattern}'")
@@ -241,31 +247,6 @@ def test_minus_zero_and_nan_are_where_heap_has_them(twins: Twins) -> None:
         twins.same(f"SELECT min({column}), max({column}) FROM t")
 
 
-def test_the_customer_reviews_of_the_columnar_article(twins: Twins) -> None:
-    """12 columns, an array of CHAR(10) among them, and the article's query by length of title."""
-    twins.execute(
-        "CREATE TABLE customer_reviews (customer_id text, review_date date, review_rating integer, review_votes integer,"
-        " review_helpful_votes integer, product_id char(10), product_title text, product_sales_rank bigint,"
-        " product_group text, product_category text, product_subcategory text, similar_product_ids char(10)[])",
-        "INSERT INTO customer_reviews SELECT 'A' || hashint4(g) % 5000, date '1998-01-01' + g % 700, 1 + g % 5,"
-        " g % 37, g % 11, 'P' || g % 900, repeat('title ', 1 + hashint4(g) % 9 + 9), g * 17 % 100000,"
-        " (ARRAY['Book', 'Music', 'DVD', 'Video'])[1 + g % 4], 'category ' || g % 23, 'sub ' || g % 101,"
-        " ARRAY['S' || g % 7, 'S' || g % 13, 'S' || g % 900] FROM generate_series(1, 30000) AS g",
-    )
-    twins.same(
-        "SELECT width_bucket(length(product_title), 1, 50, 5) AS title_length_bucket,"
-        " round(avg(review_rating), 2) AS review_average, count(*) FROM customer_reviews"
-        " WHERE product_group = 'Book' GROUP BY title_length_bucket ORDER BY title_length_bucket"
-    )
-    twins.same(
-        "SELECT customer_id, review_date, review_rating, product_id, similar_product_ids FROM customer_reviews"
-        " WHERE customer_id = 'A27' AND review_date >= '1998-01-01' AND review_date <= '1998-12-31'"
-        " ORDER BY review_date, product_id, similar_product_ids"
-    )
-    twins.same("SELECT count(*) FROM customer_reviews WHERE 'S6' = ANY (similar_product_ids)")
-    twins.same("SELECT md5(string_agg(r::text, '|' ORDER BY r::text)) FROM customer_reviews AS r")
-
-
 # ---- shapes of tables -------------------------------------------------------------------------------
 
 
@@ -273,7 +254,9 @@ def test_columns_that_are_all_null(twins: Twins) -> None:
     twins.execute("CREATE TABLE t (a integer, b text, c numeric, d jsonb, e float8, f uuid)")
     twins.same("INSERT INTO t SELECT FROM generate_series(1, 3000)")
     twins.same("SELECT * FROM t")
-    twins.same("SELECT count(*), count(a), count(b), count(c), count(d), min(e), sum(a), max(b) FROM t")
+    twins.same(
+        "SELECT count(*), count(a), count(b), count(c), count(d), min(e), sum(a), max(b) FROM t"
+    )
     for column in "abcdef":
         twins.same(f"SELECT count(*) FROM t WHERE {column} IS NULL")
         twins.same(f"SELECT count(*) FROM t WHERE {column} IS NOT NULL")

@@ -208,13 +208,17 @@ def connect_soon(node: Node) -> psycopg.Connection:
         try:
             return node.connect()
         except psycopg.OperationalError as error:
-            if not any(word in str(error) for word in ("not yet accepting", "recovery", "starting up")):
+            if not any(
+                word in str(error) for word in ("not yet accepting", "recovery", "starting up")
+            ):
                 raise
     raise AssertionError  # wait_until() raises before
 
 
 def first_difference(a: bytes, b: bytes) -> int:
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return next(
+        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 def outcome_difference(actual: Outcome, expected: Outcome, ordered: bool) -> str:

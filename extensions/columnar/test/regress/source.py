@@ -88,7 +88,10 @@ def private_apt() -> list[str]:
         "Dir::Cache": own,
         "APT::Sandbox::User": "root",
     }
-    return ["-qq", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+    return [
+        "-qq",
+        *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
+    ]
 
 
 def fetch(package: str) -> Path:
@@ -103,7 +106,9 @@ def fetch(package: str) -> Path:
     failures = []
     for number in sorted(set(versions), key=preference, reverse=True):
         try:
-            run(["apt-get", *options, "source", "--download-only", f"{package}={number}"], cwd=CACHE)
+            run(
+                ["apt-get", *options, "source", "--download-only", f"{package}={number}"], cwd=CACHE
+            )
         except SourceError as error:
             failures.append(str(error))
             continue

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-COPY = re.compile(r"\bfrom\s+p?stdin\b", re.IGNORECASE)
+COPY = re.compile(r"\bfrom\s+p?std(in|out)\b", re.IGNORECASE)
 SILENCE = re.compile(r"\\set\s+ECHO\s+none")
 SILENCE_ENDS = re.compile(r"\\set\s+ECHO\s+all")
 
@@ -89,8 +89,29 @@ def cut(script: str, transcript: str) -> Results:
             results.setdefault(place, []).append(line)
         else:
             place = numbered[at][0]
-            following = [at + 1, skip_silent(lines, at)]
+            # the last one: an echo may stand behind output that does not end its line
+            following = [at + 1, skip_silent(lines, at), at + 2]
     return {place: "\n".join(output) for place, output in results.items()}
+
+
+def end_copies(script: str) -> str:
+    """The script with an end of data after each COPY FROM STDIN that is to fail and has no data.
+
+    psql of recent minor versions throws away the script up to the next end of data otherwise.
+    """
+    lines = script.splitlines()
+    result = []
+    for at, line in enumerate(lines):
+        result.append(line)
+        if COPY.search(COMMENT.sub("", line)) and ends_statement(line):
+            end = lines.index("\\.", at) if "\\." in lines[at:] else len(lines)
+            if end == len(lines) or any(map(ends_statement, lines[at + 1 : end])):
+                result.append("\\.")
+    return "\n".join(result) + "\n"
+
+
+def ends_statement(line: str) -> bool:
+    return COMMENT.sub("", line).rstrip().endswith(";")
 
 
 def split_script(script: str) -> list[tuple[int, int, str]]:
@@ -99,7 +120,7 @@ def split_script(script: str) -> list[tuple[int, int, str]]:
     for at, line in enumerate(lines):
         if COPY.search(COMMENT.sub("", line)) and "\\." in lines[at:]:
             end = lines.index("\\.", at)
-            if all(not text.endswith(";") for text in lines[at + 1 : end]):
+            if not any(map(ends_statement, lines[at + 1 : end])):
                 lines[at + 1 : end + 1] = [""] * (end - at)
     text = "\n".join(lines) + "\n"
     statements = []
