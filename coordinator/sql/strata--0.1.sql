@@ -139,6 +139,32 @@ CREATE FUNCTION strata.create_reference_table(relation regclass) RETURNS void
 COMMENT ON FUNCTION strata.create_reference_table(regclass) IS
     'keeps a full copy of a table on every worker';
 
+CREATE FUNCTION strata.alter_columnar_table_set(
+    relation regclass,
+    compression text DEFAULT NULL,
+    compression_level integer DEFAULT NULL,
+    row_group_rows integer DEFAULT NULL,
+    order_by text DEFAULT NULL,
+    bloom text[] DEFAULT NULL)
+    RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_alter_columnar_table_set';
+COMMENT ON FUNCTION
+    strata.alter_columnar_table_set(regclass, text, integer, integer, text, text[]) IS
+    'sets options of the columnar shards of a distributed table, for rows written from now on';
+
+CREATE FUNCTION strata.alter_columnar_table_reset(
+    relation regclass,
+    compression boolean DEFAULT false,
+    compression_level boolean DEFAULT false,
+    row_group_rows boolean DEFAULT false,
+    order_by boolean DEFAULT false,
+    bloom boolean DEFAULT false)
+    RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_alter_columnar_table_reset';
+COMMENT ON FUNCTION
+    strata.alter_columnar_table_reset(regclass, boolean, boolean, boolean, boolean, boolean) IS
+    'gives options of the columnar shards of a distributed table back their defaults';
+
 CREATE FUNCTION strata.undistribute_table(relation regclass) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_undistribute_table';
 COMMENT ON FUNCTION strata.undistribute_table(regclass) IS

@@ -28,6 +28,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "columnar_options.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
 #include "remote_command.h"
@@ -223,6 +224,8 @@ create_table(int worker_id, Oid relation_oid)
 										is_reference ? 0 : table->colocation->shard_count, NIL));
 	if (is_reference)
 		copy_rows(worker_id, relation);
+	else
+		columnar_options_copy(relation, worker_id);
 	indexes = psprintf("%s%s", table_ddl_indexes(relation), table_ddl_privileges(relation, NIL));
 	if (indexes[0] != '\0')
 		remote_command_run(worker, REMOTE_WRITE, indexes);

@@ -36,6 +36,20 @@ typedef RelFileNode CompatFileLocator;
 #define compat_am_set_new_filelocator relation_set_new_filenode
 #endif
 
+/* The name of a block in the table of shared buffers. */
+#if PG_VERSION_NUM >= 160000
+#define compat_init_buffer_tag(tag, file, block) InitBufferTag(tag, &(file), MAIN_FORKNUM, block)
+#else
+#define compat_init_buffer_tag(tag, file, block) INIT_BUFFERTAG(*(tag), file, MAIN_FORKNUM, block)
+#endif
+
+/* Direct I/O of data files, since 16: the kernel keeps nothing that was read ahead. */
+#if PG_VERSION_NUM >= 160000
+#define compat_reads_bypass_kernel() ((io_direct_flags & IO_DIRECT_DATA) != 0)
+#else
+#define compat_reads_bypass_kernel() false
+#endif
+
 /* TableAmRoutine.tuple_update tells which indexes need the new version: an enum since 16. */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes CompatUpdateIndexes;

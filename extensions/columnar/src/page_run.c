@@ -32,6 +32,8 @@
 #include "utils/memutils.h"
 #include "utils/spccache.h"
 
+#include "read_ahead.h"
+
 /* ---- writing ----------------------------------------------------------------------------------- */
 
 /* The session's ring for writing. */
@@ -279,11 +281,8 @@ prefetch_pages(ByteSource *byte_source, uint64 offset, uint64 length)
 	block = source->first + offset / PAGE_PAYLOAD;
 	end = source->first + (offset + length - 1) / PAGE_PAYLOAD + 1;
 	end = Min(end, relation_end(source));
-	for (; block < end; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		PrefetchBuffer(source->relation, MAIN_FORKNUM, (BlockNumber) block);
-	}
+	if (block < end)
+		read_ahead_blocks(source->relation, (BlockNumber) block, (BlockNumber) end);
 }
 
 void

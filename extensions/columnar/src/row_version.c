@@ -693,6 +693,17 @@ is_not_dead(const RowState *state, Snapshot snapshot)
 		   !GlobalVisTestIsRemovableXid(snapshot->vistest, state->xmax);
 }
 
+/*
+ * The group of a row that the running query saw, and that a concurrent recluster has
+ * replaced since: "any" version of a row is that one, too.
+ */
+static bool
+find_replaced_group(GroupCatalog *catalog, uint64 row, GroupEntry *entry)
+{
+	return ActiveSnapshotSet() && IsMVCCSnapshot(GetActiveSnapshot()) &&
+		   group_catalog_find(catalog, row, GetActiveSnapshot(), entry);
+}
+
 bool
 row_version_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupEntry *entry)
 {
@@ -716,8 +727,10 @@ row_version_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupE
 			elog(ERROR, "columnar tables have no TOAST snapshots");
 	}
 
-	if (!row_state_find_group(catalog, row, snapshot, entry) ||
-		!may_contain(entry, row, entry->record.nrows))
+	if (!row_state_find_group(catalog, row, snapshot, entry) &&
+		!(snapshot->snapshot_type == SNAPSHOT_ANY && find_replaced_group(catalog, row, entry)))
+		return false;
+	if (!may_contain(entry, row, entry->record.nrows))
 		return false;
 	row_state_read_vectors(&state, catalog, row, NULL);
 	if (snapshot->snapshot_type == SNAPSHOT_SELF)
@@ -746,11 +759,19 @@ row_version_latest(GroupCatalog *catalog, uint64 row, Snapshot snapshot)
 	for (;;)
 	{
 		RowState state;
+		bool visible = row_version_visible(catalog, row, snapshot, NULL);
 
 		CHECK_FOR_INTERRUPTS();
-		if (row_version_visible(catalog, row, snapshot, NULL))
+		if (visible)
 			latest = row;
 		row_state_read_vectors(&state, catalog, row, NULL);
+		if (!visible && !state.changed)
+		{
+			row_state_read_presence(&state, catalog, row, GetCurrentCommandId(false),
+									InvalidSnapshot);
+			if (state.presence == ROW_UNSEEN)
+				raise_reclustered(catalog->relation);
+		}
 		if (!state.changed || state.action != VECTOR_UPDATE)
 			return latest;
 		row = state.successor;

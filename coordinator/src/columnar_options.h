@@ -1,0 +1,21 @@
+/*
+ * columnar_options.h
+ *		Options of the columnar shards of a distributed table.
+ *
+ * They live on the workers, as options of the table there, which its shards
+ * inherit; the coordinator keeps no copy that could differ.
+ */
+#ifndef STRATA_COLUMNAR_OPTIONS_H
+#define STRATA_COLUMNAR_OPTIONS_H
+
+#include "postgres.h"
+
+#include "utils/relcache.h"
+
+/*
+ * Gives a new worker's empty copy of a table the options that it has on a worker
+ * which holds shards of it.  Nothing happens for other storage.
+ */
+extern void columnar_options_copy(Relation relation, int new_worker);
+
+#endif

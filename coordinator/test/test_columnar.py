@@ -1,0 +1,93 @@
+"""Distributed tables with columnar storage: the default, its options on every worker, old and new."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node
+
+OPTIONS = "SELECT DISTINCT compression, row_group_rows, order_by, bloom FROM strata_columnar.options WHERE relation::text LIKE '%reviews%'"
+STORAGE = "SELECT DISTINCT amname FROM pg_class JOIN pg_am ON pg_am.oid = relam WHERE relname LIKE 'reviews%' AND relkind = 'r'"
+
+
+@pytest.fixture
+def reviews(cluster: Cluster, schema: str) -> str:
+    cluster.coordinator.execute(
+        "CREATE TABLE reviews (id bigint PRIMARY KEY, rating integer, body text);"
+        "SELECT create_distributed_table('reviews', 'id', colocate_with => 'none')"
+    )
+    return f"{schema}.reviews"
+
+
+def on_workers(cluster: Cluster, schema: str, query: str) -> list[list[tuple]]:
+    answers = []
+    for worker in cluster.workers:
+        with worker.connect() as connection:
+            connection.execute(f"SET search_path = {schema}")
+            answers.append(connection.execute(query).fetchall())
+    return answers
+
+
+def test_shards_are_columnar_unless_heap_is_asked_for(
+    cluster: Cluster, schema: str, reviews: str
+) -> None:
+    assert on_workers(cluster, schema, STORAGE) == [[("columnar",)]] * 2
+    assert (
+        cluster.coordinator.value(
+            "SELECT storage FROM strata.tables WHERE relation = %s::regclass", (reviews,)
+        )
+        == "columnar"
+    )
+    cluster.coordinator.execute(
+        "DROP TABLE reviews; CREATE TABLE reviews (id bigint);"
+        "SELECT create_distributed_table('reviews', 'id', storage => 'heap', colocate_with => 'none')"
+    )
+    assert on_workers(cluster, schema, STORAGE) == [[("heap",)]] * 2
+
+
+def test_options_reach_all_shards_in_the_users_transaction(
+    cluster: Cluster, schema: str, reviews: str
+) -> None:
+    coordinator = cluster.coordinator
+    call = "SELECT alter_columnar_table_set('reviews', compression => 'cold', row_group_rows => 4096, order_by => 'rating DESC', bloom => '{body}')"
+    coordinator.execute(f"BEGIN; {call}; ROLLBACK")
+    assert on_workers(cluster, schema, OPTIONS) == [[("hot", 131072, None, None)]] * 2
+    coordinator.execute(call)
+    assert on_workers(cluster, schema, OPTIONS) == [[("cold", 4096, "rating DESC", ["body"])]] * 2
+    coordinator.execute("ALTER TABLE reviews RENAME rating TO stars")
+    assert on_workers(cluster, schema, OPTIONS) == [[("cold", 4096, "stars DESC", ["body"])]] * 2
+    coordinator.execute(
+        "SELECT alter_columnar_table_reset('reviews', order_by => true, bloom => true)"
+    )
+    assert on_workers(cluster, schema, OPTIONS) == [[("cold", 4096, None, None)]] * 2
+
+
+def test_bad_options_and_other_tables_are_refused(
+    cluster: Cluster, schema: str, reviews: str
+) -> None:
+    coordinator = cluster.coordinator
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="brotli"):
+        coordinator.execute("SELECT alter_columnar_table_set('reviews', compression => 'brotli')")
+    coordinator.execute("CREATE TABLE local_table (id integer)")
+    with pytest.raises(psycopg.errors.WrongObjectType, match="local_table"):
+        coordinator.execute("SELECT alter_columnar_table_set('local_table', compression => 'cold')")
+
+
+def test_a_new_worker_gets_the_options(make_cluster) -> None:
+    cluster = make_cluster(workers=3)
+    coordinator = cluster.coordinator
+    name, conninfo = coordinator.query(
+        "SELECT name, conninfo FROM strata.worker ORDER BY worker_id DESC LIMIT 1"
+    )[0]
+    coordinator.execute(f"SELECT strata.remove_worker('{name}')")
+    third: Node = cluster.workers[-1]
+    coordinator.execute("CREATE TABLE reviews (id bigint, body text)")
+    coordinator.execute("SELECT strata.create_distributed_table('reviews', 'id')")
+    coordinator.execute(
+        "SELECT strata.alter_columnar_table_set('reviews', compression => 'zstd', bloom => '{body}')"
+    )
+    coordinator.query("SELECT strata.add_worker(%s, %s)", (name, conninfo))
+    label = "SELECT label FROM pg_seclabel WHERE provider = 'strata_columnar' AND objoid = 'reviews'::regclass"
+    assert third.value(label) == cluster.workers[0].value(label)
+    assert "zstd" in third.value(label)
