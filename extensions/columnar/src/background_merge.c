@@ -115,7 +115,7 @@ merge_once(Oid relation_id)
 			/* temporary tables belong to their sessions */
 			if (columnar_is_table(relation) &&
 				relation->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
-				compaction_run(relation, false, MERGE_GROUPS, &result);
+				compaction_run(relation, COMPACT_THRIFTY, MERGE_GROUPS, &result);
 			relation_close(relation, NoLock);
 		}
 	}

@@ -7,8 +7,8 @@
 
 #include "postgres.h"
 
-/* Inline row groups since the last merge that make a commit ask for one. */
-#define MERGE_INLINE_GROUPS 64
+/* One row group in so many, if it is inline, makes its commit ask for a merge. */
+#define MERGE_INLINE_GROUPS 256
 
 /* Registers the transaction callback; called by _PG_init(). */
 extern void background_merge_initialize(void);

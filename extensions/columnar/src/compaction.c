@@ -35,6 +35,8 @@
 #define COMPACT_DEAD_SHARE 0.2
 /* ... or when it is smaller than this share of what a group may hold, and has a neighbour. */
 #define COMPACT_SMALL_SHARE 0.5
+/* In the background a group waits for neighbours of at least this share of its rows. */
+#define COMPACT_THRIFTY_SHARE 0.25
 
 /* ---- collecting rows ---------------------------------------------------------------------------- */
 
@@ -351,10 +353,12 @@ count_left_at_most(const GroupRecord *record, const DeletedRows *dead)
  */
 static uint32
 find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRows *dead,
-		 const TableOptions *options, bool all, bool *pays)
+		 const TableOptions *options, CompactionMode mode, bool *pays)
 {
 	uint32 limit = (uint32) options->row_group_rows;
+	bool all = mode == COMPACT_ALL;
 	uint64 rows = 0;
+	uint64 first_rows = 0;
 	uint32 members = 0;
 	uint32 end = first;
 	bool worn = false;
@@ -375,6 +379,8 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 		small = left < limit * COMPACT_SMALL_SHARE;
 		if (members > 0 && (rows + left > limit || !(small || ndead > 0 || all)))
 			break;
+		if (members == 0)
+			first_rows = left;
 		rows += left;
 		members++;
 		worn |= ndead > record->nrows * COMPACT_DEAD_SHARE;
@@ -383,6 +389,12 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 			break; /* a good group: not worth being copied for its neighbours */
 	}
 	*pays = members > 1 || worn || (all && members > 0);
+	if (mode == COMPACT_THRIFTY && !worn && rows - first_rows < first_rows * COMPACT_THRIFTY_SHARE)
+	{
+		/* the neighbours may still be worth a merge among themselves */
+		*pays = false;
+		return first + 1;
+	}
 	return Max(end, first + 1);
 }
 
@@ -402,7 +414,7 @@ compaction_is_due(Relation relation)
 	{
 		next = i + 1;
 		if (is_compactable(&tuples[i]))
-			next = find_run(tuples, ntuples, i, dead, options, false, &due);
+			next = find_run(tuples, ntuples, i, dead, options, COMPACT_THRIFTY, &due);
 	}
 	pfree(tuples);
 	group_catalog_close(catalog);
@@ -502,7 +514,7 @@ delete_idle_vectors(GroupCatalog *catalog, TransactionId oldest_xmin, const Grou
 /* ---- the work ----------------------------------------------------------------------------------- */
 
 void
-compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *result)
+compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionResult *result)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar compaction",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -539,15 +551,14 @@ compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *resu
 			result->more = true;
 			break;
 		}
-		next = find_run(tuples, ntuples, i, dead, options, all, &pays);
+		next = find_run(tuples, ntuples, i, dead, options, mode, &pays);
 		if (!pays)
 			continue;
 		for (uint32 j = i; j < next; j++)
 		{
 			if (!is_compactable(&tuples[j]))
 				continue;
-			if (row_collector_is_full(collector,
-									  count_left_at_most(&tuples[j].entry.record, dead)))
+			if (row_collector_is_full(collector, count_left_at_most(&tuples[j].entry.record, dead)))
 				result->groups_written += row_collector_write(collector, catalog, GROUP_REWRITTEN);
 			result->rows_removed += row_collector_add(collector, catalog, &tuples[j].entry.record,
 													  dead);

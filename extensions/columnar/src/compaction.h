@@ -22,14 +22,25 @@ typedef struct CompactionResult
 	bool more;			 /* stopped at the limit */
 } CompactionResult;
 
+typedef enum CompactionMode
+{
+	/*
+	 * In the background: a group that is many times larger than its neighbours to come
+	 * waits until these have grown, so that a row is rewritten a few times only.
+	 */
+	COMPACT_THRIFTY,
+	COMPACT_DUE, /* all that is small or worn */
+	COMPACT_ALL	 /* good groups, too, to apply new options */
+} CompactionMode;
+
 /*
  * Compacts the table in the current transaction; the caller holds
- * ShareUpdateExclusiveLock (or more).  `all`: rewrites every group that can be,
- * also good ones (to apply new options).  `limit`: stop after so many groups read (0: none).
+ * ShareUpdateExclusiveLock (or more).  `limit`: stop after so many groups read (0: none).
  */
-extern void compaction_run(Relation relation, bool all, uint32 limit, CompactionResult *result);
+extern void
+compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionResult *result);
 
-/* Is it worth running?  From the catalog alone. */
+/* Is it worth running in the background?  From the catalog alone. */
 extern bool compaction_is_due(Relation relation);
 
 /* ---- for relation_rewrite.c and relation_vacuum.c ----------------------------------------------- */

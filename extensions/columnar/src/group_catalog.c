@@ -29,6 +29,7 @@
 #include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/toast_internals.h"
 #include "access/xact.h"
@@ -37,6 +38,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/inval.h"
 #include "storage/predicate.h"
 #include "utils/snapmgr.h"
 
@@ -77,6 +79,39 @@ note_empty_read(Relation relation)
 	table_close(toast, AccessShareLock);
 }
 
+/*
+ * Opens the TOAST relation's indexes.  False if none is valid as far as we know: a
+ * concurrent rebuild makes the old one invalid and the new one valid at once, but we may
+ * have heard of the one only (toast_open_indexes() gives up then).
+ */
+static bool
+open_indexes(GroupCatalog *catalog)
+{
+	List *oids = RelationGetIndexList(catalog->toast);
+	bool found = false;
+	ListCell *cell;
+
+	catalog->nindexes = 0;
+	catalog->indexes = palloc(Max(list_length(oids), 1) * sizeof(Relation));
+	foreach(cell, oids)
+	{
+		Relation index = try_relation_open(lfirst_oid(cell), catalog->lockmode);
+
+		if (index == NULL)
+			continue;
+		if (index->rd_index->indisvalid && !found)
+		{
+			catalog->valid = catalog->nindexes;
+			found = true;
+		}
+		catalog->indexes[catalog->nindexes++] = index;
+	}
+	if (oids == NIL)
+		elog(ERROR, "relation \"%s\" has no index", RelationGetRelationName(catalog->toast));
+	list_free(oids);
+	return found;
+}
+
 GroupCatalog *
 group_catalog_open(Relation relation, LOCKMODE lockmode)
 {
@@ -100,8 +135,12 @@ group_catalog_open(Relation relation, LOCKMODE lockmode)
 		make_toast_relation(relation);
 	}
 	catalog->toast = table_open(relation->rd_rel->reltoastrelid, lockmode);
-	catalog->valid = toast_open_indexes(catalog->toast, lockmode, &catalog->indexes,
-										&catalog->nindexes);
+	while (!open_indexes(catalog))
+	{
+		toast_close_indexes(catalog->indexes, catalog->nindexes, lockmode);
+		CHECK_FOR_INTERRUPTS();
+		AcceptInvalidationMessages();
+	}
 	return catalog;
 }
 
@@ -308,6 +347,7 @@ group_catalog_lock_empty(GroupCatalog *catalog, Snapshot snapshot)
 
 	if (!IsolationIsSerializable() || !OidIsValid(toast_id))
 		return;
+	PredicateLockRelation(catalog->relation, snapshot);
 	toast = table_open(toast_id, AccessShareLock);
 	scan = table_beginscan_strat(toast, snapshot, 0, NULL, true, false);
 	while (heap_getnext(scan, ForwardScanDirection) != NULL)
@@ -336,6 +376,8 @@ group_catalog_list(GroupCatalog *catalog, Snapshot snapshot, uint32 *ngroups)
 		return NULL;
 	}
 	groups = palloc(room * sizeof(GroupEntry));
+	/* against DDL, which only knows the table itself */
+	PredicateLockRelation(catalog->relation, snapshot);
 	scan = table_beginscan_strat(catalog->toast, snapshot, 0, NULL, true, false);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{

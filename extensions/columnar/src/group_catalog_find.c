@@ -65,6 +65,7 @@ find_visible(GroupCatalog *catalog, uint64 row, Snapshot snapshot, GroupEntry *e
 
 	/* in a serializable transaction: against every change of the catalog from now on */
 	PredicateLockRelation(catalog->toast, snapshot);
+	PredicateLockRelation(catalog->relation, snapshot);
 	catalog_scan_begin_backward(&scan, catalog, row);
 	while (catalog_scan_next(&scan))
 	{

@@ -512,7 +512,7 @@ columnar_compact(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	PreventCommandIfReadOnly("columnar_compact()");
-	compaction_run(relation, all, 0, &compaction);
+	compaction_run(relation, all ? COMPACT_ALL : COMPACT_DUE, 0, &compaction);
 	table_close(relation, NoLock);
 	values[0] = Int64GetDatum(compaction.groups_read);
 	values[1] = Int64GetDatum(compaction.groups_written);

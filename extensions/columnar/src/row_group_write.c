@@ -26,6 +26,7 @@
 #include "utils/sortsupport.h"
 #include "utils/typcache.h"
 
+#include "background_merge.h"
 #include "row_group_cache.h"
 #include "settings.h"
 #include "space.h"
@@ -303,10 +304,8 @@ store_inline(GroupCatalog *catalog, GroupRecord *record, ItemPointer tid, Comman
 	group_catalog_write_inline(catalog, record, cid, bytes->data);
 	record->state = GROUP_INLINE;
 	group_catalog_overwrite(catalog, tid, record);
-
-	space_lock(catalog->relation);
-	space_count_inline(catalog->relation, 1);
-	space_unlock(catalog->relation);
+	if (record->group_id % MERGE_INLINE_GROUPS == MERGE_INLINE_GROUPS - 1)
+		background_merge_request(RelationGetRelid(catalog->relation));
 }
 
 static void

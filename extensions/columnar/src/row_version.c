@@ -294,6 +294,7 @@ row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row, V
 	{
 		/* with the unit locked until the change is there to be seen, as heap_delete() explains */
 		CheckForSerializableConflictIn(catalog->toast, NULL, InvalidBlockNumber);
+		CheckForSerializableConflictIn(catalog->relation, NULL, InvalidBlockNumber);
 		collect_holders(change, &state);
 		change->has_vector = state.found;
 		change->vector_tid = state.tid;

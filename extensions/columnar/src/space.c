@@ -8,7 +8,7 @@
  *		30	unused			2
  *		32	next_row		8
  *		40	next_group		8
- *		48	inline_groups	8
+ *		48	unused			8
  *		56	nfree			4
  *		60	unused			4
  *		64	extents			8 each	first block, number of blocks; ascending, apart
@@ -42,9 +42,9 @@ typedef struct Metapage
 	uint16 unused;
 	uint64 next_row;
 	uint64 next_group;
-	uint64 inline_groups;
+	uint64 unused2;
 	uint32 nfree;
-	uint32 unused2;
+	uint32 unused3;
 	Extent extents[FLEXIBLE_ARRAY_MEMBER];
 } Metapage;
 
@@ -167,7 +167,6 @@ space_read(Relation relation, SpaceState *state)
 
 		state->next_row = meta->next_row;
 		state->next_group = meta->next_group;
-		state->inline_groups = meta->inline_groups;
 		state->nfree = meta->nfree;
 	}
 	UnlockReleaseBuffer(buffer);
@@ -295,22 +294,6 @@ space_return_rows(Relation relation, uint64 from, uint64 end)
 		return;
 	}
 	change.meta->next_row = from;
-	finish_change(&change);
-}
-
-void
-space_count_inline(Relation relation, int64 change_by)
-{
-	MetapageChange change;
-	uint64 groups;
-
-	begin_change(relation, &change);
-	groups = change.meta->inline_groups;
-	if (change_by < 0)
-		groups -= Min(groups, -(uint64) change_by);
-	else
-		groups += change_by;
-	change.meta->inline_groups = groups;
 	finish_change(&change);
 }
 

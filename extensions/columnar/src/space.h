@@ -38,8 +38,7 @@ typedef struct SpaceState
 {
 	uint64 next_row;
 	uint64 next_group;
-	uint64 inline_groups; /* inline row groups written since the last merge: a hint for it */
-	uint32 nfree;		  /* free extents known */
+	uint32 nfree; /* free extents known */
 } SpaceState;
 
 extern void space_lock(Relation relation);
@@ -60,6 +59,5 @@ extern void space_return_rows(Relation relation, uint64 from, uint64 end);
 extern BlockNumber space_take_extent(Relation relation, uint32 nblocks);
 /* Replaces the list of free extents (the largest are kept when they do not all fit). */
 extern void space_set_free(Relation relation, const Extent *extents, uint32 nextents);
-extern void space_count_inline(Relation relation, int64 change);
 
 #endif

@@ -18,6 +18,7 @@
 #include "catalog/pg_am.h"
 #include "fmgr.h"
 #include "pgstat.h"
+#include "storage/predicate.h"
 #include "storage/procarray.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
@@ -169,8 +170,11 @@ columnar_tuple_satisfies_snapshot(Relation relation, TupleTableSlot *slot, Snaps
 static void
 insert_row(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk)
 {
-	uint64 row = write_buffer_append(relation, slot, cid, bulk);
+	uint64 row;
 
+	/* the catalog is checked when a range of row numbers is reserved, the table with each row */
+	CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
+	row = write_buffer_append(relation, slot, cid, bulk);
 	slot->tts_tableOid = RelationGetRelid(relation);
 	row_number_to_tid(row, &slot->tts_tid);
 	columnar_slot_set_xmin(slot, GetCurrentTransactionIdIfAny());

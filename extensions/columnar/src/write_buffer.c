@@ -392,6 +392,8 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 
 		byte_buffer_init(&bytes, 0);
 		encode_buffer(buffer, &record, is_final, &bytes);
+		/* storing writes the shorter range first: if it fails then, the buffer has no more numbers */
+		buffer->record.row_span = record.row_span;
 		row_group_store(catalog, &record, &buffer->tid, buffer->first_command,
 						buffer->subid == GetCurrentSubTransactionId(), &bytes);
 	}

@@ -147,7 +147,7 @@ class Stage:
     def _is_blocked(self, actor: Actor) -> bool:
         """By another session of the play; not for moments by a background worker."""
         cursor = self._watcher.execute(
-            "SELECT pg_blocking_pids(%s) && %s", (actor.pid, [a.pid for a in self.actors.values()])
+            "SELECT pg_blocking_pids(%s) && %s::integer[]", (actor.pid, [a.pid for a in self.actors.values()])
         )
         return cursor.fetchone()[0]
 

@@ -344,7 +344,8 @@ def test_definitions_amid_writers(node: Node, schema: str) -> None:
             while time.monotonic() < end:
                 for statement in (
                     "CREATE INDEX CONCURRENTLY i ON t (who, id)", f"ALTER TABLE t ADD COLUMN x{number} integer DEFAULT {number}",
-                    "REINDEX INDEX CONCURRENTLY i", "CREATE INDEX j ON t USING hash (v)", "ANALYZE t", "DROP INDEX i, j",
+                    "REINDEX INDEX CONCURRENTLY i",
+                    "REINDEX TABLE CONCURRENTLY t", "CREATE INDEX j ON t USING hash (v)", "ANALYZE t", "DROP INDEX i, j",
                     f"ALTER TABLE t DROP COLUMN x{number}",
                 ):  # fmt: skip
                     retry(session, statement)
@@ -355,3 +356,44 @@ def test_definitions_amid_writers(node: Node, schema: str) -> None:
         assert connection.execute(
             "SELECT who, count(*), count(DISTINCT id), sum(v) FROM t GROUP BY who ORDER BY who"
         ).fetchall() == [(who, count, count, 2 * count) for who, count in enumerate(counts[:3], 1)]
+
+
+@pytest.mark.parametrize("function", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_interrupted_statements_leave_nothing(node: Node, schema: str, function: str) -> None:
+    """Loads, updates, deletes and compactions are interrupted anywhere; each is there wholly or not at all."""
+    statements = (
+        "INSERT INTO t SELECT g, 0, repeat('x', g % 60) FROM generate_series((SELECT max(id) FROM t) + 1, (SELECT max(id) FROM t) + 4000) AS g",
+        "UPDATE t SET v = v + 1",
+        "DELETE FROM t WHERE id % 2 = (SELECT min(v) % 2 FROM t) AND id > 4000",
+        "SELECT strata_columnar.columnar_compact('t', everything => true)",
+        "VACUUM t",
+    )
+    with connect(node, schema) as connection:
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text); SET strata_columnar.row_group_rows = 1024"
+        )
+        connection.execute("INSERT INTO t SELECT g, 0, 'x' FROM generate_series(1, 4000) AS g")
+        rng = random.Random(function)
+        interrupted = 0
+        end = time.monotonic() + 4
+        state = "SELECT count(*), count(DISTINCT v), max(id), sum(v) FROM t"
+        while time.monotonic() < end:
+            with connect(node, schema) as session, ThreadPoolExecutor(1) as pool:
+                session.execute("SET strata_columnar.row_group_rows = 1024")
+                before = connection.execute(state).fetchone()
+                statement = rng.choice(statements)
+                future = pool.submit(session.execute, statement)
+                time.sleep(rng.uniform(0, 0.05))
+                connection.execute(f"SELECT {function}({session.info.backend_pid})")
+                error = future.exception()
+            if error:
+                assert error.sqlstate in ("57014", "57P01"), error
+                interrupted += 1
+                assert connection.execute(state).fetchone() == before, statement
+            after = connection.execute(state).fetchone()
+            connection.execute("SET enable_seqscan = off")
+            assert (
+                connection.execute("SELECT count(*) FROM t WHERE id > 0").fetchone()[0] == after[0]
+            )
+            connection.execute("RESET enable_seqscan")
+        assert interrupted > 5

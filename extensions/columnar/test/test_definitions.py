@@ -425,6 +425,29 @@ def test_partitions(twins: Twins) -> None:
     twins.same("SELECT DISTINCT ON (v) v, id FROM t ORDER BY v, id")
 
 
+def test_many_partitions_are_loaded_with_little_memory(twins: Twins) -> None:
+    """Every partition has a buffer; together they keep to the session's memory."""
+    twins.columnar.execute("SET strata_columnar.write_memory = '1MB'")
+    twins.execute("CREATE TABLE t (id integer, v integer, s text) PARTITION BY HASH (id)")
+    for number in range(40):
+        twins.execute(
+            f"CREATE TABLE t{number} PARTITION OF t FOR VALUES WITH (MODULUS 40, REMAINDER {number})"
+        )
+    with twins.transaction():
+        twins.same(
+            "INSERT INTO t SELECT g, g % 7, md5(g::text) || repeat('x', g % 100) FROM generate_series(1, 40000) AS g"
+        )
+        twins.same(CHECKSUM)
+    twins.same("UPDATE t SET v = v + 1 WHERE id % 10 = 0")
+    twins.same(CHECKSUM)
+    twins.same("SELECT tableoid::regclass, count(*), sum(v) FROM t GROUP BY 1")
+    for number in range(40):
+        ((groups,),) = twins.columnar.execute(
+            f"SELECT count(*) FROM strata_columnar.columnar_row_groups('t{number}')"
+        )
+        assert groups < 12
+
+
 def test_inheritance(twins: Twins) -> None:
     twins.execute(
         "CREATE TABLE t (id integer, v integer, s text); CREATE TABLE c (extra text DEFAULT 'e') INHERITS (t)",
@@ -599,6 +622,49 @@ def test_a_table_never_analyzed_is_not_taken_for_empty(twins: Twins) -> None:
     plan = twins.plan("SELECT * FROM t", "FORMAT TEXT")
     rows = int(plan.split(" rows=")[1].split(" ")[0])
     assert 25000 <= rows <= 100000, plan
+
+
+def test_activity_is_counted_as_on_heap(table: Twins) -> None:
+    """Autovacuum goes by these numbers."""
+    table.execute(
+        "UPDATE t SET v = 0 WHERE id < 100",
+        "DELETE FROM t WHERE id BETWEEN 200 AND 299",
+        "BEGIN; INSERT INTO t SELECT g, 1, 'x' FROM generate_series(10000, 10500) AS g; UPDATE t SET v = 5 WHERE id = 500; DELETE FROM t WHERE id = 501; ROLLBACK",
+        "BEGIN; INSERT INTO t SELECT g, 1, 'x' FROM generate_series(20000, 20500) AS g; SAVEPOINT a; DELETE FROM t WHERE id < 50; ROLLBACK TO a; DELETE FROM t WHERE id = 20001; COMMIT",
+    )
+    counters = "n_live_tup, n_dead_tup, n_mod_since_analyze, n_ins_since_vacuum, vacuum_count, analyze_count"
+    table.execute("SELECT pg_stat_force_next_flush()")
+    table.same(
+        f"SELECT n_tup_ins, n_tup_upd, n_tup_del, {counters} FROM pg_stat_user_tables WHERE relid = 't'::regclass"
+    )
+    for command in ("VACUUM t", "ANALYZE t", "TRUNCATE t"):
+        table.execute(command, "SELECT pg_stat_force_next_flush()")
+        table.same(f"SELECT {counters} FROM pg_stat_user_tables WHERE relid = 't'::regclass")
+
+
+def test_an_ordinary_role_owns_and_maintains_its_tables(twins: Twins) -> None:
+    """The catalog of a table lies in pg_toast, where nobody but superusers may look."""
+    twins.execute(
+        "DO $$ BEGIN CREATE ROLE columnar_owner; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        "GRANT ALL ON SCHEMA {schema} TO columnar_owner",
+        "SET ROLE columnar_owner",
+        TABLE,
+    )
+    twins.all_same(
+        (
+            FILL, "UPDATE t SET v = 0 WHERE id < 10", "DELETE FROM t WHERE id = 5", "CREATE INDEX ON t (v)", "VACUUM t", "ANALYZE t",
+            "INSERT INTO t VALUES (7, 1, 'x') ON CONFLICT (id) DO UPDATE SET s = 'y'", "REINDEX TABLE t", "CLUSTER t USING t_pkey",
+            "ALTER TABLE t ADD COLUMN x integer DEFAULT 1", "SELECT * FROM t WHERE v = 7 ORDER BY id FOR UPDATE", "VACUUM FULL t",
+            "CREATE TEMPORARY TABLE own AS TABLE t", "SELECT count(*) FROM own", CHECKSUM,
+        )
+    )  # fmt: skip
+    twins.columnar.execute(
+        "SELECT strata_columnar.columnar_compact('t'); SELECT strata_columnar.columnar_verify('t')"
+    )
+    twins.same("TRUNCATE t")
+    twins.same("DROP TABLE t")
+    twins.execute("RESET ROLE")
+    twins.execute("REVOKE ALL ON SCHEMA {schema} FROM columnar_owner")
 
 
 # ---- names, comments, copies --------------------------------------------------------------------------------------

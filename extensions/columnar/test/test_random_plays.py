@@ -1,7 +1,7 @@
 """Random plays of two sessions: what each gets and when it waits is on columnar as on heap.
 
-Statements touch one row by its key, so that no plan decides whom a session meets first; a third
-session compacts and vacuums the columnar table meanwhile, which nobody may notice.
+Statements touch rows in the order of their keys, so that no plan decides whom a session meets first; a
+third session compacts and vacuums the columnar table meanwhile, which nobody may notice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Playwright:
         self.repeatable = {"a": False, "b": False}
 
     def write(self) -> list[Step]:
-        steps: list[Step] = []
+        steps: list[Step] = [
+            (name, "SET enable_seqscan = off; SET enable_bitmapscan = off") for name in "ab"
+        ]
         for _ in range(self.rng.randrange(8, 26)):
             name = self.rng.choice("ab")
             steps.append((name, self.line(name)))
@@ -97,6 +99,11 @@ class Playwright:
                 f"INSERT INTO t VALUES ({row}, 1, 'no') ON CONFLICT DO NOTHING RETURNING v",
                 f"MERGE INTO t USING (SELECT {row} AS id) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET v = v + 7 WHEN NOT MATCHED THEN INSERT VALUES (n.id, 7, 'merge')",
                 f"SELECT id, v, s FROM t WHERE id = {row} FOR {strength}{way}",
+                "UPDATE t SET v = v + 1 WHERE id < 4 RETURNING id, v",
+                f"UPDATE t SET v = v + 3 WHERE id IN (2, 3, {row}) AND v % 20 = 0 RETURNING id, v",
+                "DELETE FROM t WHERE id > 2000 AND v < 100 RETURNING id",
+                f"INSERT INTO t SELECT g, 2, 'batch' FROM generate_series(3001, 3003) AS g ON CONFLICT (id) DO UPDATE SET v = t.v + {row}",
+                f"SELECT id, v FROM t WHERE id < 4 OR id > 2000 ORDER BY id LIMIT 4 FOR {strength}{way}",
                 f"SELECT id, v, s FROM t WHERE id = {row}",
                 "SELECT count(*), sum(v) FROM t",
                 refer,

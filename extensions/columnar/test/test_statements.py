@@ -379,6 +379,23 @@ def test_truncate_restarts_identity_and_cascades(twins: Twins) -> None:
     twins.same("SELECT count(*) FROM c")
 
 
+def test_a_copy_that_fails_after_many_row_groups_leaves_nothing(twins: Twins) -> None:
+    twins.execute(TABLE)
+    twins.columnar.execute(
+        "SET strata_columnar.row_group_rows = 1024; SET strata_columnar.write_memory = '1MB'"
+    )
+    data = "".join(f"{n}\t1\t{'x' * 50}\n" for n in range(8000))
+    twins.copy_in("COPY t FROM STDIN", data + "7\t1\tduplicate\n")
+    twins.same(CHECKSUM)
+    with twins.transaction():
+        twins.execute("INSERT INTO t VALUES (9000, 1, 'kept')", "SAVEPOINT a")
+        twins.copy_in("COPY t FROM STDIN", data + "bad\t1\tx\n")
+        twins.execute("ROLLBACK TO a")
+        twins.copy_in("COPY t FROM STDIN", data)
+        twins.same(CHECKSUM)
+    twins.same(CHECKSUM)
+
+
 # ---- cursors ----------------------------------------------------------------------------------------
 
 
@@ -528,6 +545,27 @@ def test_row_triggers_before_and_after(twins: Twins) -> None:
             ROWS,
         )
     )
+
+
+def test_triggers_that_write_to_the_table_itself_and_to_others(twins: Twins) -> None:
+    """Buffers of several tables and commands are open at once, inside and outside of subtransactions."""
+    twins.execute(
+        TABLE,
+        "CREATE TABLE other (id integer PRIMARY KEY, n integer)",
+        "CREATE FUNCTION {schema}.spread() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO {schema}.other VALUES (NEW.id % 50, 1) ON CONFLICT (id) DO UPDATE SET n = other.n + 1;"
+        " IF NEW.id < 1000 AND NEW.id % 3 = 0 THEN INSERT INTO {schema}.t VALUES (NEW.id + 1000, NEW.v, 'child'); END IF;"
+        " BEGIN INSERT INTO {schema}.t VALUES (NEW.id / 2 + 5000, 1, 'once'); EXCEPTION WHEN unique_violation THEN NULL; END;"
+        " UPDATE {schema}.t SET v = v + 1 WHERE id = NEW.id - 1; RETURN NULL; END $$",
+        "CREATE TRIGGER a AFTER INSERT ON t FOR EACH ROW WHEN (NEW.id < 5000) EXECUTE FUNCTION {schema}.spread()",
+    )
+    twins.same("INSERT INTO t SELECT g, g, 'parent' FROM generate_series(1, 200) AS g")
+    twins.same(CHECKSUM)
+    twins.same("SELECT * FROM other ORDER BY id")
+    with twins.transaction("ROLLBACK"):
+        twins.same("INSERT INTO t VALUES (300, 1, 'x'), (301, 1, 'x')")
+        twins.same(CHECKSUM)
+    twins.same(CHECKSUM)
 
 
 def test_transition_tables(table: Twins) -> None:

@@ -120,10 +120,9 @@ class Server:
             host=str(self.root), user=SUPERUSER, dbname=database, autocommit=True
         )
 
-    def make_database(self, name: str, columnar: bool) -> None:
-        if columnar:
-            with self.connect("template1") as connection:
-                connection.execute("CREATE EXTENSION IF NOT EXISTS strata_columnar")
+    def make_database(self, name: str) -> None:
+        with self.connect("template1") as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS strata_columnar")
         with self.connect("postgres") as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template1")
             for setting, value in DATABASE_SETTINGS.items():
@@ -170,10 +169,10 @@ class Suite:
     def database(self) -> str:
         return {"core": "regression", "isolation": "isolation_regression"}[self.name]
 
-    def run(self, server: Server, output: Path, columnar: bool) -> None:
+    def run(self, server: Server, output: Path) -> None:
         """Run all tests; what they printed is in output/results."""
         make_directory(output)
-        server.make_database(self.database, columnar)
+        server.make_database(self.database)
         arguments = [
             self.program,
             f"--bindir={find_binaries()}",
@@ -276,7 +275,7 @@ class Listed:
 
     def reason(self, suite: str, test: str, difference: Difference) -> str | None:
         """Why this may differ; None if it may not."""
-        if self.any_plan and difference.kind is not Kind.OTHER:
+        if self.any_plan and difference.kind in (Kind.PLAN, Kind.ORDER):
             return difference.kind.value
         entry = self.tests.get(suite, {}).get(test)
         return entry.reason(difference) if entry else None
@@ -338,7 +337,7 @@ def run_everywhere(suite: Suite, servers: dict[str, Server], root: Path) -> dict
 
     def run(name: str) -> None:
         try:
-            suite.run(servers[name], outputs[name], columnar=name == "columnar")
+            suite.run(servers[name], outputs[name])
         except (SuiteError, subprocess.TimeoutExpired, psycopg.Error) as error:
             failures.append(f"{suite.name} on {name}: {error}")
 

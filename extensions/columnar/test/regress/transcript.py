@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 COPY = re.compile(r"\bfrom\s+p?std(in|out)\b", re.IGNORECASE)
@@ -25,12 +25,15 @@ TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 COMMENT = re.compile(r"--.*$", re.MULTILINE)
+NOTHING = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 
 # EXPLAIN, or a function of the suite that returns a plan without its changing numbers
 PLAN = re.compile(r"^explain\b|\bexplain_\w+\s*\(", re.IGNORECASE)
 PLAN_HEADER = re.compile(r"^\s*(QUERY PLAN|explain_\w+)\s*$", re.MULTILINE)
 PLAN_TABLE = re.compile(r"^QUERY PLAN *\n-+\n.*?^\(\d+ rows?\)$", re.MULTILINE | re.DOTALL)
 ORDERED = re.compile(r"\border\s+by\b", re.IGNORECASE)
+NOTICE = re.compile(r"^.*NOTICE:  .*\n?", re.MULTILINE)
+CONFLICT = "could not serialize access due to read/write dependencies"
 FAILURE = re.compile(r"^(ERROR|FATAL|PANIC): |^server closed the connection", re.MULTILINE)
 
 # Results by the place of their statement: the script's last line before them, or the permutation.
@@ -42,6 +45,8 @@ class Kind(Enum):
 
     PLAN = "plan"  # it shows a plan
     ORDER = "order"  # the same lines in another order, and the statement asks for none
+    NOTICE = "notice"  # the same but for notices
+    CONFLICT = "conflict"  # more serialization failures, never fewer
     OTHER = "other"
 
 
@@ -127,9 +132,10 @@ def split_script(script: str) -> list[tuple[int, int, str]]:
     begin = 0
     for token in TOKEN.finditer(text):
         if token["end"] or token["command"]:
+            begin = NOTHING.match(text, begin).end()
             statement = COMMENT.sub("", text[begin : token.end()]).strip()
-            first = text.count("\n", 0, token.end() - len(text[begin : token.end()].lstrip()))
-            statements.append((first, text.count("\n", 0, token.end()), statement))
+            first, last = (text.count("\n", 0, place) for place in (begin, token.end()))
+            statements.append((first, last, statement))
             begin = token.end()
     return statements
 
@@ -181,6 +187,14 @@ def compare(script: str, expected: str, got: str) -> Iterator[Difference]:
             yield Difference(kind_of(statement, one, other), statement, one, other)
 
 
+def kind_of_permutation(expected: str, got: str) -> Kind:
+    if PLAN_TABLE.sub("", expected) == PLAN_TABLE.sub("", got):
+        return Kind.PLAN
+    if NOTICE.sub("", expected) == NOTICE.sub("", got):
+        return Kind.NOTICE
+    return Kind.CONFLICT if expected.count(CONFLICT) < got.count(CONFLICT) else Kind.OTHER
+
+
 def compare_permutations(expected: str, got: str) -> Iterator[Difference]:
     """The differences of two transcripts of an isolation test."""
     names, left = cut_permutations(expected)
@@ -189,9 +203,6 @@ def compare_permutations(expected: str, got: str) -> Iterator[Difference]:
         yield Difference(Kind.OTHER, "", "\n".join(names), "\n".join(other_names))
         return
     for place, name in enumerate(names):
-        difference = Difference(Kind.OTHER, name, left[place], right[place])
-        if difference.expected == difference.got:
-            continue
-        if PLAN_TABLE.sub("", left[place]) == PLAN_TABLE.sub("", right[place]):
-            difference = replace(difference, kind=Kind.PLAN)
-        yield difference
+        one, other = left[place], right[place]
+        if one != other:
+            yield Difference(kind_of_permutation(one, other), name, one, other)
