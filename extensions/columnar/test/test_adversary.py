@@ -1,0 +1,320 @@
+"""What an adversary broke once: each test fails on the code that it was written against.
+
+Plays (see interleave.py) where heap says what must happen; where the columnar store may refuse what a
+heap does, the test says so itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from extensions.columnar.test.interleave import error_of, play
+from extensions.columnar.test.twins import Twins
+
+SETUP = """
+DROP TABLE IF EXISTS t;
+CREATE TABLE t (id integer PRIMARY KEY, v integer);
+INSERT INTO t SELECT g, g * 10 FROM generate_series(1, 1500) AS g;
+"""
+BY_INDEX = (
+    "SET enable_seqscan = off",
+    "SET enable_bitmapscan = off",
+    "SET strata_columnar.enable_custom_scan = off",
+)
+
+
+# ---- written rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_table_whose_drop_is_rolled_back_survive_a_full_write_memory(
+    twins: Twins,
+) -> None:
+    """The largest buffer is stored when memory is short; its table may be dropped just then."""
+    twins.execute("CREATE TABLE gone (a text); CREATE TABLE kept (a text)")
+    twins.execute("SET strata_columnar.write_memory = '1MB'")
+    with twins.transaction():
+        twins.execute(
+            "INSERT INTO gone SELECT repeat(md5(g::text), 8) FROM generate_series(1, 2500) AS g",
+            "SAVEPOINT a",
+            "DROP TABLE gone",
+            "INSERT INTO kept SELECT repeat(md5(g::text), 8) FROM generate_series(1, 9000) AS g",
+            "ROLLBACK TO a",
+        )
+    assert twins.same("SELECT count(*), min(a), max(a) FROM gone")[0][0] == "2500"
+    assert twins.same("SELECT count(*) FROM kept") == [("0",)]
+
+
+def test_a_cancelled_store_leaves_the_keys_of_the_outer_transaction_taken(twins: Twins) -> None:
+    """A read in a savepoint stores the rows before it; cancelled in between, they are stored again."""
+    writer = twins.columnar
+    other = twins.open_side("columnar")
+    other.execute("SET lock_timeout = '200ms'")
+    writer.execute("CREATE TABLE t (id integer PRIMARY KEY, a text, b text)")
+    expected = 0
+    cancelled = 0
+    for milliseconds in (2, 4, 8, 12, 16, 24, 32, 48, 64):
+        base = milliseconds * 100_000
+        writer.execute("BEGIN")
+        writer.execute(
+            f"INSERT INTO t SELECT {base} + g, md5(g::text), repeat(md5((g * 7)::text), 3)"
+            " FROM generate_series(1, 15000) AS g"
+        )
+        writer.execute("SAVEPOINT s")
+        writer.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+        try:
+            writer.execute("SELECT count(*) FROM t")
+        except psycopg.errors.QueryCanceled:
+            cancelled += 1
+        writer.execute("ROLLBACK TO s")
+        writer.execute("SET LOCAL statement_timeout = 0")
+        writer.execute(
+            f"INSERT INTO t SELECT {base} + 50000 + g FROM generate_series(1, 2000) AS g"
+        )
+        for key in (base + 1, base + 15000, base + 50001, base + 52000):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                other.execute(f"INSERT INTO t VALUES ({key})")
+        writer.execute("COMMIT")
+        expected += 17000
+        assert writer.execute("SELECT count(*), count(DISTINCT id) FROM t") == [
+            (expected, expected)
+        ]
+    other.connection.close()
+    assert cancelled > 0
+
+
+# ---- older snapshots -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rebuild", ["REINDEX TABLE t", "VACUUM FULL t", "REINDEX INDEX t_pkey"])
+def test_an_older_snapshot_finds_its_rows_by_a_rebuilt_index(twins: Twins, rebuild: str) -> None:
+    lines = [("a", statement) for statement in BY_INDEX]
+    transcript = play(
+        twins,
+        SETUP,
+        [
+            ("a", "BEGIN ISOLATION LEVEL REPEATABLE READ"),
+            ("a", "SELECT 1"),
+            *lines,
+            ("b", "DELETE FROM t WHERE id <= 10"),
+            ("b", "UPDATE t SET v = -1 WHERE id = 20"),
+            ("b", rebuild),
+            ("a", "SELECT count(*), sum(v) FROM t WHERE id <= 25"),
+            ("a", "SELECT * FROM t WHERE id IN (5, 20) ORDER BY id"),
+            ("a", "COMMIT"),
+        ],
+        "SELECT count(*), sum(v) FROM t",
+    )
+    assert "a -> SELECT 1 (25,3250)" in transcript
+
+
+def test_an_index_made_after_a_recluster_has_the_rows_of_older_snapshots(twins: Twins) -> None:
+    """The old row groups are gone for everybody else, and their rows have other numbers."""
+    side = twins.columnar
+    side.execute(SETUP)
+    side.execute("SELECT strata_columnar.alter_columnar_table_set('t', order_by => 'v DESC')")
+    reader = twins.open_side("columnar")
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT 1")
+    side.execute("UPDATE t SET v = -v WHERE id <= 100")
+    side.execute("SELECT strata_columnar.columnar_recluster('t')")
+    side.execute("REINDEX TABLE t")
+    for statement in BY_INDEX:
+        reader.execute(statement)
+    assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11257500)]
+    reader.execute("COMMIT")
+    assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11156500)]
+    reader.connection.close()
+
+
+def test_cluster_refuses_to_lose_rows_that_an_older_snapshot_sees(twins: Twins) -> None:
+    side = twins.columnar
+    side.execute(SETUP)
+    reader = twins.open_side("columnar")
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT 1")
+    side.execute("DELETE FROM t WHERE id <= 10")
+    with pytest.raises(psycopg.errors.ObjectInUse, match="cannot cluster columnar table"):
+        side.execute("CLUSTER t USING t_pkey")
+    assert reader.execute("SELECT count(*) FROM t") == [(1500,)]
+    reader.execute("COMMIT")
+    side.execute("CLUSTER t USING t_pkey")
+    assert reader.execute("SELECT count(*) FROM t") == [(1490,)]
+    reader.connection.close()
+
+
+# ---- serializable ----------------------------------------------------------------------------------------
+
+
+def test_two_first_rows_of_a_serializable_table(twins: Twins) -> None:
+    """Each sees no row and inserts one: a table without rows is read, too."""
+    transcript = play(
+        twins,
+        "DROP TABLE IF EXISTS t; CREATE TABLE t (a integer)",
+        """
+        a: BEGIN ISOLATION LEVEL SERIALIZABLE
+        b: BEGIN ISOLATION LEVEL SERIALIZABLE
+        a: SELECT count(*) FROM t
+        b: SELECT count(*) FROM t
+        a: INSERT INTO t VALUES (1)
+        b: INSERT INTO t VALUES (2)
+        a: COMMIT
+        b: COMMIT
+        """,
+        "SELECT * FROM t",
+    )
+    assert error_of(transcript, "b") == "40001"
+
+
+def test_truncate_conflicts_with_a_serializable_reader(twins: Twins) -> None:
+    """The reader commits first, so that TRUNCATE need not wait for its lock."""
+    transcript = play(
+        twins,
+        SETUP + "DROP TABLE IF EXISTS other; CREATE TABLE other (a integer);",
+        """
+        b: BEGIN ISOLATION LEVEL SERIALIZABLE
+        b: SELECT count(*) FROM other
+        a: BEGIN ISOLATION LEVEL SERIALIZABLE
+        a: SELECT count(*) FROM t
+        a: INSERT INTO other VALUES (1)
+        a: COMMIT
+        b: TRUNCATE t
+        b: COMMIT
+        """,
+        "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM other)",
+    )
+    assert error_of(transcript, "b") == "40001"
+
+
+# ---- locks and waits -------------------------------------------------------------------------------------
+
+
+def test_a_unique_key_beside_an_exclusion_constraint_does_not_wait_with_a_page_locked(
+    twins: Twins,
+) -> None:
+    """The first session inserts into the same leaf of the index while the second waits for it."""
+    play(
+        twins,
+        "DROP TABLE IF EXISTS x;"
+        " CREATE TABLE x (id integer PRIMARY KEY, r int4range, EXCLUDE USING gist (r WITH &&))",
+        """
+        a: BEGIN
+        a: INSERT INTO x VALUES (1, '[1,2)')
+        b: INSERT INTO x VALUES (1, '[100,101)')
+        a: INSERT INTO x VALUES (2, '[3,4)')
+        a: COMMIT
+        """,
+        "SELECT * FROM x ORDER BY id",
+    )
+
+
+RECLUSTERED = (
+    "DROP TABLE IF EXISTS r",
+    "CREATE TABLE r (id integer PRIMARY KEY, v integer)",
+    "INSERT INTO r SELECT g, g FROM generate_series(1, 10) AS g",
+    "SELECT strata_columnar.alter_columnar_table_set('r', order_by => 'v DESC')",
+)
+RECLUSTER = "SELECT strata_columnar.columnar_recluster('r')"
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_recluster_between_fetch_and_update_is_an_error_not_a_lost_update(
+    twins: Twins, level: str
+) -> None:
+    side = twins.columnar
+    for statement in RECLUSTERED:
+        side.execute(statement)
+    other = twins.open_side("columnar")
+    other.execute(f"BEGIN ISOLATION LEVEL {level}")
+    other.execute("DECLARE c CURSOR FOR SELECT * FROM r WHERE id >= 3")
+    other.execute("FETCH 1 FROM c")
+    side.execute(RECLUSTER)
+    with pytest.raises(psycopg.errors.SerializationFailure, match="concurrent recluster"):
+        other.execute("UPDATE r SET v = 555 WHERE CURRENT OF c")
+    other.execute("ROLLBACK")
+    other.connection.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE r SET v = 5 WHERE id = 5", "DELETE FROM r WHERE id = 5", "SELECT * FROM r FOR UPDATE"],
+)
+def test_a_change_under_a_snapshot_from_before_a_recluster_is_an_error(
+    twins: Twins, change: str
+) -> None:
+    side = twins.columnar
+    for statement in RECLUSTERED:
+        side.execute(statement)
+    other = twins.open_side("columnar")
+    other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    assert other.execute("SELECT count(*) FROM r") == [(10,)]
+    side.execute(RECLUSTER)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        other.execute(change)
+    other.execute("ROLLBACK")
+    other.connection.close()
+
+
+def test_recluster_refuses_while_triggers_or_cursors_need_the_row_numbers(twins: Twins) -> None:
+    side = twins.columnar
+    for statement in RECLUSTERED:
+        side.execute(statement)
+    side.execute(
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        "CREATE CONSTRAINT TRIGGER later AFTER UPDATE ON r DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION nothing()"
+    )
+    side.execute("BEGIN")
+    side.execute("UPDATE r SET v = v + 1")
+    with pytest.raises(psycopg.errors.ObjectInUse, match="pending trigger events"):
+        side.execute(RECLUSTER)
+    side.execute("ROLLBACK")
+    side.execute("BEGIN")
+    side.execute("DECLARE c CURSOR FOR SELECT * FROM r")
+    side.execute("FETCH 2 FROM c")
+    with pytest.raises(psycopg.errors.ObjectInUse, match="used by active queries"):
+        side.execute(RECLUSTER)
+    side.execute("ROLLBACK")
+    assert side.execute(RECLUSTER) == [(10,)]
+
+
+def test_the_catalog_is_found_while_its_index_is_rebuilt_concurrently(twins: Twins) -> None:
+    """The old index becomes invalid and the new one valid at one moment, which readers learn in two."""
+    side = twins.columnar
+    side.execute(SETUP)
+    done = threading.Event()
+
+    def write() -> int:
+        session = twins.open_side("columnar")
+        updates = 0
+        while not done.is_set():
+            session.execute("UPDATE t SET v = v + 1 WHERE id = 700")
+            updates += 1
+        session.connection.close()
+        return updates
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write) for _ in range(3)]
+        try:
+            for _ in range(8):
+                side.execute("REINDEX TABLE CONCURRENTLY t")
+        finally:
+            done.set()
+        updates = sum(writer.result() for writer in writers)
+    assert side.execute("SELECT v FROM t WHERE id = 700") == [(7000 + updates,)]
+
+
+# ---- planner ---------------------------------------------------------------------------------------------
+
+
+def test_a_child_without_its_parents_not_null_counts_only_values(twins: Twins) -> None:
+    twins.execute(
+        "CREATE TABLE parent (a integer NOT NULL)",
+        "CREATE TABLE child () INHERITS (parent)",
+        "ALTER TABLE child ALTER a DROP NOT NULL",
+        "INSERT INTO child VALUES (NULL), (1)",
+    )
+    assert twins.same("SELECT count(a), count(*) FROM parent") == [("1", "2")]
