@@ -7,6 +7,7 @@
  *		4	chunk_seq	4
  *		8	length		4	of a varlena with a 4-byte header: the column's storage is plain
  *		12	bytes
+ *			CRC			4	of key and bytes; see catalog_scan.h
  *
  * The bytes begin at a multiple of 4, so records are copied out before their 8-byte
  * fields are used.
@@ -20,6 +21,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "page_run.h"
+#include "port/pg_crc32c.h"
 #include "space.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
@@ -33,36 +35,81 @@
 
 /* ---- tuples ------------------------------------------------------------------------------------ */
 
-/* Not format_damaged(): it is not known which row group the tuple belongs to. */
+char *
+catalog_tuple_describe(GroupCatalog *catalog, HeapTuple tuple, const CatalogTuple *columns)
+{
+	char *place = psprintf("tuple (%u,%u) of \"%s\"", ItemPointerGetBlockNumber(&tuple->t_self),
+						   ItemPointerGetOffsetNumber(&tuple->t_self),
+						   RelationGetRelationName(catalog->toast));
+
+	if (columns->bytes == NULL)
+		return place;
+	if (columns->id >= CATALOG_VECTORS)
+		return psprintf("%s, a vector of the rows from " UINT64_FORMAT " on", place,
+						(uint64) (columns->id - CATALOG_VECTORS) * UNIT_ROWS);
+	return psprintf("%s, %s of the row group from row " UINT64_FORMAT " on", place,
+					catalog_tuple_is_record(columns) ? "the record" : "a part",
+					(uint64) columns->id * UNIT_ROWS + (columns->sequence >> CATALOG_PART_BITS));
+}
+
+/* Not format_damaged(): it is not known for sure which row group the tuple belongs to. */
 static void
-report_damaged_tuple(GroupCatalog *catalog, HeapTuple tuple, const char *detail)
+report_damaged_tuple(GroupCatalog *catalog, HeapTuple tuple, const CatalogTuple *columns,
+					 const char *problem)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("columnar table \"%s\" is damaged in its catalog",
 					RelationGetRelationName(catalog->relation)),
-			 errdetail("Tuple (%u,%u) of \"%s\" %s.", ItemPointerGetBlockNumber(&tuple->t_self),
-					   ItemPointerGetOffsetNumber(&tuple->t_self),
-					   RelationGetRelationName(catalog->toast), detail),
+			 errdetail("Found %s: %s.", catalog_tuple_describe(catalog, tuple, columns), problem),
 			 errhint("Check the disk, and restore the table from a standby or a backup.")));
 }
 
-void
-catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, CatalogTuple *columns)
+uint32
+catalog_tuple_crc(uint32 id, uint32 sequence, const char *bytes, uint32 length)
+{
+	uint32 key[2] = {id, sequence};
+	bool is_part = id < CATALOG_VECTORS && (sequence & CATALOG_PARTS_MAX) != 0;
+	pg_crc32c crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, key, sizeof(key));
+	COMP_CRC32C(crc, bytes, is_part ? Min(length, CATALOG_PART_HEADER) : length);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+const char *
+catalog_tuple_parse(HeapTuple tuple, CatalogTuple *columns)
 {
 	HeapTupleHeader header = tuple->t_data;
 	const char *data = (const char *) header + header->t_hoff;
 	const char *bytes = data + KEY_BYTES;
 	int64 left = (int64) tuple->t_len - header->t_hoff - KEY_BYTES;
+	uint32 crc;
 
+	columns->bytes = NULL;
 	if (HeapTupleHeaderGetNatts(header) != CHUNK_COLUMNS || HeapTupleHasNulls(tuple) ||
-		left < (int64) VARHDRSZ || !VARATT_IS_4B_U(bytes) || VARSIZE_4B(bytes) < VARHDRSZ ||
-		VARSIZE_4B(bytes) > left)
-		report_damaged_tuple(catalog, tuple, "does not have the three columns of a catalog");
+		left < (int64) (VARHDRSZ + CATALOG_CRC_BYTES) || !VARATT_IS_4B_U(bytes) ||
+		VARSIZE_4B(bytes) < VARHDRSZ + CATALOG_CRC_BYTES || VARSIZE_4B(bytes) > left)
+		return "it does not have the three columns of a catalog";
 	memcpy(&columns->id, data, sizeof(uint32));
 	memcpy(&columns->sequence, data + sizeof(uint32), sizeof(uint32));
 	columns->bytes = VARDATA_4B(bytes);
-	columns->length = VARSIZE_4B(bytes) - VARHDRSZ;
+	columns->length = VARSIZE_4B(bytes) - VARHDRSZ - CATALOG_CRC_BYTES;
+	memcpy(&crc, columns->bytes + columns->length, sizeof(crc));
+	if (catalog_tuple_crc(columns->id, columns->sequence, columns->bytes, columns->length) != crc)
+		return "its checksum is wrong";
+	return NULL;
+}
+
+void
+catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, CatalogTuple *columns)
+{
+	const char *problem = catalog_tuple_parse(tuple, columns);
+
+	if (problem != NULL)
+		report_damaged_tuple(catalog, tuple, columns, problem);
 }
 
 /* What is wrong with a record of the right version: its fields contradict each other or its place. */
@@ -87,22 +134,17 @@ find_contradiction(const CatalogTuple *columns, const GroupRecord *record)
 	return NULL;
 }
 
-/* Raises an ERROR if the record is damaged. */
-static void
-check_record(GroupCatalog *catalog, const CatalogTuple *columns, const GroupRecord *record)
+const char *
+catalog_record_problem(const CatalogTuple *columns)
 {
-	const char *detail = record->version != FORMAT_VERSION ? "its format version is unknown"
-														   : find_contradiction(columns, record);
+	GroupRecord record;
 
-	if (detail == NULL)
-		return;
-	format_place = (FormatPlace){.relation = RelationGetRelationName(catalog->relation),
-								 .group = record->group_id,
-								 .block = -1};
-	format_damaged("%s: record of %u rows from %llu on (of %llu), %llu bytes, version %u", detail,
-				   record->nrows, (unsigned long long) record->first_row,
-				   (unsigned long long) record->row_span, (unsigned long long) record->length,
-				   record->version);
+	if (columns->length != sizeof(GroupRecord))
+		return "it does not have the length of a row group's record";
+	memcpy(&record, columns->bytes, sizeof(GroupRecord));
+	if (record.version != FORMAT_VERSION)
+		return "its format version is unknown";
+	return find_contradiction(columns, &record);
 }
 
 /* How many of the record's rows, from the first on, are of commands before curcid? */
@@ -132,12 +174,12 @@ void
 catalog_entry_decode(GroupCatalog *catalog, HeapTuple tuple, const CatalogTuple *columns,
 					 Snapshot snapshot, GroupEntry *entry)
 {
+	const char *problem = catalog_record_problem(columns);
 	bool own;
 
-	if (columns->length != sizeof(GroupRecord))
-		report_damaged_tuple(catalog, tuple, "does not have the length of a row group's record");
+	if (problem != NULL)
+		report_damaged_tuple(catalog, tuple, columns, problem);
 	memcpy(&entry->record, columns->bytes, sizeof(GroupRecord));
-	check_record(catalog, columns, &entry->record);
 	entry->tid = tuple->t_self;
 	entry->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
 	own = TransactionIdIsCurrentTransactionId(entry->xmin);

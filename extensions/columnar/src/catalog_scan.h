@@ -3,12 +3,20 @@
  *		The tuples of a table's catalog as they physically lie there: their keys, their
  *		bytes, and scans of the index that show every version.
  *
- * Private to group_catalog*.c.  A CatalogScan leaves visibility to its caller: it
- * yields dead tuples, those of aborted transactions and those in progress alike.
- * Between two calls of catalog_scan_next() the tuple's buffer is share-locked, so
- * that its bytes hold still (records and vectors are overwritten in place) and its
- * state can be asked for.  Index pages stay pinned while the scan is on them, which
- * keeps VACUUM from giving a line pointer to another tuple in between.
+ * Private to group_catalog*.c, and to verify.c, which reads the tuples page by page.
+ *
+ * A CatalogScan leaves visibility to its caller: it yields dead tuples, those of
+ * aborted transactions and those in progress alike.  Between two calls of
+ * catalog_scan_next() the tuple's buffer is share-locked, so that its bytes hold
+ * still (records and vectors are overwritten in place) and its state can be asked
+ * for.  Index pages stay pinned while the scan is on them, which keeps VACUUM from
+ * giving a line pointer to another tuple in between.
+ *
+ * Nothing else checks these tuples: pages need not have checksums, and what a record
+ * says (its number of rows, say) is used without reading its row group.  So each
+ * tuple ends with a CRC of its key and bytes, and whoever takes a tuple apart
+ * verifies it.  Of a part of an inline group it covers the key and the group's id;
+ * the bytes behind are those of a row group, which has CRCs of its own.
  */
 #ifndef COLUMNAR_CATALOG_SCAN_H
 #define COLUMNAR_CATALOG_SCAN_H
@@ -27,7 +35,13 @@
 #define CATALOG_PART_BITS 16
 #define CATALOG_PARTS_MAX 0xFFFF
 
-/* A tuple's columns; `bytes` points into its page. */
+/* At the beginning of a part: the group's id. */
+#define CATALOG_PART_HEADER sizeof(uint64)
+
+/* Behind a tuple's bytes. */
+#define CATALOG_CRC_BYTES sizeof(uint32)
+
+/* A tuple's columns; `bytes` points into its page, `length` is without the CRC. */
 typedef struct CatalogTuple
 {
 	uint32 id;
@@ -54,7 +68,22 @@ catalog_tuple_is_record(const CatalogTuple *columns)
 	return columns->id < CATALOG_VECTORS && (columns->sequence & CATALOG_PARTS_MAX) == 0;
 }
 
-/* Takes a tuple apart without copying; ERROR if it cannot be one of ours. */
+/* The CRC that a tuple ends with. */
+extern uint32 catalog_tuple_crc(uint32 id, uint32 sequence, const char *bytes, uint32 length);
+
+/*
+ * Takes a tuple apart without copying; returns what is wrong with it, or NULL.
+ * Who calls it has the buffer locked, unless the tuple is known to be complete.
+ * If the tuple has no columns to speak of, columns->bytes is NULL.
+ */
+extern const char *catalog_tuple_parse(HeapTuple tuple, CatalogTuple *columns);
+/* Where the tuple lies and what its key says that it is, for messages; palloc'ed. */
+extern char *
+catalog_tuple_describe(GroupCatalog *catalog, HeapTuple tuple, const CatalogTuple *columns);
+/* What is wrong with the bytes of a record, or NULL. */
+extern const char *catalog_record_problem(const CatalogTuple *columns);
+
+/* catalog_tuple_parse(); ERROR if something is wrong. */
 extern void catalog_tuple_decode(GroupCatalog *catalog, HeapTuple tuple, CatalogTuple *columns);
 
 /*

@@ -3,8 +3,8 @@
  *		A column chunk: one column of one row group, encoded.
  *
  *		+----------------------------------------------------------------+
- *		| header: CRC, magic, form, codec, rows, where model and Bloom    |
- *		|   filter lie, per frame: its blocks, lengths, CRC               |
+ *		| header: magic, form, codec, rows, where model and Bloom filter  |
+ *		|   lie, per frame: its blocks, lengths, CRC                      |
  *		|   per block: encoding, kind of NULLs, length; zone map          |
  *		+----------------------------------------------------------------+
  *		| model (dictionary or FSST table), if any                        |
@@ -19,7 +19,9 @@
  * point look-ups read the model and one frame more; scans read frame after frame,
  * which is one sequential run.  All offsets are relative to the chunk.
  * The header is parsed once per ChunkReader; every length is checked, every
- * frame's CRC is verified before a byte of it is believed.
+ * frame's CRC is verified before a byte of it is believed.  The header's own CRC is
+ * in the summary, and the footer's, where the summaries are, in the record: so intact
+ * bytes of another row group, on pages that were exchanged, are damage as well.
  */
 #ifndef COLUMNAR_CHUNK_H
 #define COLUMNAR_CHUNK_H
@@ -45,6 +47,7 @@ typedef struct ChunkSummary
 	uint64 length;
 	uint64 raw_length; /* as the length would be without a general codec */
 	uint32 header_length;
+	uint32 header_crc;
 	uint32 encodings; /* bit set of ChunkEncoding used by any block */
 	uint8 codec;	  /* Codec that any frame kept, CODEC_NONE if none did */
 	bool has_bloom;
@@ -91,7 +94,7 @@ typedef struct ChunkReader ChunkReader;
 /*
  * Opens a chunk: reads and checks its header.  Memory: a child of the current
  * context, freed by chunk_reader_close().  Source and type must live as long.
- * format_place.column of now is set again whenever the reader is used.
+ * format_place of now is set again whenever the reader is used.
  */
 extern ChunkReader *chunk_reader_open(ByteSource *source, const ChunkSummary *summary,
 									  const ColumnType *type, uint32 nrows);

@@ -5,8 +5,7 @@
  *
  * Numbers are varints (varint.h) unless a width is given.
  *
- *	header, header_length bytes (which the summary knows):
- *		u32		CRC of the rest of the header
+ *	header, header_length bytes (the summary knows how many, and their CRC):
  *		u8		CHUNK_MAGIC
  *		u8		ColumnForm in bits 0..2, then the CHUNK_FLAG_* below
  *		u8		codec of the compressed pieces

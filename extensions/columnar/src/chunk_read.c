@@ -49,7 +49,7 @@ struct ChunkReader
 	uint32 nrows;
 	uint32 nblocks;
 	uint32 nframes;
-	int column; /* format_place.column when the reader was opened */
+	FormatPlace place; /* format_place when the reader was opened */
 	Codec codec;
 	bool is_unsigned; /* as it was when the chunk was written */
 	bool has_model;
@@ -235,10 +235,9 @@ parse_header(ChunkReader *reader)
 {
 	const ChunkSummary *summary = &reader->summary;
 	ByteCursor cursor = {reader->header, reader->header + summary->header_length};
-	uint32 crc = byte_cursor_u32(&cursor);
 	ChunkBudget budget = {summary->header_length, summary->raw_length - summary->header_length};
 
-	check_crc(cursor.at, cursor.end - cursor.at, crc, "the chunk's header");
+	check_crc(reader->header, summary->header_length, summary->header_crc, "the chunk's header");
 	parse_start(reader, &cursor);
 	if (reader->has_model)
 		parse_piece(reader, &cursor, &budget, &reader->model_piece);
@@ -281,7 +280,7 @@ check_summary(const ByteSource *source, const ChunkSummary *summary, uint32 nrow
 static void
 set_place(const ChunkReader *reader, int block)
 {
-	format_place.column = reader->column;
+	format_place = reader->place;
 	format_place.block = block;
 }
 
@@ -304,7 +303,7 @@ chunk_reader_open(ByteSource *source, const ChunkSummary *summary, const ColumnT
 	reader->summary = *summary;
 	reader->nrows = nrows;
 	reader->nblocks = chunk_count_blocks(nrows);
-	reader->column = format_place.column;
+	reader->place = format_place;
 	reader->loaded = NO_FRAME;
 	byte_buffer_init(&reader->stored, 0);
 	byte_buffer_init(&reader->frame, 0);

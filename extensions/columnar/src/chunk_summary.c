@@ -2,8 +2,8 @@
  * chunk_summary.c
  *		What the footer of a row group keeps of a column chunk, as bytes.
  *
- *		offset, length, raw length - length (folded), header length, encodings,
- *		u8 codec and SUMMARY_* flags, distinct values,
+ *		offset, length, raw length - length (folded), header length, u32 CRC of the
+ *		header, encodings, u8 codec and SUMMARY_* flags, distinct values,
  *		SUMMARY_HAS_SUM: scale (folded), sum (folded, up to 128 bits), zone map
  *
  * Numbers are varints, since the summary of a chunk of one row should not be
@@ -69,6 +69,7 @@ chunk_summary_write(const ColumnType *type, const ChunkSummary *summary, ByteBuf
 	varint_put(into, summary->length);
 	varint_put_signed(into, (int64) (summary->raw_length - summary->length));
 	varint_put(into, summary->header_length);
+	byte_buffer_put_u32(into, summary->header_crc);
 	varint_put(into, summary->encodings);
 	byte_buffer_put_u8(into, flags);
 	varint_put(into, summary->distinct);
@@ -91,6 +92,7 @@ chunk_summary_read(const ColumnType *type, ByteCursor *cursor, ChunkSummary *sum
 	summary->raw_length = summary->length + (uint64) varint_get_signed(cursor);
 	summary->header_length = (uint32) varint_get_limited(cursor, PG_UINT32_MAX,
 														 "the length of a chunk's header");
+	summary->header_crc = byte_cursor_u32(cursor);
 	summary->encodings = (uint32) varint_get_limited(cursor, PG_UINT32_MAX,
 													 "the set of a chunk's encodings");
 	flags = byte_cursor_u8(cursor);

@@ -491,13 +491,11 @@ static void
 write_header(const ChunkWriter *writer, const ByteBuffer *model_table, ByteBuffer *header)
 {
 	uint8 flags = writer->type->form;
-	uint32 crc;
 
 	flags |= writer->type->is_unsigned ? CHUNK_FLAG_UNSIGNED : 0;
 	flags |= writer->model != NULL ? CHUNK_FLAG_HAS_MODEL : 0;
 	flags |= writer->bloom.length > 0 ? CHUNK_FLAG_HAS_BLOOM : 0;
 
-	byte_buffer_put_u32(header, 0);
 	byte_buffer_put_u8(header, CHUNK_MAGIC);
 	byte_buffer_put_u8(header, flags);
 	byte_buffer_put_u8(header, writer->summary->codec);
@@ -513,9 +511,6 @@ write_header(const ChunkWriter *writer, const ByteBuffer *model_table, ByteBuffe
 	byte_buffer_append(header, writer->frame_table.data, writer->frame_table.length);
 	byte_buffer_append(header, writer->block_table.data, writer->block_table.length);
 	byte_buffer_append(header, writer->zones.data, writer->zones.length);
-
-	crc = format_crc(header->data + sizeof(crc), header->length - sizeof(crc));
-	memcpy(header->data, &crc, sizeof(crc));
 }
 
 static uint32
@@ -527,14 +522,15 @@ count_distinct(const ChunkWriter *writer)
 }
 
 static void
-finish_summary(ChunkWriter *writer, uint64 header_length)
+finish_summary(ChunkWriter *writer, const ByteBuffer *header)
 {
 	ChunkSummary *summary = writer->summary;
 
-	summary->header_length = (uint32) header_length;
-	summary->length = header_length + writer->stored_model.length + writer->stored_frames.length +
+	summary->header_length = (uint32) header->length;
+	summary->header_crc = format_crc(header->data, header->length);
+	summary->length = header->length + writer->stored_model.length + writer->stored_frames.length +
 					  writer->bloom.length;
-	summary->raw_length = header_length + writer->raw_length + writer->bloom.length;
+	summary->raw_length = header->length + writer->raw_length + writer->bloom.length;
 	summary->has_bloom = writer->bloom.length > 0;
 	summary->distinct = count_distinct(writer);
 	summary->has_sum = chunk_has_sum(writer->type);
@@ -566,7 +562,7 @@ chunk_write(const ColumnValues *values, const ChunkOptions *options, ByteBuffer 
 	encode_chunk(&writer, &model_table);
 	summary->codec = writer.any_compressed ? options->codec : CODEC_NONE;
 	write_header(&writer, &model_table, &header);
-	finish_summary(&writer, header.length);
+	finish_summary(&writer, &header);
 
 	MemoryContextSwitchTo(old);
 	byte_buffer_align(into);

@@ -36,6 +36,8 @@
 #include "catalog/toasting.h"
 #include "catalog_scan.h"
 #include "miscadmin.h"
+#include "page_patch.h"
+#include "space.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
@@ -43,8 +45,8 @@
 #include "utils/snapmgr.h"
 
 /* A part: the group's id, then bytes; as large as core's chunks, of which four fill a page. */
-#define PART_HEADER sizeof(uint64)
-#define PART_BYTES (TOAST_MAX_CHUNK_SIZE - PART_HEADER)
+#define PART_HEADER CATALOG_PART_HEADER
+#define PART_BYTES (TOAST_MAX_CHUNK_SIZE - PART_HEADER - CATALOG_CRC_BYTES)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
@@ -120,11 +122,13 @@ group_catalog_open(Relation relation, LOCKMODE lockmode)
 	catalog->relation = relation;
 	catalog->lockmode = lockmode;
 	/*
-	 * No metapage, no rows.  Core truncates the table, rebuilds its indexes, which read the
-	 * table, and only then truncates the TOAST relation or rebuilds its index.
+	 * No metapage, no rows.  Core truncates the table and its TOAST relation, then
+	 * rebuilds the table's indexes, for which it is read, and only then that of the
+	 * TOAST relation.
 	 */
 	if (lockmode == AccessShareLock && RelationGetNumberOfBlocks(relation) == 0)
 	{
+		space_check_empty(relation);
 		note_empty_read(relation);
 		return catalog;
 	}
@@ -173,12 +177,15 @@ insert_tuple(GroupCatalog *catalog, uint32 id, uint32 sequence, const void *byte
 	Datum values[3];
 	bool nulls[3] = {false, false, false};
 	HeapTuple tuple;
+	uint32 crc;
 
-	if (catalog->toast == NULL || length > TOAST_MAX_CHUNK_SIZE)
+	if (catalog->toast == NULL || length > TOAST_MAX_CHUNK_SIZE - CATALOG_CRC_BYTES)
 		elog(ERROR, "cannot insert %u bytes into the catalog of \"%s\"", length,
 			 RelationGetRelationName(catalog->relation));
-	SET_VARSIZE(&chunk, VARHDRSZ + length);
+	SET_VARSIZE(&chunk, VARHDRSZ + length + CATALOG_CRC_BYTES);
 	memcpy(VARDATA(&chunk), bytes, length);
+	crc = catalog_tuple_crc(id, sequence, bytes, length);
+	memcpy(VARDATA(&chunk) + length, &crc, sizeof(crc));
 	values[0] = ObjectIdGetDatum(id);
 	values[1] = Int32GetDatum((int32) sequence);
 	values[2] = PointerGetDatum(&chunk);
@@ -233,15 +240,17 @@ static void
 overwrite_tuple(GroupCatalog *catalog, ItemPointer tid, const void *bytes, uint32 length)
 {
 	Buffer buffer = ReadBuffer(catalog->toast, ItemPointerGetBlockNumber(tid));
-	GenericXLogState *log;
+	char payload[TOAST_MAX_CHUNK_SIZE];
 	CatalogTuple columns;
+	uint32 crc;
 
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	log = GenericXLogStart(catalog->toast);
-	locate_own_tuple(catalog, GenericXLogRegisterBuffer(log, buffer, 0), tid, length, &columns);
-	/* the page is the log's working copy, ours to write */
-	memcpy(unconstify(char *, columns.bytes), bytes, length);
-	GenericXLogFinish(log);
+	locate_own_tuple(catalog, BufferGetPage(buffer), tid, length, &columns);
+	memcpy(payload, bytes, length);
+	crc = catalog_tuple_crc(columns.id, columns.sequence, bytes, length);
+	memcpy(payload + length, &crc, sizeof(crc));
+	page_patch(catalog->toast, buffer, unconstify(char *, columns.bytes), payload,
+			   length + sizeof(crc));
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -431,19 +440,21 @@ group_catalog_list_all(GroupCatalog *catalog, TransactionId oldest_xmin, uint32 
 		GroupTuple *entry;
 		CatalogTuple columns;
 
-		catalog_tuple_decode(catalog, tuple, &columns);
-		if (!catalog_tuple_is_record(&columns))
-			continue;
 		if (*ntuples == room)
 		{
 			room *= 2;
 			tuples = repalloc_huge(tuples, (Size) room * sizeof(GroupTuple));
 		}
-		entry = &tuples[(*ntuples)++];
+		/* the tuple may be one that is just being overwritten */
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		entry->status = HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer);
-		entry->xmax = tuple_deleter(tuple->t_data);
-		catalog_entry_decode(catalog, tuple, &columns, SnapshotAny, &entry->entry);
+		catalog_tuple_decode(catalog, tuple, &columns);
+		if (catalog_tuple_is_record(&columns))
+		{
+			entry = &tuples[(*ntuples)++];
+			entry->status = HeapTupleSatisfiesVacuum(tuple, oldest_xmin, buffer);
+			entry->xmax = tuple_deleter(tuple->t_data);
+			catalog_entry_decode(catalog, tuple, &columns, SnapshotAny, &entry->entry);
+		}
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	}
 	table_endscan(scan);

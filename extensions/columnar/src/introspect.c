@@ -1,6 +1,6 @@
 /*
  * introspect.c
- *		SQL functions that show, check and compact columnar tables.
+ *		SQL functions that show and compact columnar tables (verify.c checks them).
  *
  * Reading needs SELECT on the table (bounds are values of it), compacting its
  * ownership.  What is shown is what the statement's snapshot sees.
@@ -23,7 +23,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "compaction.h"
@@ -38,7 +37,6 @@
 PG_FUNCTION_INFO_V1(columnar_row_groups);
 PG_FUNCTION_INFO_V1(columnar_chunks);
 PG_FUNCTION_INFO_V1(columnar_stats);
-PG_FUNCTION_INFO_V1(columnar_verify);
 PG_FUNCTION_INFO_V1(columnar_compact);
 
 Relation
@@ -55,11 +53,9 @@ columnar_open_table(Oid relation_id, LOCKMODE lockmode)
 	return relation;
 }
 
-/* Open a table to look at it: its write buffers stored, SELECT checked. */
-static Relation
-open_to_read(FunctionCallInfo fcinfo)
+Relation
+columnar_open_to_read(Oid relation_id)
 {
-	Oid relation_id = PG_GETARG_OID(0);
 	Relation relation;
 	AclResult allowed = pg_class_aclcheck(relation_id, GetUserId(), ACL_SELECT);
 
@@ -129,7 +125,7 @@ Datum
 columnar_row_groups(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Relation relation = open_to_read(fcinfo);
+	Relation relation = columnar_open_to_read(PG_GETARG_OID(0));
 	GroupCatalog *catalog = group_catalog_open(relation, AccessShareLock);
 	Snapshot snapshot = GetActiveSnapshot();
 	uint32 ngroups;
@@ -219,7 +215,7 @@ Datum
 columnar_chunks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Relation relation = open_to_read(fcinfo);
+	Relation relation = columnar_open_to_read(PG_GETARG_OID(0));
 	TupleDesc descriptor = RelationGetDescr(relation);
 	GroupCatalog *catalog = group_catalog_open(relation, AccessShareLock);
 	uint32 ngroups;
@@ -286,7 +282,7 @@ columnar_chunks(PG_FUNCTION_ARGS)
 Datum
 columnar_stats(PG_FUNCTION_ARGS)
 {
-	Relation relation = open_to_read(fcinfo);
+	Relation relation = columnar_open_to_read(PG_GETARG_OID(0));
 	GroupCatalog *catalog = group_catalog_open(relation, AccessShareLock);
 	Snapshot snapshot = GetActiveSnapshot();
 	uint32 ngroups;
@@ -331,170 +327,6 @@ columnar_stats(PG_FUNCTION_ARGS)
 	group_catalog_close(catalog);
 	table_close(relation, NoLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
-}
-
-/* ---- verification ------------------------------------------------------------------------------- */
-
-/* Read everything of a group; damage is an ERROR. Returns what else is wrong, or NULL. */
-static char *
-verify_group(Relation relation, GroupCatalog *catalog, const GroupRecord *record)
-{
-	RowGroupReader *reader = row_group_reader_open(catalog, record, NULL);
-	TupleDesc descriptor = RelationGetDescr(relation);
-	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "verify",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext caller;
-	uint64 *rows = palloc(sizeof(uint64) * BLOCK_ROWS);
-	uint64 previous = 0;
-	char *problem = NULL;
-
-	if (record->state == GROUP_STORED &&
-		(uint64) record->first_block + record->nblocks > RelationGetNumberOfBlocks(relation))
-		problem = psprintf("extent ends at block %u, behind the end of the file",
-						   record->first_block + record->nblocks);
-	for (uint32 block = 0; block < row_group_reader_nblocks(reader) && problem == NULL; block++)
-	{
-		uint32 nrows = Min(BLOCK_ROWS, record->nrows - block * BLOCK_ROWS);
-
-		CHECK_FOR_INTERRUPTS();
-		row_group_reader_row_numbers(reader, block, rows);
-		for (uint32 i = 0; i < nrows && problem == NULL; i++)
-		{
-			if (rows[i] < record->first_row || rows[i] - record->first_row >= record->row_span)
-				problem = psprintf("row number " UINT64_FORMAT " is out of range", rows[i]);
-			if ((record->flags & GROUP_ROWS_ASCEND) && block + i > 0 && rows[i] <= previous)
-				problem = psprintf("row number " UINT64_FORMAT " is out of order", rows[i]);
-			previous = rows[i];
-		}
-	}
-	for (int attribute = 1; attribute <= descriptor->natts && problem == NULL; attribute++)
-	{
-		ChunkReader *chunk = row_group_reader_chunk(reader, attribute);
-		const ChunkSummary *summary = row_group_reader_summary(reader, attribute);
-		ColumnBlock decoded;
-		uint64 nnulls = 0;
-
-		if (chunk == NULL)
-			continue;
-		caller = MemoryContextSwitchTo(scratch);
-		memset(&decoded, 0, sizeof(decoded));
-		column_block_init(&decoded, row_group_reader_type(reader, attribute));
-		for (uint32 block = 0; block < chunk_reader_nblocks(chunk); block++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			chunk_reader_decode(chunk, block, &decoded);
-			for (uint32 i = 0; i < decoded.nrows; i++)
-				nnulls += column_block_is_null(&decoded, i);
-		}
-		MemoryContextSwitchTo(caller);
-		MemoryContextReset(scratch);
-		if (nnulls != summary->zone.nnulls)
-			problem = psprintf("column \"%s\" has " UINT64_FORMAT " NULLs instead of %u",
-							   NameStr(TupleDescAttr(descriptor, attribute - 1)->attname), nnulls,
-							   summary->zone.nnulls);
-	}
-	row_group_reader_close(reader);
-	MemoryContextDelete(scratch);
-	return problem;
-}
-
-/* verify_group() in a subtransaction, so that damage becomes a row of the result. */
-static char *
-verify_group_safely(Relation relation, GroupCatalog *catalog, const GroupRecord *record)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char *problem = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		problem = verify_group(relation, catalog, record);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED && error->sqlerrcode != ERRCODE_IO_ERROR)
-		{
-			CurrentResourceOwner = owner;
-			ReThrowError(error);
-		}
-		problem = error->detail ? psprintf("%s: %s", error->message, error->detail)
-								: error->message;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return problem;
-}
-
-static void
-put_problem(ReturnSetInfo *result, uint64 group_id, char *problem)
-{
-	Datum values[2] = {Int64GetDatum((int64) group_id), CStringGetTextDatum(problem)};
-	bool nulls[2] = {false};
-
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-static int
-compare_groups_by_block(const void *left, const void *right)
-{
-	uint32 a = ((const GroupEntry *) left)->record.first_block;
-	uint32 b = ((const GroupEntry *) right)->record.first_block;
-
-	return a < b ? -1 : a > b;
-}
-
-Datum
-columnar_verify(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Relation relation = open_to_read(fcinfo);
-	GroupCatalog *catalog = group_catalog_open(relation, AccessShareLock);
-	uint32 ngroups;
-	GroupEntry *groups = group_catalog_list(catalog, GetActiveSnapshot(), &ngroups);
-	SpaceState space;
-
-	InitMaterializedSRF(fcinfo, 0);
-	space_read(relation, &space);
-	for (uint32 i = 0; i < ngroups; i++)
-	{
-		const GroupRecord *record = &groups[i].record;
-		char *problem = verify_group_safely(relation, catalog, record);
-
-		if (problem != NULL)
-			put_problem(result, record->group_id, problem);
-		if (i > 0 &&
-			record->first_row < groups[i - 1].record.first_row + groups[i - 1].record.row_span)
-			put_problem(result, record->group_id,
-						psprintf("row numbers overlap those of row group " UINT64_FORMAT,
-								 groups[i - 1].record.group_id));
-		if (record->first_row + record->row_span > space.next_row)
-			put_problem(result, record->group_id, "row numbers are beyond those given out");
-	}
-	qsort(groups, ngroups, sizeof(GroupEntry), compare_groups_by_block);
-	for (uint32 i = 1; i < ngroups; i++)
-	{
-		const GroupRecord *before = &groups[i - 1].record;
-		const GroupRecord *record = &groups[i].record;
-
-		if (before->state == GROUP_STORED && record->state == GROUP_STORED &&
-			before->first_block + before->nblocks > record->first_block)
-			put_problem(
-				result, record->group_id,
-				psprintf("extent overlaps that of row group " UINT64_FORMAT, before->group_id));
-	}
-	group_catalog_close(catalog);
-	table_close(relation, NoLock);
-	return (Datum) 0;
 }
 
 /* ---- compaction --------------------------------------------------------------------------------- */

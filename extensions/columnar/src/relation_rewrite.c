@@ -116,6 +116,9 @@ copy_group(Rewrite *rewrite, const GroupTuple *tuple)
 	{
 		PageSource source;
 
+		format_place = (FormatPlace){.relation = RelationGetRelationName(rewrite->old_table),
+									 .group = record.group_id,
+									 .block = -1};
 		page_source_init(&source, rewrite->old_table, record.first_block, record.length, NULL);
 		byte_source_read(&source.source, 0, record.length, bytes.data);
 		bytes.length = record.length;

@@ -54,14 +54,27 @@ columnar_set_new_filelocator(Relation relation, const CompatFileLocator *locator
 	smgrclose(file);
 }
 
-/* Only for files that this transaction made; the TOAST relation is truncated by core. */
+/*
+ * Only for files that this transaction made.  Core truncates the TOAST relation, too, but
+ * after it has rebuilt the indexes: until then a table without blocks would have row
+ * groups, which is what damage looks like.
+ */
 void
 columnar_nontransactional_truncate(Relation relation)
 {
+	Oid toast_id = relation->rd_rel->reltoastrelid;
+
 	write_buffer_discard(relation);
 	own_deletes_forget();
 	row_fetch_forget();
 	row_group_cache_forget(compat_file_locator(relation));
+	if (OidIsValid(toast_id))
+	{
+		Relation toast = table_open(toast_id, AccessExclusiveLock);
+
+		table_relation_nontransactional_truncate(toast);
+		table_close(toast, NoLock);
+	}
 	RelationTruncate(relation, 0);
 }
 

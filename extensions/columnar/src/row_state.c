@@ -62,20 +62,22 @@ row_state_holder(TransactionId holder)
 
 /* ---- vectors ----------------------------------------------------------------------------------- */
 
+bool
+row_vector_parse(RowVector *vector, uint32 unit, const char *bytes, uint32 length)
+{
+	if (length != sizeof(RowVector))
+		return false;
+	memcpy(vector, bytes, sizeof(RowVector));
+	return vector->version == FORMAT_VERSION && vector->unit == unit &&
+		   vector->action >= VECTOR_DELETE && vector->action <= VECTOR_LOCK &&
+		   vector->mode <= LockTupleExclusive;
+}
+
 void
 row_state_read_vector(RowVector *vector, Relation relation, uint32 unit, const char *bytes,
 					  uint32 length)
 {
-	bool valid = length == sizeof(RowVector);
-
-	if (valid)
-	{
-		memcpy(vector, bytes, sizeof(RowVector));
-		valid = vector->version == FORMAT_VERSION && vector->unit == unit &&
-				vector->action >= VECTOR_DELETE && vector->action <= VECTOR_LOCK &&
-				vector->mode <= LockTupleExclusive;
-	}
-	if (!valid)
+	if (!row_vector_parse(vector, unit, bytes, length))
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("row versions of relation \"%s\" are damaged",
 							   RelationGetRelationName(relation)),

@@ -91,7 +91,9 @@ extern RowWriter row_state_writer(HeapTuple tuple);
  */
 extern RowWriter row_state_holder(TransactionId holder);
 
-/* Copies and checks the bytes of a vector; ERROR data_corrupted if they are none of that unit. */
+/* Copies and checks the bytes of a vector; false if they are none of that unit. */
+extern bool row_vector_parse(RowVector *vector, uint32 unit, const char *bytes, uint32 length);
+/* The same, or ERROR data_corrupted. */
 extern void row_state_read_vector(RowVector *vector, Relation relation, uint32 unit,
 								  const char *bytes, uint32 length);
 

@@ -10,16 +10,18 @@
  *		40	next_group		8
  *		48	unused			8
  *		56	nfree			4
- *		60	unused			4
+ *		60	crc				4		of all other bytes from 24 up to pd_lower
  *		64	extents			8 each	first block, number of blocks; ascending, apart
  *
- * The page's checksum covers it, so it has no CRC of its own.
+ * Pages need not have checksums, and row numbers that are given out a second time
+ * would make wrong rows: hence the CRC.
  *
- * An empty page in block 0 is an empty table only if it is the only block: that is
- * what a crash between the extension of the file and the logging of the metapage
- * leaves.  With more blocks it is damage: row numbers must not start again below
- * those of stored rows.  To tell the two apart, the first metapage's record is
- * flushed before anybody can extend the file further.
+ * A file without blocks, or with an empty page as its only one, is that of an empty
+ * table only if the catalog has no tuples either: the second is what a crash between
+ * the extension of the file and the logging of the metapage leaves.  Else it is damage:
+ * row numbers must not start again below those of stored rows.  To tell the two apart,
+ * the first metapage's record is flushed before anybody can extend the file further
+ * or write into the catalog.
  *
  * Lock order: the space lock before buffer locks and the relation extension lock.
  * Readers take only the buffer's share lock.
@@ -27,9 +29,11 @@
 #include "space.h"
 
 #include "access/generic_xlog.h"
+#include "access/table.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "page_run.h"
+#include "port/pg_crc32c.h"
 #include "storage/lmgr.h"
 
 #define METAPAGE_BLOCK 0
@@ -44,7 +48,7 @@ typedef struct Metapage
 	uint64 next_group;
 	uint64 unused2;
 	uint32 nfree;
-	uint32 unused3;
+	uint32 crc;
 	Extent extents[FLEXIBLE_ARRAY_MEMBER];
 } Metapage;
 
@@ -64,6 +68,18 @@ static inline uint32
 metapage_end(uint32 nfree)
 {
 	return SizeOfPageHeaderData + offsetof(Metapage, extents) + nfree * sizeof(Extent);
+}
+
+static uint32
+metapage_crc(const Metapage *meta)
+{
+	pg_crc32c crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, meta, offsetof(Metapage, crc));
+	COMP_CRC32C(crc, meta->extents, meta->nfree * sizeof(Extent));
+	FIN_CRC32C(crc);
+	return crc;
 }
 
 void
@@ -112,6 +128,10 @@ check_metapage(Relation relation, Page page)
 		report_damage(relation, "the page has an unknown layout");
 	if (meta->magic != METAPAGE_MAGIC)
 		report_damage(relation, "the magic number is %08x", meta->magic);
+	if (meta->nfree > METAPAGE_EXTENTS || header->pd_lower != metapage_end(meta->nfree))
+		report_damage(relation, "%u free extents end at byte %u", meta->nfree, header->pd_lower);
+	if (meta->crc != metapage_crc(meta))
+		report_damage(relation, "its checksum is wrong");
 	if (meta->version != FORMAT_VERSION)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("columnar table \"%s\" has format version %u",
@@ -119,8 +139,6 @@ check_metapage(Relation relation, Page page)
 						errdetail("This library reads version %d.", FORMAT_VERSION)));
 	if (meta->next_row > ROW_NUMBER_MAX)
 		report_damage(relation, "the next row number is %llu", (unsigned long long) meta->next_row);
-	if (meta->nfree > METAPAGE_EXTENTS || header->pd_lower != metapage_end(meta->nfree))
-		report_damage(relation, "%u free extents end at byte %u", meta->nfree, header->pd_lower);
 }
 
 /* Raises an ERROR unless the extent lies in the file and behind the metapage. */
@@ -133,43 +151,107 @@ check_extent(Relation relation, const Extent *extent, BlockNumber nblocks)
 					  extent->nblocks, extent->first, nblocks);
 }
 
-/* Has the file a metapage?  Block 0 is locked, and may be one that a crash left empty. */
-static bool
-metapage_exists(Relation relation, Page page)
+/* ---- reading ----------------------------------------------------------------------------------- */
+
+/* Adds the place to errors of the buffer manager (checksums, short files, I/O). */
+static void
+describe_read(void *argument)
 {
-	if (!PageIsNew(page))
-	{
-		check_metapage(relation, page);
-		return true;
-	}
-	if (RelationGetNumberOfBlocks(relation) > 1)
-		report_damage(relation, "it is empty");
-	return false;
+	errcontext("reading the metapage of columnar table \"%s\"",
+			   RelationGetRelationName((Relation) argument));
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* Block 0, which is there, locked. */
+static Buffer
+read_metapage(Relation relation, int lockmode)
+{
+	ErrorContextCallback context = {
+		.previous = error_context_stack, .callback = describe_read, .arg = relation};
+	Buffer buffer;
+
+	error_context_stack = &context;
+	buffer = ReadBuffer(relation, METAPAGE_BLOCK);
+	error_context_stack = context.previous;
+	LockBuffer(buffer, lockmode);
+	return buffer;
+}
+
+/* The metapage, locked and checked; InvalidBuffer if there is none, maybe because it was lost. */
+static Buffer
+find_metapage(Relation relation, int lockmode)
+{
+	Buffer buffer;
+
+	if (RelationGetNumberOfBlocks(relation) == 0)
+		return InvalidBuffer;
+	buffer = read_metapage(relation, lockmode);
+	if (PageIsNew(BufferGetPage(buffer)))
+	{
+		UnlockReleaseBuffer(buffer);
+		return InvalidBuffer;
+	}
+	check_metapage(relation, BufferGetPage(buffer));
+	return buffer;
+}
+
+void
+space_check_empty(Relation relation)
+{
+	Oid toast_id = relation->rd_rel->reltoastrelid;
+	bool has_groups = false;
+	Buffer buffer;
+
+	if (OidIsValid(toast_id))
+	{
+		Relation toast = table_open(toast_id, AccessShareLock);
+
+		has_groups = RelationGetNumberOfBlocks(toast) > 0;
+		table_close(toast, AccessShareLock);
+	}
+	if (!has_groups && RelationGetNumberOfBlocks(relation) <= 1)
+		return;
+	/* or has somebody made it meanwhile? */
+	buffer = find_metapage(relation, BUFFER_LOCK_SHARE);
+	if (!BufferIsValid(buffer))
+		report_damage(relation, "it is empty or missing");
+	UnlockReleaseBuffer(buffer);
+}
 
 void
 space_read(Relation relation, SpaceState *state)
 {
-	Buffer buffer;
-	Page page;
+	Buffer buffer = find_metapage(relation, BUFFER_LOCK_SHARE);
+	const Metapage *meta;
 
 	memset(state, 0, sizeof(*state));
-	if (RelationGetNumberOfBlocks(relation) == 0)
-		return;
-	buffer = ReadBuffer(relation, METAPAGE_BLOCK);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (metapage_exists(relation, page))
+	if (!BufferIsValid(buffer))
 	{
-		const Metapage *meta = page_metapage(page);
-
-		state->next_row = meta->next_row;
-		state->next_group = meta->next_group;
-		state->nfree = meta->nfree;
+		space_check_empty(relation);
+		return;
 	}
+	meta = page_metapage(BufferGetPage(buffer));
+	state->next_row = meta->next_row;
+	state->next_group = meta->next_group;
+	state->nfree = meta->nfree;
 	UnlockReleaseBuffer(buffer);
+}
+
+Extent *
+space_list_free(Relation relation, uint32 *nextents)
+{
+	Buffer buffer = find_metapage(relation, BUFFER_LOCK_SHARE);
+	Extent *extents;
+	const Metapage *meta;
+
+	*nextents = 0;
+	if (!BufferIsValid(buffer))
+		return NULL;
+	meta = page_metapage(BufferGetPage(buffer));
+	*nextents = meta->nfree;
+	extents = palloc(Max(meta->nfree, 1) * sizeof(Extent));
+	memcpy(extents, meta->extents, meta->nfree * sizeof(Extent));
+	UnlockReleaseBuffer(buffer);
+	return extents;
 }
 
 /* ---- changing ---------------------------------------------------------------------------------- */
@@ -183,35 +265,43 @@ typedef struct MetapageChange
 	Metapage *meta;
 } MetapageChange;
 
-/* Makes the metapage of a table without one.  The buffer is locked. */
-static void
-create_metapage(Relation relation, Buffer buffer)
+/* Makes the metapage of a table without one; returns it locked. */
+static Buffer
+create_metapage(Relation relation)
 {
-	GenericXLogState *log = GenericXLogStart(relation);
-	Page page = GenericXLogRegisterBuffer(log, buffer, GENERIC_XLOG_FULL_IMAGE);
-	Metapage *meta = page_metapage(page);
+	GenericXLogState *log;
+	Buffer buffer;
+	Page page;
+	Metapage *meta;
 	XLogRecPtr lsn;
+
+	space_check_empty(relation);
+	if (RelationGetNumberOfBlocks(relation) == 0 && page_run_extend(relation, 1) != METAPAGE_BLOCK)
+		elog(ERROR, "the first block of relation \"%s\" is not block %d",
+			 RelationGetRelationName(relation), METAPAGE_BLOCK);
+	buffer = read_metapage(relation, BUFFER_LOCK_EXCLUSIVE);
+	log = GenericXLogStart(relation);
+	page = GenericXLogRegisterBuffer(log, buffer, GENERIC_XLOG_FULL_IMAGE);
+	meta = page_metapage(page);
 
 	PageInit(page, BLCKSZ, 0);
 	meta->magic = METAPAGE_MAGIC;
 	meta->version = FORMAT_VERSION;
+	meta->crc = metapage_crc(meta);
 	((PageHeader) page)->pd_lower = metapage_end(0);
 	lsn = GenericXLogFinish(log);
 	if (RelationNeedsWAL(relation))
 		XLogFlush(lsn);
+	return buffer;
 }
 
 /* Locks the metapage, made if it is missing, for a change. */
 static void
 begin_change(Relation relation, MetapageChange *change)
 {
-	if (RelationGetNumberOfBlocks(relation) == 0 && page_run_extend(relation, 1) != METAPAGE_BLOCK)
-		elog(ERROR, "the first block of relation \"%s\" is not block %d",
-			 RelationGetRelationName(relation), METAPAGE_BLOCK);
-	change->buffer = ReadBuffer(relation, METAPAGE_BLOCK);
-	LockBuffer(change->buffer, BUFFER_LOCK_EXCLUSIVE);
-	if (!metapage_exists(relation, BufferGetPage(change->buffer)))
-		create_metapage(relation, change->buffer);
+	change->buffer = find_metapage(relation, BUFFER_LOCK_EXCLUSIVE);
+	if (!BufferIsValid(change->buffer))
+		change->buffer = create_metapage(relation);
 	change->log = GenericXLogStart(relation);
 	change->page = GenericXLogRegisterBuffer(change->log, change->buffer, 0);
 	change->meta = page_metapage(change->page);
@@ -221,6 +311,7 @@ static void
 finish_change(MetapageChange *change)
 {
 	((PageHeader) change->page)->pd_lower = metapage_end(change->meta->nfree);
+	change->meta->crc = metapage_crc(change->meta);
 	GenericXLogFinish(change->log);
 	UnlockReleaseBuffer(change->buffer);
 }

@@ -47,6 +47,11 @@ extern void space_unlock(Relation relation);
 /* What the metapage says; zeroes for a relation without blocks.  No lock needed. ERROR on damage. */
 extern void space_read(Relation relation, SpaceState *state);
 
+/* The free extents that the metapage names; palloc'ed. */
+extern Extent *space_list_free(Relation relation, uint32 *nextents);
+/* ERROR if a table whose file has no metapage has row groups: then the file is damaged. */
+extern void space_check_empty(Relation relation);
+
 /* The functions below need the space lock, and make the metapage if it is missing. */
 
 /* Takes nrows row numbers and a group id; ERROR program_limit_exceeded past ROW_NUMBER_MAX. */

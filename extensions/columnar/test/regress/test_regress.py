@@ -57,9 +57,7 @@ def differences(got: str) -> list[Difference]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    "options", [[], ["--custom-scan", "--suite", "core"]], ids=["plain", "scan"]
-)
+@pytest.mark.parametrize("options", [[], ["--custom-scan"]], ids=["plain", "scan"])
 def test_core_tests_differ_from_heap_only_as_listed(options: list[str]):
     command = [sys.executable, "-m", "extensions.columnar.test.regress.run", *options]
     result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
