@@ -218,9 +218,7 @@ def measure_scans(node: Node) -> list[Result]:
         connection.execute("SET max_parallel_workers_per_gather = 0")
         for title, query in queries.items():
             actions = {
-                name: lambda name=name, query=query: execute_seconds(
-                    connection, query.format(name)
-                )
+                name: lambda name=name, query=query: execute_seconds(connection, query.format(name))
                 for name in ("heap", "hot", "cold")
             }
             seconds = interleave(actions, ROUNDS)

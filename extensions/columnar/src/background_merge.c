@@ -8,7 +8,11 @@
  * commit or VACUUM asks again.
  *
  * The worker compacts a few row groups per transaction, so that it neither holds
- * back the horizon nor keeps DDL waiting for long.
+ * back the horizon nor keeps DDL waiting for long.  Between two transactions it rests: merging
+ * a row costs about as much as inserting it, and whoever inserts rows one by one
+ * needs the processor more.  It stays until it finds nothing to do, because starting a
+ * worker costs as much as merging some hundred rows; a table has one at a time,
+ * which a heavyweight lock that nothing else takes tells all sessions.
  */
 #include "background_merge.h"
 
@@ -20,11 +24,14 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #include "compaction.h"
 #include "settings.h"
@@ -33,17 +40,49 @@
 /* Row groups read per transaction of the worker. */
 #define MERGE_GROUPS 64
 
+/* It rests so many times as long as it worked, but not for longer than so many milliseconds... */
+#define REST_SHARE 4
+#define REST_MAX 5000
+/* ... and not for less when nothing is left to do but what comes meanwhile. */
+#define REST_AT_END 1000
+
+/* Page of the table whose heavyweight lock the worker has; page 0 is the space lock (space.h). */
+#define WORKER_LOCK_PAGE 1
+
 /* Tables to compact when the current transaction has committed; in TopTransactionContext. */
 static List *requests = NIL;
 
 extern PGDLLEXPORT void columnar_merge_main(Datum argument);
+
+/* Takes the lock of the table's worker; false if there is a worker that has it. */
+static bool
+take_worker_lock(Oid relation, bool session)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_PAGE(tag, MyDatabaseId, relation, WORKER_LOCK_PAGE);
+	return LockAcquire(&tag, ExclusiveLock, session, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* Is there a worker of the table, at work or resting? */
+static bool
+has_worker(Oid relation)
+{
+	LOCKTAG tag;
+
+	if (!take_worker_lock(relation, false))
+		return true;
+	SET_LOCKTAG_PAGE(tag, MyDatabaseId, relation, WORKER_LOCK_PAGE);
+	LockRelease(&tag, ExclusiveLock, false);
+	return false;
+}
 
 void
 background_merge_request(Oid relation)
 {
 	MemoryContext caller;
 
-	if (!columnar_enable_merge || RecoveryInProgress())
+	if (!columnar_enable_merge || RecoveryInProgress() || has_worker(relation))
 		return;
 	caller = MemoryContextSwitchTo(TopTransactionContext);
 	requests = list_append_unique_oid(requests, relation);
@@ -97,8 +136,8 @@ background_merge_initialize(void)
 	RegisterXactCallback(transaction_ended, NULL);
 }
 
-/* One transaction of compaction; true if there is more to do. */
-static bool
+/* One transaction of compaction. */
+static CompactionResult
 merge_once(Oid relation_id)
 {
 	CompactionResult result = {0};
@@ -121,20 +160,55 @@ merge_once(Oid relation_id)
 	}
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	return result.more && result.groups_read > 0;
+	return result;
+}
+
+/* Becomes the table's only worker, until the process ends. */
+static bool
+become_worker(Oid relation)
+{
+	bool alone;
+
+	StartTransactionCommand();
+	alone = take_worker_lock(relation, true);
+	CommitTransactionCommand();
+	return alone;
+}
+
+/* Leaves the machine to others after some microseconds of work. */
+static void
+rest(int64 worked, bool at_end)
+{
+	long duration = (long) Min(worked * REST_SHARE / 1000, REST_MAX);
+
+	if (at_end)
+		duration = Max(duration, REST_AT_END);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, duration,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
 }
 
 void
 columnar_merge_main(Datum argument)
 {
 	Oid relation;
+	CompactionResult result;
 
 	memcpy(&relation, MyBgworkerEntry->bgw_extra, sizeof(relation));
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(argument), InvalidOid, 0);
 	pgstat_report_activity(STATE_RUNNING, "merging columnar row groups");
-	while (merge_once(relation))
-		CHECK_FOR_INTERRUPTS();
+	if (!become_worker(relation))
+		return;
+	do
+	{
+		TimestampTz begin = GetCurrentTimestamp();
+
+		result = merge_once(relation);
+		if (result.groups_read > 0)
+			rest(GetCurrentTimestamp() - begin, !result.more);
+	} while (result.groups_read > 0);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

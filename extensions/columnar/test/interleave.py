@@ -145,9 +145,10 @@ class Stage:
         raise AssertionError("\n".join(["no end and no lock wait after:", *self.transcript]))
 
     def _is_blocked(self, actor: Actor) -> bool:
-        """By another session of the play; not for moments by a background worker."""
+        """By another session of the play or a prepared transaction (0), not by a background worker."""
+        blockers = [0, *(other.pid for other in self.actors.values())]
         cursor = self._watcher.execute(
-            "SELECT pg_blocking_pids(%s) && %s::integer[]", (actor.pid, [a.pid for a in self.actors.values()])
+            "SELECT pg_blocking_pids(%s) && %s::integer[]", (actor.pid, blockers)
         )
         return cursor.fetchone()[0]
 

@@ -1,6 +1,7 @@
 """What an adversary broke once: each test fails on the code that it was written against.
 
-Plays (see interleave.py) where heap says what must happen; where the columnar store may refuse what a
+Two are races, which that code lost only now and then: the cancelled store, and the catalog whose index
+is rebuilt.  Plays (see interleave.py) where heap says what must happen; where the columnar store may refuse what a
 heap does, the test says so itself.
 """
 
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 
 from extensions.columnar.test.interleave import error_of, play
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Side, Twins
 
 SETUP = """
 DROP TABLE IF EXISTS t;
@@ -27,6 +28,13 @@ BY_INDEX = (
 )
 
 
+def open_session(twins: Twins) -> Side:
+    """One more session on columnar tables; closed before the twins' schemas are dropped."""
+    side = twins.open_side("columnar")
+    twins.stack.callback(side.connection.close)
+    return side
+
+
 # ---- written rows ----------------------------------------------------------------------------------------
 
 
@@ -38,25 +46,25 @@ def test_rows_of_a_table_whose_drop_is_rolled_back_survive_a_full_write_memory(
     twins.execute("SET strata_columnar.write_memory = '1MB'")
     with twins.transaction():
         twins.execute(
-            "INSERT INTO gone SELECT repeat(md5(g::text), 8) FROM generate_series(1, 2500) AS g",
+            "INSERT INTO gone SELECT repeat(md5(g::text), 8) FROM generate_series(1, 1200) AS g",
             "SAVEPOINT a",
             "DROP TABLE gone",
             "INSERT INTO kept SELECT repeat(md5(g::text), 8) FROM generate_series(1, 9000) AS g",
             "ROLLBACK TO a",
         )
-    assert twins.same("SELECT count(*), min(a), max(a) FROM gone")[0][0] == "2500"
+    assert twins.same("SELECT count(*), min(a), max(a) FROM gone")[0][0] == "1200"
     assert twins.same("SELECT count(*) FROM kept") == [("0",)]
 
 
 def test_a_cancelled_store_leaves_the_keys_of_the_outer_transaction_taken(twins: Twins) -> None:
     """A read in a savepoint stores the rows before it; cancelled in between, they are stored again."""
     writer = twins.columnar
-    other = twins.open_side("columnar")
+    other = open_session(twins)
     other.execute("SET lock_timeout = '200ms'")
     writer.execute("CREATE TABLE t (id integer PRIMARY KEY, a text, b text)")
     expected = 0
     cancelled = 0
-    for milliseconds in (2, 4, 8, 12, 16, 24, 32, 48, 64):
+    for milliseconds in (2, 8, 16, 32):
         base = milliseconds * 100_000
         writer.execute("BEGIN")
         writer.execute(
@@ -82,7 +90,6 @@ def test_a_cancelled_store_leaves_the_keys_of_the_outer_transaction_taken(twins:
         assert writer.execute("SELECT count(*), count(DISTINCT id) FROM t") == [
             (expected, expected)
         ]
-    other.connection.close()
     assert cancelled > 0
 
 
@@ -116,7 +123,7 @@ def test_an_index_made_after_a_recluster_has_the_rows_of_older_snapshots(twins: 
     side = twins.columnar
     side.execute(SETUP)
     side.execute("SELECT strata_columnar.alter_columnar_table_set('t', order_by => 'v DESC')")
-    reader = twins.open_side("columnar")
+    reader = open_session(twins)
     reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     reader.execute("SELECT 1")
     side.execute("UPDATE t SET v = -v WHERE id <= 100")
@@ -127,13 +134,12 @@ def test_an_index_made_after_a_recluster_has_the_rows_of_older_snapshots(twins: 
     assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11257500)]
     reader.execute("COMMIT")
     assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11156500)]
-    reader.connection.close()
 
 
 def test_cluster_refuses_to_lose_rows_that_an_older_snapshot_sees(twins: Twins) -> None:
     side = twins.columnar
     side.execute(SETUP)
-    reader = twins.open_side("columnar")
+    reader = open_session(twins)
     reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     reader.execute("SELECT 1")
     side.execute("DELETE FROM t WHERE id <= 10")
@@ -143,7 +149,6 @@ def test_cluster_refuses_to_lose_rows_that_an_older_snapshot_sees(twins: Twins) 
     reader.execute("COMMIT")
     side.execute("CLUSTER t USING t_pkey")
     assert reader.execute("SELECT count(*) FROM t") == [(1490,)]
-    reader.connection.close()
 
 
 # ---- serializable ----------------------------------------------------------------------------------------
@@ -227,7 +232,7 @@ def test_a_recluster_between_fetch_and_update_is_an_error_not_a_lost_update(
     side = twins.columnar
     for statement in RECLUSTERED:
         side.execute(statement)
-    other = twins.open_side("columnar")
+    other = open_session(twins)
     other.execute(f"BEGIN ISOLATION LEVEL {level}")
     other.execute("DECLARE c CURSOR FOR SELECT * FROM r WHERE id >= 3")
     other.execute("FETCH 1 FROM c")
@@ -235,7 +240,6 @@ def test_a_recluster_between_fetch_and_update_is_an_error_not_a_lost_update(
     with pytest.raises(psycopg.errors.SerializationFailure, match="concurrent recluster"):
         other.execute("UPDATE r SET v = 555 WHERE CURRENT OF c")
     other.execute("ROLLBACK")
-    other.connection.close()
 
 
 @pytest.mark.parametrize(
@@ -248,14 +252,13 @@ def test_a_change_under_a_snapshot_from_before_a_recluster_is_an_error(
     side = twins.columnar
     for statement in RECLUSTERED:
         side.execute(statement)
-    other = twins.open_side("columnar")
+    other = open_session(twins)
     other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     assert other.execute("SELECT count(*) FROM r") == [(10,)]
     side.execute(RECLUSTER)
     with pytest.raises(psycopg.errors.SerializationFailure):
         other.execute(change)
     other.execute("ROLLBACK")
-    other.connection.close()
 
 
 def test_recluster_refuses_while_triggers_or_cursors_need_the_row_numbers(twins: Twins) -> None:
@@ -288,12 +291,11 @@ def test_the_catalog_is_found_while_its_index_is_rebuilt_concurrently(twins: Twi
     done = threading.Event()
 
     def write() -> int:
-        session = twins.open_side("columnar")
+        session = open_session(twins)
         updates = 0
         while not done.is_set():
             session.execute("UPDATE t SET v = v + 1 WHERE id = 700")
             updates += 1
-        session.connection.close()
         return updates
 
     with ThreadPoolExecutor(3) as pool:
