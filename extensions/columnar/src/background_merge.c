@@ -23,6 +23,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/block.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
@@ -46,8 +47,11 @@
 /* ... and not for less when nothing is left to do but what comes meanwhile. */
 #define REST_AT_END 1000
 
-/* Page of the table whose heavyweight lock the worker has; page 0 is the space lock (space.h). */
-#define WORKER_LOCK_PAGE 1
+/*
+ * Page of the table whose heavyweight lock the worker has: far from page 0, the space
+ * lock (space.h), and from those of the units, which follow it (row_version.h).
+ */
+#define WORKER_LOCK_PAGE MaxBlockNumber
 
 /* Tables to compact when the current transaction has committed; in TopTransactionContext. */
 static List *requests = NIL;
