@@ -125,5 +125,6 @@ def cpu_seconds(connection: psycopg.Connection, action: Callable[[], object]) ->
 
 
 def process_cpu(pid: int) -> float:
+    """CPU seconds of a process: what a busy machine does not change."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

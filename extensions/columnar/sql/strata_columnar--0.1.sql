@@ -97,11 +97,11 @@ IS 'a columnar table in one row: row groups, rows, encoded bytes, pages used and
 
 CREATE FUNCTION strata_columnar.columnar_verify(relation regclass)
 RETURNS TABLE (group_id bigint, problem text)
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'columnar_verify';
 
 COMMENT ON FUNCTION strata_columnar.columnar_verify(regclass)
-IS 'reads everything of a columnar table and returns what is damaged: no row means intact';
+IS 'reads everything of a columnar table and returns what is damaged (no group_id: the metapage or the catalog); no row means intact';
 
 -- ---- maintenance -----------------------------------------------------------------------------------
 

@@ -167,6 +167,16 @@ merge_once(Oid relation_id)
 	return result;
 }
 
+/* before_shmem_exit() callback: a lock of the session would outlive the process. */
+static void
+release_worker_lock(int code, Datum relation)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_PAGE(tag, MyDatabaseId, DatumGetObjectId(relation), WORKER_LOCK_PAGE);
+	LockRelease(&tag, ExclusiveLock, true);
+}
+
 /* Becomes the table's only worker, until the process ends. */
 static bool
 become_worker(Oid relation)
@@ -175,6 +185,8 @@ become_worker(Oid relation)
 
 	StartTransactionCommand();
 	alone = take_worker_lock(relation, true);
+	if (alone)
+		before_shmem_exit(release_worker_lock, ObjectIdGetDatum(relation));
 	CommitTransactionCommand();
 	return alone;
 }

@@ -14,7 +14,8 @@
  *		2^31 | row >> 10		running number					RowVector (see row_version.h)
  *
  * so the record of a row's group is the last one at or before it, and all
- * vectors of 1024 row numbers (a unit) are neighbours in the index.
+ * vectors of 1024 row numbers (a unit) are neighbours in the index.  Each tuple
+ * ends with a CRC (see catalog_scan.h).
  *
  * Life of a record: inserted in state OPEN with a range of row numbers before the
  * first of them is used; overwritten in place (logged as a generic delta: only

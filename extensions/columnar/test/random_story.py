@@ -119,6 +119,8 @@ class Story:
             yield Step(f"SET enable_{name} = off", compare=False)
         if self.chance(0.3):
             yield Step(PARALLEL, compare=False)
+            if self.chance(0.5):
+                yield Step("SET parallel_leader_participation = off", compare=False)
         if self.chance(0.15):
             yield Step("SET work_mem = '64kB'", compare=False)
         if self.chance(0.2):

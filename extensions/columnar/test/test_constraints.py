@@ -227,6 +227,32 @@ def test_bitmap_scans_with_many_rows(twins: Twins) -> None:
     twins.same("SELECT count(*), sum(id) FROM t WHERE w = -1")
 
 
+def test_parallel_index_scans_see_the_rows_of_their_own_transaction(twins: Twins) -> None:
+    """Workers cannot look into the leader's write buffers."""
+    twins.execute(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v integer, k integer, s text)",
+        "INSERT INTO t SELECT g, g % 7, CASE WHEN g / 600 % 2 = 1 THEN g END, md5(g::text) FROM generate_series(1, 2500) AS g",
+        "CREATE INDEX ON t (k)",
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size = 0",
+        "SET parallel_leader_participation = off; SET enable_sort = off; SET enable_seqscan = off",
+    )
+    queries = (
+        "SELECT k, count(*), count(DISTINCT s), count(*) FILTER (WHERE v = 9) FROM t WHERE v >= 0 GROUP BY k HAVING count(*) > 1",
+        "SELECT count(*), sum(v) FROM t WHERE id > 2000",
+        "SELECT count(*), sum(v) FROM t WHERE k IS NULL AND id % 2 = 0",
+    )
+    for statement in (
+        "UPDATE t SET v = 9 WHERE id % 5 = 3",
+        "INSERT INTO t VALUES (9000, 9, NULL, 'x')",
+        "DELETE FROM t WHERE id % 9 = 1",
+    ):
+        for query in queries:
+            with twins.transaction("ROLLBACK"):
+                twins.execute("SAVEPOINT a", statement)
+                twins.same(query)
+    assert "Parallel Index Scan" in twins.plan(queries[0])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_bitmap_scans_beyond_a_segment_of_the_file(twins: Twins) -> None:
