@@ -43,6 +43,7 @@
 #include "utils/inval.h"
 #include "storage/predicate.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 /* A part: the group's id, then bytes; as large as core's chunks, of which four fill a page. */
 #define PART_HEADER CATALOG_PART_HEADER
@@ -82,35 +83,61 @@ note_empty_read(Relation relation)
 }
 
 /*
+ * The flags that a concurrent rebuild changes.  Not as the relation cache has them: of an
+ * index of a TOAST relation that is open when it hears of a change, it does not read
+ * them again (RelationReloadIndexInfo() takes it for a system relation's), and we have it
+ * open as long as a query runs.
+ */
+static void
+read_index_flags(Relation index, bool *valid, bool *ready)
+{
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(RelationGetRelid(index)));
+	Form_pg_index form;
+
+	*valid = *ready = false;
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	*valid = form->indisvalid;
+	*ready = form->indisready;
+	ReleaseSysCache(tuple);
+}
+
+/*
  * Opens the TOAST relation's indexes.  False if none is valid as far as we know: a
  * concurrent rebuild makes the old one invalid and the new one valid at once, but we may
- * have heard of the one only (toast_open_indexes() gives up then).
+ * have heard of the one only.
  */
 static bool
 open_indexes(GroupCatalog *catalog)
 {
 	List *oids = RelationGetIndexList(catalog->toast);
+	int nindexes = list_length(oids);
 	bool found = false;
 	ListCell *cell;
 
+	if (nindexes == 0)
+		elog(ERROR, "relation \"%s\" has no index", RelationGetRelationName(catalog->toast));
 	catalog->nindexes = 0;
-	catalog->indexes = palloc(Max(list_length(oids), 1) * sizeof(Relation));
+	catalog->indexes = palloc(nindexes * sizeof(Relation));
+	catalog->ready = palloc(nindexes * sizeof(bool));
 	foreach(cell, oids)
 	{
 		Relation index = try_relation_open(lfirst_oid(cell), catalog->lockmode);
 
-		if (index == NULL)
-			continue;
-		if (index->rd_index->indisvalid && !found)
-		{
-			catalog->valid = catalog->nindexes;
-			found = true;
-		}
-		catalog->indexes[catalog->nindexes++] = index;
+		if (index != NULL)
+			catalog->indexes[catalog->nindexes++] = index;
 	}
-	if (oids == NIL)
-		elog(ERROR, "relation \"%s\" has no index", RelationGetRelationName(catalog->toast));
 	list_free(oids);
+	for (int i = 0; i < catalog->nindexes; i++)
+	{
+		bool valid;
+
+		read_index_flags(catalog->indexes[i], &valid, &catalog->ready[i]);
+		if (valid)
+			catalog->valid = i;
+		found |= valid;
+	}
 	return found;
 }
 
@@ -142,6 +169,7 @@ group_catalog_open(Relation relation, LOCKMODE lockmode)
 	while (!open_indexes(catalog))
 	{
 		toast_close_indexes(catalog->indexes, catalog->nindexes, lockmode);
+		pfree(catalog->ready);
 		CHECK_FOR_INTERRUPTS();
 		AcceptInvalidationMessages();
 	}
@@ -156,6 +184,7 @@ group_catalog_close(GroupCatalog *catalog)
 		LOCKMODE release = catalog->lockmode == AccessShareLock ? AccessShareLock : NoLock;
 
 		toast_close_indexes(catalog->indexes, catalog->nindexes, release);
+		pfree(catalog->ready);
 		table_close(catalog->toast, release);
 	}
 	pfree(catalog);
@@ -196,7 +225,7 @@ insert_tuple(GroupCatalog *catalog, uint32 id, uint32 sequence, const void *byte
 	{
 		Relation index = catalog->indexes[i];
 
-		if (index->rd_index->indisready)
+		if (catalog->ready[i])
 			index_insert(index, values, nulls, &tuple->t_self, catalog->toast,
 						 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false,
 						 NULL);

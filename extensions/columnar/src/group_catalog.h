@@ -93,6 +93,7 @@ typedef struct GroupCatalog
 	Relation toast;
 	Relation *indexes;
 	LOCKMODE lockmode; /* of all of them; writers keep it until the transaction ends */
+	bool *ready;	   /* of each index: does it get entries of new tuples? */
 	int nindexes;
 	int valid; /* the index to search */
 	/* columns as the reader knows them; NULL: the relation's.  See row_scan_begin(). */

@@ -325,8 +325,8 @@ class Story:
                 f" ORDER BY hashint8extended(id, {salt}), id LIMIT 1"
             )
             if rows:
-                return f"{rows[0][0]}::{type_}"
-        return f"{self.rng.choice(column.kind.edges)}::{type_}"
+                return f"({rows[0][0]}::{type_})"
+        return f"({self.rng.choice(column.kind.edges)}::{type_})"
 
     def predicate(self, alias: str = "", depth: int = 2) -> str:
         rng = self.rng
