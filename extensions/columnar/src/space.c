@@ -323,6 +323,32 @@ cancel_change(MetapageChange *change)
 	UnlockReleaseBuffer(change->buffer);
 }
 
+/* The metapage is made before, alone: of two who find none, one only may make it. */
+void
+space_lock_shared(Relation relation)
+{
+	Buffer buffer = find_metapage(relation, BUFFER_LOCK_SHARE);
+
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	else
+	{
+		space_lock(relation);
+		buffer = find_metapage(relation, BUFFER_LOCK_SHARE);
+		if (!BufferIsValid(buffer))
+			buffer = create_metapage(relation);
+		UnlockReleaseBuffer(buffer);
+		space_unlock(relation);
+	}
+	LockPage(relation, METAPAGE_BLOCK, ShareLock);
+}
+
+void
+space_unlock_shared(Relation relation)
+{
+	UnlockPage(relation, METAPAGE_BLOCK, ShareLock);
+}
+
 /* ---- row numbers ------------------------------------------------------------------------------- */
 
 /* Raises an ERROR unless nrows more rows can be numbered from next_row on. */

@@ -6,7 +6,9 @@
  * metapage is made by the first write, so unlogged tables need no init fork of
  * their own kind.  All changes are logged (generic deltas of block 0) and made
  * under the space lock, a heavyweight page lock on block 0 that is held for
- * moments and under which nobody waits for another transaction.
+ * moments and under which nobody waits for another transaction.  Who only takes row
+ * numbers has it shared, so that many sessions insert at once: the metapage's
+ * buffer lock keeps their changes apart.
  *
  * Row numbers and group ids only grow; the tail of a reservation that nobody has
  * seen may be given back.  An extent is free when no row group record that is
@@ -43,6 +45,12 @@ typedef struct SpaceState
 
 extern void space_lock(Relation relation);
 extern void space_unlock(Relation relation);
+/*
+ * Shared, for space_take_rows(), space_extend_rows(), space_return_rows() and the record
+ * that names the rows: whoever lists the records under the lock sees them all.
+ */
+extern void space_lock_shared(Relation relation);
+extern void space_unlock_shared(Relation relation);
 
 /* What the metapage says; zeroes for a relation without blocks.  No lock needed. ERROR on damage. */
 extern void space_read(Relation relation, SpaceState *state);

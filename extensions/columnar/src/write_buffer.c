@@ -403,9 +403,9 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 
 	if (record.first_row + record.row_span < reserved_end)
 	{
-		space_lock(relation);
+		space_lock_shared(relation);
 		space_return_rows(relation, record.first_row + record.row_span, reserved_end);
-		space_unlock(relation);
+		space_unlock_shared(relation);
 	}
 	group_catalog_close(catalog);
 	MemoryContextSwitchTo(caller);
@@ -583,10 +583,10 @@ begin_buffer(Relation relation, CommandId cid, bool bulk)
 	record->row_span = Min(reservation, buffer->options->row_group_rows);
 
 	(void) GetCurrentTransactionId();
-	space_lock(relation);
+	space_lock_shared(relation);
 	record->first_row = space_take_rows(relation, record->row_span, &record->group_id);
 	group_catalog_insert(catalog, record, cid, &buffer->tid);
-	space_unlock(relation);
+	space_unlock_shared(relation);
 	group_catalog_close(catalog);
 
 	buffer->target = target;
@@ -607,14 +607,14 @@ extend_reservation(WriteBuffer *buffer, Relation relation)
 
 	record.row_span = Min((uint64) buffer->nrows * RESERVATION_GROWTH,
 						  (uint64) buffer->options->row_group_rows);
-	space_lock(relation);
+	space_lock_shared(relation);
 	extended = space_extend_rows(relation, end, record.first_row + record.row_span - end);
 	if (extended)
 	{
 		group_catalog_overwrite(catalog, &buffer->tid, &record);
 		buffer->record = record;
 	}
-	space_unlock(relation);
+	space_unlock_shared(relation);
 	group_catalog_close(catalog);
 	return extended;
 }
