@@ -12,6 +12,9 @@
  */
 #include "custom_scan.h"
 
+#include "access/parallel.h"
+#include "access/table.h"
+#include "write_buffer.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 
@@ -35,10 +38,37 @@ stop_prefetch(PlanState *node, void *context)
 	return planstate_tree_walker(node, stop_prefetch, context);
 }
 
+/*
+ * Workers of a parallel index scan cannot look into this session's write buffers, and
+ * the scan does not store them: do it before parallel mode begins.
+ */
+static void
+store_buffers_for_workers(PlannedStmt *plan)
+{
+	ListCell *cell;
+
+	foreach(cell, plan->rtable)
+	{
+		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (entry->rtekind == RTE_RELATION && !write_buffer_is_empty(entry->relid))
+		{
+			Relation relation = table_open(entry->relid, AccessShareLock);
+
+			write_buffer_flush(relation);
+			table_close(relation, NoLock);
+		}
+	}
+}
+
 static void
 start_executor(QueryDesc *query, int eflags)
 {
 	ListCell *cell;
+
+	if (query->plannedstmt->parallelModeNeeded && !IsParallelWorker() &&
+		!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		store_buffers_for_workers(query->plannedstmt);
 
 	if (previous_start_hook)
 		previous_start_hook(query, eflags);
