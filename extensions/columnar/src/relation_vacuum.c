@@ -46,6 +46,7 @@ typedef struct RowRange
 	uint64 span;
 	uint64 reach; /* end of the range that reaches furthest among this and those before it */
 	uint64 *present;
+	bool being_written; /* by a transaction that may give numbers back behind the range */
 } RowRange;
 
 typedef struct LiveRows
@@ -124,6 +125,8 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 		range->first = record->first_row;
 		range->span = record->row_span;
 		range->present = NULL;
+		range->being_written = tuples[i].status == HEAPTUPLE_INSERT_IN_PROGRESS ||
+							   tuples[i].status == HEAPTUPLE_DELETE_IN_PROGRESS;
 		if (record->state != GROUP_OPEN && (record->flags & GROUP_HAS_ROW_NUMBERS) &&
 			tuples[i].status == HEAPTUPLE_LIVE)
 			range->present = read_present_rows(catalog, record);
@@ -133,7 +136,15 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 	for (uint32 i = 0; i < live->nranges; i++)
 	{
 		RowRange *range = &live->ranges[i];
+		uint64 next = i + 1 < live->nranges ? range[1].first : live->end;
 
+		/*
+		 * Who stores a buffer first shortens its record, then gives the numbers behind it
+		 * back.  In between they are in no record, yet somebody may take them before the
+		 * indexes are read.
+		 */
+		if (range->being_written && range->first + range->span < next)
+			range->span = next - range->first;
 		range->reach = Max(range->first + range->span, i > 0 ? range[-1].reach : 0);
 	}
 	live->dead = deleted_rows_dead(catalog, oldest_xmin);
@@ -194,6 +205,9 @@ vacuum_indexes(Relation relation, GroupCatalog *catalog, TransactionId oldest_xm
 	int nindexes;
 	LiveRows live = {0};
 
+	/* empty when the catalog was opened; entries that come now are not for us to judge */
+	if (catalog->toast == NULL)
+		return;
 	vac_open_indexes(relation, RowExclusiveLock, &nindexes, &indexes);
 	if (nindexes > 0)
 		list_live_rows(catalog, oldest_xmin, &live);

@@ -126,7 +126,19 @@ def checksum(node: Node, table: str = "t") -> tuple:
     return node.query(CHECKSUM.format(table=table))[0]
 
 
+def check_indexes(connection: psycopg.Connection, table: str) -> None:
+    """Every row of the table has its entry in each B-tree (amcheck raises an error otherwise)."""
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,):
+        connection.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+        connection.execute(
+            "SELECT bt_index_check(c.oid, true) FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid JOIN pg_am ON pg_am.oid = relam"
+            " WHERE indrelid = %s::regclass AND amname = 'btree' AND indisready AND indisvalid",
+            (table,),
+        )
+
+
 def verify(node: Node, *tables: str) -> None:
-    """The tables are sound."""
+    """The tables are sound, and their B-trees name all their rows."""
     for table in tables:
         assert node.query(f"SELECT * FROM strata_columnar.columnar_verify('{table}')") == [], table
+        check_indexes(node.connection, table)
