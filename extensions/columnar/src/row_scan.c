@@ -48,9 +48,11 @@ struct RowScan
 	DeletedRows *ended; /* NULL, or which of the rows returned are not alive */
 
 	bool started;
-	bool took_shared;		/* all of the shared groups were taken */
-	int64 group;			/* last one taken; -1 before the first, ngroups behind the last */
-	RowGroupReader *reader; /* of that group, if it is open */
+	bool took_shared;		  /* all of the shared groups were taken */
+	int64 group;			  /* last one taken; -1 before the first, ngroups behind the last */
+	RowGroupReader *reader;	  /* of that group, if it is open */
+	RowGroupReader *resident; /* of the only group, kept for the next pass when it is not */
+	int64 decoded;			  /* the block of the only group whose columns the batch has, or -1 */
 	uint32 nblocks;
 	uint64 kept[GROUP_BLOCKS_MAX / 64]; /* bit set: the pruner keeps the block */
 	int64 block;						/* last one returned */
@@ -193,6 +195,7 @@ make_scan(Relation relation, TupleDesc descriptor, const Bitmapset *columns, Row
 	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(natts, 1));
 	scan->batch.decoded = palloc0(sizeof(bool) * Max(natts, 1));
 	scan->group = -1;
+	scan->decoded = -1;
 
 	MemoryContextSwitchTo(caller);
 	return scan;
@@ -244,15 +247,30 @@ row_scan_set_shared(RowScan *scan, RowScanShared *shared)
 	scan->shared = shared;
 }
 
-/* Close the group being read and add up what it cost. */
+static void
+close_reader(RowScan *scan, RowGroupReader *reader)
+{
+	scan->counters.bytes_read += row_group_reader_bytes_read(reader);
+	scan->counters.pages_read += row_group_reader_pages_read(reader);
+	row_group_reader_close(reader);
+}
+
+/*
+ * Close the group being read and add up what it cost.  The only group of a small table
+ * stays, as nested loops read such tables again and again.
+ */
 static void
 close_group(RowScan *scan)
 {
 	if (scan->reader == NULL)
 		return;
-	scan->counters.bytes_read += row_group_reader_bytes_read(scan->reader);
-	scan->counters.pages_read += row_group_reader_pages_read(scan->reader);
-	row_group_reader_close(scan->reader);
+	if (scan->ngroups == 1 && scan->shared == NULL)
+		scan->resident = scan->reader;
+	else
+	{
+		close_reader(scan, scan->reader);
+		scan->decoded = -1;
+	}
 	scan->reader = NULL;
 	scan->batch.reader = NULL;
 }
@@ -270,6 +288,8 @@ void
 row_scan_end(RowScan *scan)
 {
 	close_group(scan);
+	if (scan->resident != NULL)
+		close_reader(scan, scan->resident);
 	group_catalog_close(scan->catalog);
 	if (scan->owns_snapshot)
 		UnregisterSnapshot(scan->snapshot);
@@ -286,12 +306,13 @@ const RowScanCounters *
 row_scan_counters(RowScan *scan)
 {
 	static RowScanCounters counters;
+	const RowGroupReader *reader = scan->reader ? scan->reader : scan->resident;
 
 	counters = scan->counters;
-	if (scan->reader != NULL)
+	if (reader != NULL)
 	{
-		counters.bytes_read += row_group_reader_bytes_read(scan->reader);
-		counters.pages_read += row_group_reader_pages_read(scan->reader);
+		counters.bytes_read += row_group_reader_bytes_read(reader);
+		counters.pages_read += row_group_reader_pages_read(reader);
 	}
 	return &counters;
 }
@@ -366,8 +387,11 @@ open_group(RowScan *scan, ScanDirection direction)
 			MemoryContextSwitchTo(caller);
 			continue;
 		}
-		scan->reader = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
+		if (scan->resident == NULL)
+			scan->resident = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
 		MemoryContextSwitchTo(caller);
+		scan->reader = scan->resident;
+		scan->resident = NULL;
 		if (scan->pruner && scan->pruner->keep_group &&
 			!scan->pruner->keep_group(scan->pruner, scan->reader))
 		{
@@ -475,7 +499,10 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 		select_rows(scan, batch);
 		if (batch->nselected == 0)
 			continue;
-		memset(batch->decoded, 0, sizeof(bool) * group_catalog_descriptor(scan->catalog)->natts);
+		if (scan->ngroups > 1 || scan->decoded != scan->block)
+			memset(batch->decoded, 0,
+				   sizeof(bool) * group_catalog_descriptor(scan->catalog)->natts);
+		scan->decoded = scan->block;
 		return batch;
 	}
 }

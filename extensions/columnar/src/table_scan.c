@@ -175,8 +175,8 @@ columnar_parallelscan_initialize(Relation relation, ParallelTableScanDesc parall
 {
 	ColumnarParallelScan *scan = (ColumnarParallelScan *) parallel;
 
-	if (!IsInParallelMode())
-		write_buffer_flush(relation);
+	/* index builds begin parallel mode before they come here, but no worker runs yet */
+	write_buffer_flush(relation);
 	scan->base.phs_relid = RelationGetRelid(relation);
 	scan->base.phs_syncscan = false;
 	pg_atomic_init_u64(&scan->shared.next_group, 0);

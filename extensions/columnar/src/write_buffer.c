@@ -28,7 +28,7 @@
  * executor contexts that end long before the transaction.  What is needed for
  * storing only lies in a child of CurTransactionContext.
  */
-#include "write_buffer.h"
+#include "write_buffer_internal.h"
 
 #include "access/parallel.h"
 #include "access/relation.h"
@@ -51,41 +51,6 @@
 
 /* A reservation grows to so many times the rows that are there. */
 #define RESERVATION_GROWTH 4
-
-typedef struct WriteTarget WriteTarget;
-
-typedef struct WriteBuffer
-{
-	dlist_node all;			  /* in all_buffers, oldest first */
-	struct WriteBuffer *next; /* of the same table */
-	WriteTarget *target;
-	Oid relid;
-	SubTransactionId subid;
-	CompatFileLocator file;
-	MemoryContext context;
-	bool checked; /* types are the relation's, as far as invalidations tell */
-	RelationTypes *types;
-	int natts;
-	ColumnValues *columns; /* type NULL: dropped */
-	TableOptions *options;
-
-	GroupRecord record; /* as it lies in the catalog */
-	ItemPointerData tid;
-	CommandId first_command; /* cmin of the record */
-
-	uint32 nrows;		/* rows appended, including those taken back */
-	Bitmapset *removed; /* positions taken back */
-	uint32 nremoved;
-	uint64 bytes;  /* raw bytes of the rows */
-	uint64 memory; /* bytes that the context takes */
-
-	/* finished commands, and the one that appends now */
-	CommandRun runs[GROUP_COMMAND_RUNS];
-	int nruns;
-	CommandId command;
-	uint32 command_first; /* position of its first row */
-	uint32 command_rows;  /* its rows that were not taken back */
-} WriteBuffer;
 
 /* A table written in this transaction. */
 struct WriteTarget
@@ -158,71 +123,6 @@ write_buffer_is_empty(Oid relation)
 	return target == NULL || target->buffers == NULL;
 }
 
-/* ---- commands ---------------------------------------------------------------------------------- */
-
-/* Adds a finished command to runs[], to the last run if it continues that. */
-static void
-add_command(CommandRun *runs, int *nruns, CommandId command, uint32 rows)
-{
-	CommandRun *last = *nruns > 0 ? &runs[*nruns - 1] : NULL;
-
-	if (last != NULL && last->rows == rows)
-	{
-		if (last->repeats == 1)
-			last->step = command - last->first;
-		if (command == last->first + last->step * last->repeats)
-		{
-			last->repeats++;
-			return;
-		}
-	}
-	Assert(*nruns < GROUP_COMMAND_RUNS);
-	runs[*nruns] = (CommandRun){.first = command, .step = 0, .rows = rows, .repeats = 1};
-	(*nruns)++;
-}
-
-static void
-finish_command(WriteBuffer *buffer)
-{
-	if (buffer->command_rows > 0)
-		add_command(buffer->runs, &buffer->nruns, buffer->command, buffer->command_rows);
-	buffer->command_rows = 0;
-	buffer->command_first = buffer->nrows;
-}
-
-/* Begins another command; false if the record cannot describe it and the buffer must be stored. */
-static bool
-begin_command(WriteBuffer *buffer, CommandId command)
-{
-	if (command < buffer->command)
-		return false;
-	finish_command(buffer);
-	buffer->command = command;
-	return buffer->nruns < GROUP_COMMAND_RUNS;
-}
-
-/* Which command appended the row? */
-static CommandId
-find_command(const WriteBuffer *buffer, uint32 position)
-{
-	uint32 stored = position; /* rows before it that were not taken back */
-	int removed = -1;
-
-	if (position >= buffer->command_first)
-		return buffer->command;
-	while ((removed = bms_next_member(buffer->removed, removed)) >= 0 && removed < position)
-		stored--;
-	for (int i = 0; i < buffer->nruns; i++)
-	{
-		const CommandRun *run = &buffer->runs[i];
-
-		if (stored < (uint64) run->rows * run->repeats)
-			return run->first + run->step * (stored / run->rows);
-		stored -= run->rows * run->repeats;
-	}
-	return buffer->command;
-}
-
 /* ---- forgetting -------------------------------------------------------------------------------- */
 
 static void
@@ -269,88 +169,6 @@ forget_transaction(void)
 
 /* ---- storing ----------------------------------------------------------------------------------- */
 
-static ColumnValues *
-select_rows(const ColumnValues *columns, int natts, const uint32 *order, uint32 nrows)
-{
-	ColumnValues *selected = palloc0(sizeof(ColumnValues) * Max(natts, 1));
-
-	for (int i = 0; i < natts; i++)
-	{
-		if (columns[i].type != NULL)
-			column_values_select(&selected[i], &columns[i], order, nrows);
-	}
-	return selected;
-}
-
-/* Positions of the rows that were not taken back. */
-static uint32 *
-list_kept_rows(const WriteBuffer *buffer)
-{
-	uint32 *order = palloc(sizeof(uint32) * buffer->nrows);
-	uint32 n = 0;
-
-	for (uint32 i = 0; i < buffer->nrows; i++)
-	{
-		if (!bms_is_member((int) i, buffer->removed))
-			order[n++] = i;
-	}
-	return order;
-}
-
-/* The record's runs: none if one command wrote all rows, or nobody will ask any more. */
-static void
-set_runs(WriteBuffer *buffer, GroupRecord *record, bool is_final)
-{
-	finish_command(buffer);
-	record->nruns = 0;
-	memset(record->runs, 0, sizeof(record->runs));
-	if (is_final || (buffer->nruns == 1 && buffer->runs[0].repeats == 1 &&
-					 buffer->runs[0].first == buffer->first_command))
-		return;
-	record->nruns = buffer->nruns;
-	memcpy(record->runs, buffer->runs, sizeof(CommandRun) * buffer->nruns);
-}
-
-/* Encodes the rows into `bytes` and completes the record. */
-static void
-encode_buffer(WriteBuffer *buffer, GroupRecord *record, bool is_final, ByteBuffer *bytes)
-{
-	uint32 nrows = buffer->nrows - buffer->nremoved;
-	const ColumnValues *columns = buffer->columns;
-	uint32 *order = NULL; /* positions in the buffer; NULL: 0, 1, 2 ... */
-	uint32 *sorted;
-	uint64 *row_numbers = NULL;
-
-	set_runs(buffer, record, is_final);
-	if (buffer->nremoved > 0)
-	{
-		order = list_kept_rows(buffer);
-		columns = select_rows(columns, buffer->natts, order, nrows);
-		/* if only the last rows were taken back, the others keep their places */
-		if (order[nrows - 1] == nrows - 1)
-			order = NULL;
-	}
-
-	sorted = row_group_sort_order(record, columns, nrows, buffer->options);
-	if (sorted != NULL)
-	{
-		columns = select_rows(columns, buffer->natts, sorted, nrows);
-		if (order != NULL)
-		{
-			for (uint32 i = 0; i < nrows; i++)
-				sorted[i] = order[sorted[i]];
-		}
-		order = sorted;
-	}
-	if (order != NULL)
-	{
-		row_numbers = palloc(sizeof(uint64) * nrows);
-		for (uint32 i = 0; i < nrows; i++)
-			row_numbers[i] = record->first_row + order[i];
-	}
-	row_group_encode(record, columns, buffer->natts, nrows, row_numbers, buffer->options, bytes);
-}
-
 /*
  * Stores the buffer and forgets it.  `is_final`: the transaction commits, so that
  * no older snapshot of it will read the rows.
@@ -391,7 +209,7 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 		ByteBuffer bytes;
 
 		byte_buffer_init(&bytes, 0);
-		encode_buffer(buffer, &record, is_final, &bytes);
+		write_buffer_encode(buffer, &record, is_final, &bytes);
 		/* storing writes the shorter range first: if it fails then, the buffer has no more numbers */
 		buffer->record.row_span = record.row_span;
 		row_group_store(catalog, &record, &buffer->tid, buffer->first_command,
@@ -495,10 +313,17 @@ store_largest(void)
 void
 write_buffer_flush(Relation relation)
 {
-	WriteTarget *target;
+	WriteTarget *target = find_target(RelationGetRelid(relation));
+	WriteBuffer *next;
 
-	while ((target = find_target(RelationGetRelid(relation))) != NULL && target->buffers != NULL)
-		store_buffer(target->buffers, relation, false);
+	/* storing one buffer neither makes nor removes others */
+	for (WriteBuffer *buffer = target ? target->buffers : NULL; buffer != NULL; buffer = next)
+	{
+		next = buffer->next;
+		/* the record of a buffer without rows is deleted, which parallel mode forbids */
+		if (buffer->nremoved < buffer->nrows || !IsInParallelMode())
+			store_buffer(buffer, relation, false);
+	}
 }
 
 void
@@ -631,7 +456,7 @@ has_room(WriteBuffer *buffer, Relation relation, CommandId cid)
 	}
 	if (buffer->nrows >= buffer->options->row_group_rows || buffer->bytes >= ROW_GROUP_BYTES_MAX)
 		return false;
-	if (cid != buffer->command && !begin_command(buffer, cid))
+	if (cid != buffer->command && !write_buffer_begin_command(buffer, cid))
 		return false;
 	return buffer->nrows < buffer->record.row_span || extend_reservation(buffer, relation);
 }
@@ -771,7 +596,7 @@ write_buffer_fetch(Relation relation, uint64 row, TupleTableSlot *slot, CommandI
 	if (buffer == NULL)
 		return false;
 	position = (uint32) (row - buffer->record.first_row);
-	*cid = find_command(buffer, position);
+	*cid = write_buffer_find_command(buffer, position);
 	if (slot == NULL)
 		return true;
 

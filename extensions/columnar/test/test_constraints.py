@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from extensions.columnar.test.servers import check_indexes
 from extensions.columnar.test.twins import Twins
 
 TABLE = "CREATE TABLE t (id integer, v integer, s text, n numeric(10, 2))"
@@ -195,6 +196,28 @@ def test_an_index_built_in_the_transaction_that_wrote(twins: Twins) -> None:
         twins.all_same(QUESTIONS)
     twins.execute("SET enable_seqscan = off")
     twins.all_same(QUESTIONS)
+
+
+@pytest.mark.parametrize("leader", ["on", "off"])
+def test_a_parallel_build_sees_the_rows_that_its_transaction_wrote(
+    twins: Twins, leader: str
+) -> None:
+    """Rows are in the session's write buffer until somebody reads them, which its workers cannot."""
+    twins.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer) WITH (parallel_workers = 2)",
+        f"SET parallel_leader_participation = {leader}; SET min_parallel_table_scan_size = 0",
+    )
+    for round_ in range(8):
+        first = round_ * 10000
+        with twins.transaction():
+            twins.execute(
+                f"INSERT INTO t SELECT g, g % 10 FROM generate_series({first}, {first + 3000}) AS g",
+                "SAVEPOINT a",
+                f"INSERT INTO t SELECT g, g % 10 FROM generate_series({first + 5000}, {first + 6000}) AS g",
+                "REINDEX TABLE t",
+                f"CREATE INDEX i{round_} ON t (v)",
+            )
+        check_indexes(twins.columnar.connection, "t")
 
 
 def test_an_index_built_while_an_older_snapshot_needs_deleted_rows(table: Twins) -> None:
