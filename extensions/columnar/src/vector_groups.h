@@ -1,0 +1,50 @@
+/*
+ * vector_groups.h
+ *		From the values of GROUP BY to group numbers 0, 1, 2 ... in order of appearance.
+ *
+ * Equality is that of the types' default btree and hash operator classes: 1.1 and 1.10 are
+ * one group, and so are 0.0 and -0.0, NaN and NaN, NULL and NULL, and character(n) values
+ * that differ in trailing blanks.  What a group shows is the value that came first.
+ */
+#ifndef COLUMNAR_VECTOR_GROUPS_H
+#define COLUMNAR_VECTOR_GROUPS_H
+
+#include "vector.h"
+
+typedef struct VectorGroups VectorGroups;
+
+typedef struct VectorKey
+{
+	Oid type; /* has a default hash operator class, or is held as an integer */
+	int32 typmod;
+	Oid collation; /* deterministic */
+} VectorKey;
+
+/* Can values of this type and collation be grouped here?  (A pure look-up, for the planner.) */
+extern bool vector_groups_can_key(Oid type, Oid collation);
+
+/* nkeys >= 1. Memory: a child of the current context. */
+extern VectorGroups *vector_groups_create(int nkeys, const VectorKey *keys);
+
+/* Dictionaries of the batches to come are others than before: call between row groups. */
+extern void vector_groups_forget_dictionaries(VectorGroups *groups);
+
+/* numbers[i] = group of row selection[i]; new groups are made. Returns how many groups there are. */
+extern uint32 vector_groups_assign(VectorGroups *groups, Vector *const *keys,
+								   const uint16 *selection, uint32 nselected, uint32 *numbers);
+
+extern uint32 vector_groups_count(const VectorGroups *groups);
+
+/*
+ * A key of a group; the datum lives until the reset.  Some are made, and kept, at each call: ask
+ * once.
+ */
+extern Datum vector_groups_value(const VectorGroups *groups, int key, uint32 group, bool *isnull);
+
+/* Bytes in use. */
+extern Size vector_groups_memory(const VectorGroups *groups);
+
+/* Forgets all groups. */
+extern void vector_groups_reset(VectorGroups *groups);
+
+#endif
