@@ -15,7 +15,9 @@ DATA_built = $(BUILT_SQL)
 EXTRA_CLEAN += $(BUILT_SQL)
 
 ifdef MODULE_big
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+# COMMON_SRC are sources of extensions/common, compiled into the extension's own directory.
+COMMON_OBJS := $(patsubst %.c,src/common_%.o,$(COMMON_SRC))
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c)) $(COMMON_OBJS)
 PG_CPPFLAGS += -I$(COMMON_DIR) -I$(libpq_srcdir)
 # These three warnings of -Wextra are at odds with PostgreSQL's own headers and idioms.
 PG_CFLAGS += -std=gnu11 -Wall -Wextra -Werror \
@@ -35,6 +37,9 @@ $(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES)
 	cat $^ > $@
 
 ifdef MODULE_big
+$(COMMON_OBJS): src/common_%.o: $(COMMON_DIR)/%.c
+	$(CC) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
+
 # Few files and many shared headers: rebuild all when any header changes.
 $(OBJS): $(wildcard src/*.h) $(wildcard $(COMMON_DIR)/*.h)
 endif

@@ -131,6 +131,13 @@ typedef RTEPermissionInfo CompatPermissions;
 typedef RangeTblEntry CompatPermissions;
 #endif
 
+/* GROUP BY without clauses that others make redundant, which the planner removes since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_group_clauses(root) ((root)->processed_groupClause)
+#else
+#define compat_group_clauses(root) ((root)->parse->groupClause)
+#endif
+
 /* ALTER TABLE ... ALTER COLUMN ... SET EXPRESSION, since 17. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_set_expression(part) ((part) == AT_SetExpression)
@@ -259,6 +266,28 @@ compat_has_run_condition(Query *query, List *target)
 	}
 	return false;
 }
+#endif
+
+/*
+ * Since 16 a Var tells which outer joins below may have made it NULL; `join` is the range-table
+ * index of one, or 0.
+ */
+#if PG_VERSION_NUM >= 160000
+#define compat_var_is_nulled_by(var, join) \
+	((var)->varnullingrels = (join) > 0 ? bms_make_singleton(join) : NULL)
+#else
+#define compat_var_is_nulled_by(var, join) ((void) (join))
+#endif
+
+/* Is the Var in the result of find_nonnullable_vars(), which is a list of sets since 16? */
+#if PG_VERSION_NUM >= 160000
+#include "access/sysattr.h"
+#include "nodes/multibitmapset.h"
+
+#define compat_contains_var(vars, var) \
+	mbms_is_member((var)->varno, (var)->varattno - FirstLowInvalidHeapAttributeNumber, vars)
+#else
+#define compat_contains_var(vars, var) list_member(vars, var)
 #endif
 
 /* Slots tell whether their row is of this transaction, since 17. */

@@ -51,6 +51,7 @@ typedef struct ScanFacts
 	Bitmapset *columns; /* attribute numbers that the query needs */
 	double *shares;		/* of the encoded bytes, by attribute - 1; adds up to at most 1 */
 	double groups;		/* row groups */
+	bool batches;		/* for a node that works on batches: no tuples are formed */
 } ScanFacts;
 
 /* Adds the attribute numbers of relation `varno` in an expression; all of them for a whole row. */
@@ -63,6 +64,14 @@ extern void custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relatio
 /* Sets rows and costs of a path that has its param_info and parallel_workers; is it eager? */
 extern bool
 custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Path *path);
+
+/*
+ * A path of a columnar table for a node above that asks for batches: `columns` are the
+ * attribute numbers that it needs besides the conditions'.  NULL if a ColumnarScan cannot
+ * evaluate the conditions.
+ */
+extern CustomPath *custom_scan_make_batch_path(PlannerInfo *root, RelOptInfo *rel,
+											   Bitmapset *columns, int parallel_workers);
 
 /* How well the column's values follow the order of the rows: -1 .. 1, 0 if that is not known. */
 extern double custom_scan_correlation(Oid relation, AttrNumber attribute);
@@ -101,6 +110,7 @@ typedef struct ColumnarScanState
 	Pruner *pruner;			/* NULL: strata_columnar.enable_pruning is off */
 	RowScan *scan;			/* NULL until the first row is asked for */
 	Bitmapset *ahead;		/* attributes to read ahead */
+	uint64 nbatches;
 	int nfilters;
 	ScanFilter *filters; /* quals evaluated over a batch, one after the other */
 	ExprState *row_qual; /* the others, evaluated row by row; NULL if none */
@@ -114,6 +124,12 @@ typedef struct ColumnarScanState
 } ColumnarScanState;
 
 extern const CustomScanMethods custom_scan_methods;
+
+/*
+ * For a node above that works on batches, in the place of ExecProcNode(): the next batch
+ * with rows that pass all conditions, or NULL.  Valid until the next call.
+ */
+extern RowBatch *custom_scan_next_batch(ColumnarScanState *state);
 
 /* What this process did so far. */
 extern ScanCounters custom_scan_counters(ColumnarScanState *state);

@@ -228,6 +228,7 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 
 	facts->relation = relation;
 	facts->columns = NULL;
+	facts->batches = false;
 	facts->shares = palloc0(size);
 	if (known != NULL)
 	{
@@ -320,6 +321,9 @@ estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *
 	return Min(kept, 1);
 }
 
+/* A condition evaluated by a kernel, in parts of what the executor needs for a row. */
+#define VECTOR_QUAL_COST 0.2
+
 /* ---- costs -------------------------------------------------------------------------------------- */
 
 /* As costsize.c shares work between leader and workers. */
@@ -386,8 +390,9 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 	decoded = (scanned + groups * CHUNK_OPEN_VALUES) *
 			  (bms_num_members(filter) + bms_num_members(late) * survivors);
 	cpu = decoded * DECODE_COST * cpu_operator_cost;
-	cpu += scanned * qual.per_tuple;
-	cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
+	cpu += scanned * qual.per_tuple * (columnar_enable_vector ? VECTOR_QUAL_COST : 1);
+	if (!facts->batches)
+		cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
 	cpu += facts->groups * GROUP_COST * cpu_tuple_cost;
 
 	if (path->parallel_workers > 0)

@@ -33,6 +33,7 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
+#include "vector_expression.h"
 #include "write_buffer.h"
 
 /* A qual that is evaluated batch by batch. */
@@ -40,6 +41,7 @@ struct ScanFilter
 {
 	ExprState *state;
 	ScanColumns columns;
+	VectorExpression *vector; /* NULL: row by row */
 	/* outcomes by code of a dictionary, if the only column is encoded so: see filter_by_code() */
 	Dictionary *dictionary;
 	uint32 group;
@@ -192,9 +194,20 @@ passes_by_code(ColumnarScanState *state, ScanFilter *filter, uint32 row)
 	return *outcome > 0;
 }
 
-/* Narrows the batch's selection to the rows that pass one filter. */
-static void
-apply_filter(ColumnarScanState *state, ScanFilter *filter)
+static uint32
+filter_vector(ColumnarScanState *state, ScanFilter *filter)
+{
+	VectorInput input = {.batch = state->batch,
+						 .selection = state->batch->selection,
+						 .nselected = state->batch->nselected,
+						 .number = state->nbatches};
+
+	return vector_expression_filter(filter->vector, &input, state->batch->selection);
+}
+
+/* Narrows the selection of the batch to the rows that pass one filter, looking at each. */
+static uint32
+filter_rows(ColumnarScanState *state, ScanFilter *filter)
 {
 	RowBatch *batch = state->batch;
 	uint32 kept = 0;
@@ -215,8 +228,17 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 				batch->selection[kept++] = batch->selection[i];
 	}
 	forget_columns(state, &filter->columns);
-	InstrCountFiltered1(&state->custom, batch->nselected - kept);
-	batch->nselected = kept;
+	return kept;
+}
+
+/* Narrows the batch's selection to the rows that pass one filter. */
+static void
+apply_filter(ColumnarScanState *state, ScanFilter *filter)
+{
+	uint32 kept = filter->vector ? filter_vector(state, filter) : filter_rows(state, filter);
+
+	InstrCountFiltered1(&state->custom, state->batch->nselected - kept);
+	state->batch->nselected = kept;
 }
 
 /* ---- rows --------------------------------------------------------------------------------------- */
@@ -249,6 +271,7 @@ next_batch(ColumnarScanState *state, ScanDirection direction)
 		{
 			/* a macro of indexes, but tables have the same counter: tuples returned */
 			pgstat_count_index_tuples(state->custom.ss.ss_currentRelation, state->batch->nselected);
+			state->nbatches++;
 		}
 		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
 		{
@@ -314,6 +337,44 @@ fetch_row(ScanState *node)
 	}
 }
 
+/* Narrows the batch to the rows that pass the quals that are not evaluated by batch. */
+static void
+apply_row_qual(ColumnarScanState *state)
+{
+	RowBatch *batch = state->batch;
+	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+	uint32 kept = 0;
+
+	decode_columns(&state->output, batch);
+	for (uint32 i = 0; i < batch->nselected; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(econtext);
+		store_row(state, &state->output, batch->selection[i]);
+		econtext->ecxt_scantuple = state->custom.ss.ss_ScanTupleSlot;
+		if (ExecQual(state->row_qual, econtext))
+			batch->selection[kept++] = batch->selection[i];
+	}
+	forget_columns(state, &state->output);
+	InstrCountFiltered1(&state->custom, batch->nselected - kept);
+	batch->nselected = kept;
+}
+
+RowBatch *
+custom_scan_next_batch(ColumnarScanState *state)
+{
+	if (state->custom.ss.ps.chgParam != NULL)
+		ExecReScan(&state->custom.ss.ps);
+	while (next_batch(state, ForwardScanDirection))
+	{
+		if (state->row_qual != NULL)
+			apply_row_qual(state);
+		if (state->batch->nselected > 0)
+			return state->batch;
+	}
+	return NULL;
+}
+
 /* ExecScanRecheckMtd: does the row of an EvalPlanQual recheck pass the quals? */
 static bool
 recheck_row(ScanState *node, TupleTableSlot *slot)
@@ -354,20 +415,53 @@ get_secure_quals(CustomScan *plan)
 	return quals;
 }
 
+/* Does the expression need more of a row than columns? */
+static bool
+needs_row(Node *expression, Index varno)
+{
+	Bitmapset *offsets = NULL;
+	int first;
+
+	pull_varattnos(expression, varno, &offsets);
+	first = bms_next_member(offsets, -1);
+	return first >= 0 && first + FirstLowInvalidHeapAttributeNumber <= 0;
+}
+
+/* Quals that are evaluated together: by kernels, or one qual row by row. */
+static void
+add_filter(ColumnarScanState *state, List *quals, VectorScope *scope)
+{
+	ScanFilter *filter = &state->filters[state->nfilters++];
+
+	filter->state = ExecInitQual(quals, &state->custom.ss.ps);
+	init_columns(&filter->columns, (Node *) quals, state);
+	if (scope != NULL)
+		filter->vector = vector_expression_compile_quals(quals, scope);
+}
+
 static void
 init_quals(ColumnarScanState *state, CustomScan *plan)
 {
 	int nbatch = list_nth_int(plan->custom_private, SCAN_BATCH_QUALS);
+	List *batch_quals = list_copy_head(plan->custom_exprs, nbatch);
 	List *row_quals = list_copy_tail(plan->custom_exprs, nbatch);
+	VectorScope scope = {
+		.parent = &state->custom.ss.ps, .varno = plan->scan.scanrelid, .context = state->context};
 
 	state->filters = palloc0(sizeof(ScanFilter) * Max(nbatch, 1));
-	for (int i = 0; i < nbatch; i++)
+	if (nbatch > 0 && columnar_enable_vector &&
+		!needs_row((Node *) batch_quals, plan->scan.scanrelid))
 	{
-		ScanFilter *filter = &state->filters[state->nfilters++];
-		Node *qual = list_nth(plan->custom_exprs, i);
-
-		filter->state = ExecInitQual(list_make1(qual), &state->custom.ss.ps);
-		init_columns(&filter->columns, qual, state);
+		scope.slot = ExecInitExtraTupleSlot(state->custom.ss.ps.state,
+											RelationGetDescr(state->custom.ss.ss_currentRelation),
+											&TTSOpsVirtual);
+		ExecStoreAllNullTuple(scope.slot);
+		add_filter(state, batch_quals, &scope);
+	}
+	else
+	{
+		for (int i = 0; i < nbatch; i++)
+			add_filter(state, list_make1(list_nth(batch_quals, i)), NULL);
 	}
 	state->row_qual = ExecInitQual(row_quals, &state->custom.ss.ps);
 	init_columns(&state->output, (Node *) list_concat(row_quals, plan->scan.plan.targetlist),
@@ -432,7 +526,11 @@ rescan(CustomScanState *node)
 	if (state->pruner != NULL)
 		pruner_reset(state->pruner);
 	for (int i = 0; i < state->nfilters; i++)
+	{
 		state->filters[i].dictionary = NULL;
+		if (state->filters[i].vector != NULL)
+			vector_expression_reset(state->filters[i].vector);
+	}
 	ExecScanReScan(&node->ss);
 }
 

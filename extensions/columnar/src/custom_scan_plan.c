@@ -14,13 +14,17 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "nodes/makefuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 
+#include "aggregate.h"
 #include "settings.h"
 #include "table_am.h"
 
@@ -243,6 +247,44 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, ScanFacts *facts)
 	}
 }
 
+static PathTarget *
+make_target(const RelOptInfo *rel, Relation relation, const Bitmapset *columns)
+{
+	PathTarget *target = create_empty_pathtarget();
+	int column = -1;
+
+	while ((column = bms_next_member(columns, column)) >= 0)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(relation), column - 1);
+
+		add_column_to_pathtarget(target,
+								 (Expr *) makeVar(rel->relid, column, attribute->atttypid,
+												  attribute->atttypmod, attribute->attcollation, 0),
+								 0);
+	}
+	return target;
+}
+
+CustomPath *
+custom_scan_make_batch_path(PlannerInfo *root, RelOptInfo *rel, Bitmapset *columns,
+							int parallel_workers)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	Relation relation = table_open(rte->relid, NoLock);
+	PathTarget *before = rel->reltarget;
+	CustomPath *path = NULL;
+	ScanFacts facts;
+
+	rel->reltarget = make_target(rel, relation, columns);
+	custom_scan_collect_facts(&facts, rel, relation);
+	facts.batches = true;
+	if (collect_columns(rel, relation, &facts.columns))
+		path = make_path(root, rel, &facts, NULL, parallel_workers);
+	rel->reltarget = before;
+	table_close(relation, NoLock);
+	return path;
+}
+
 static void
 set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -282,5 +324,6 @@ custom_scan_initialize(void)
 	previous_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = set_pathlist;
 	metadata_count_initialize();
+	aggregate_initialize();
 	bitmap_prefetch_initialize();
 }

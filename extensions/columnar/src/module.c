@@ -16,6 +16,7 @@
 #include "background_merge.h"
 #include "columnar_slot.h"
 #include "custom_scan.h"
+#include "decorrelate_hook.h"
 #include "options.h"
 #include "own_deletes.h"
 #include "settings.h"
@@ -31,6 +32,7 @@ int columnar_compression_level = 3;
 int columnar_write_memory = 512 * 1024;
 bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
+bool columnar_enable_vector = true;
 bool columnar_enable_merge = true;
 
 static const struct config_enum_entry compression_rules[] = {
@@ -69,6 +71,10 @@ define_settings(void)
 							 "Skips row groups and blocks by minima, maxima and Bloom filters.",
 							 NULL, &columnar_enable_pruning, true, PGC_USERSET, GUC_EXPLAIN, NULL,
 							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_vector",
+							 "Evaluates conditions, expressions and aggregates batch by batch.",
+							 NULL, &columnar_enable_vector, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_merge",
 							 "Lets a background worker merge small row groups after commits.", NULL,
 							 &columnar_enable_merge, true, PGC_USERSET, 0, NULL, NULL, NULL);
@@ -78,7 +84,8 @@ define_settings(void)
 void
 _PG_init(void)
 {
-	custom_scan_initialize(); /* first: it fails when another columnar store is loaded */
+	custom_scan_initialize();	   /* first: it fails when another columnar store is loaded */
+	decorrelate_hook_initialize(); /* defines its parameter, so before the prefix is reserved */
 	define_settings();
 	columnar_slot_initialize();
 	write_buffer_initialize();

@@ -12,7 +12,9 @@ extern int
 	columnar_write_memory; /* strata_columnar.write_memory, kB over all buffers of a session */
 extern bool columnar_enable_custom_scan; /* strata_columnar.enable_custom_scan */
 extern bool
-	columnar_enable_pruning;	   /* strata_columnar.enable_pruning: zone maps and Bloom filters */
+	columnar_enable_pruning; /* strata_columnar.enable_pruning: zone maps and Bloom filters */
+extern bool
+	columnar_enable_vector; /* strata_columnar.enable_vector: expressions and aggregates by batch */
 extern bool columnar_enable_merge; /* strata_columnar.enable_merge: background merge */
 
 /* Raw bytes at which a row group is closed although it could have more rows. */

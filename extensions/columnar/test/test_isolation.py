@@ -142,8 +142,8 @@ LOOKING_AGAIN = {
         c: BEGIN
         a: UPDATE t SET v = v + 1 WHERE id = 9 RETURNING v
         b: UPDATE t SET v = v + 10 WHERE id = 9 RETURNING v
-        c: UPDATE t SET v = v + 100 WHERE id = 9 RETURNING v
         a: COMMIT
+        c: UPDATE t SET v = v + 100 WHERE id = 9 RETURNING v
         b: ROLLBACK
         c: COMMIT
         """,

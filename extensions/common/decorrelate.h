@@ -1,0 +1,77 @@
+/*
+ * decorrelate.h
+ *		Turns correlated sub-selects of a Query into joins, before it is planned.
+ *
+ * PostgreSQL runs a correlated sub-select that it cannot pull up once per outer row.  Where an
+ * index finds the few rows of each run that is the best plan; over tables without indexes, or on
+ * other nodes, it is quadratic.  decorrelate_query() rewrites the tree; which of both forms is
+ * cheaper only planning both can tell, which is the caller's business.
+ *
+ * What becomes what (o: the outer row, t: the sub-select's tables):
+ *
+ *	 (SELECT f(agg(t.x)) FROM t WHERE t.k = o.k ...)
+ *		LEFT JOIN (SELECT t.k, agg(t.x) FROM t WHERE ... GROUP BY t.k) s ON s.k = o.k,
+ *		and f(s.agg) where the sub-select stood, with coalesce(s.agg, 0) for counts.  f is
+ *		evaluated there and not in the join, so that it gives for no match, and fails, as before.
+ *		HAVING h: CASE WHEN h THEN f END.  Where f is strict, core makes it an inner join.
+ *	 EXISTS (the same, HAVING h)	h IS TRUE
+ *	 EXISTS (... WHERE t.k = o.k [GROUP BY ... HAVING ...]) where core cannot pull it up
+ *		LEFT JOIN (SELECT t.k ... GROUP BY t.k) s ON s.k = o.k, and s.k IS NOT NULL; core makes
+ *		a top-level one an inner or an anti join.
+ *	 EXISTS (... WHERE a OR b), correlated by different equalities in a and b
+ *		EXISTS (... WHERE a) OR EXISTS (... WHERE b)
+ *	 EXISTS with correlated conditions in the ON of inner joins
+ *		the same with these conditions in WHERE, from where core pulls it up
+ *	 x IN (SELECT t.y FROM t WHERE correlated) as a condition
+ *		EXISTS (SELECT FROM t WHERE correlated AND x = t.y), which core pulls up
+ *	 x NOT IN (SELECT ...), x <> ALL (SELECT ...) as a condition, when neither side can be NULL
+ *		NOT EXISTS (...), which core pulls up as an anti join
+ *	 x op ANY/ALL (SELECT agg ...)
+ *		x op (SELECT agg ...), as there is exactly one row
+ *
+ * The sub-select may correlate by `outer expression = inner expression` with the equality of a
+ * default btree or hash operator class and one collation, and by conditions on the outer row
+ * alone, which join the ON clause.  All else is left alone: other correlated conditions, references
+ * to queries further out, volatile functions, set operations, LIMIT that counts, window functions,
+ * set-returning functions, TABLESAMPLE, row marks and row security in either query, outer
+ * references in places where ON cannot have them.  Also left alone are sub-selects in ON of outer
+ * joins, and in grouped expressions unless they correlate with grouping expressions.
+ *
+ * Errors.  A join evaluates expressions for rows that the sub-select never saw.  The rule:
+ * - aggregates, their arguments, FILTER, HAVING of sub-selects with GROUP BY, columns that a
+ *	 correlated IN compares with, and the arms of OR must be unable to fail
+ *	 (decorrelate_may_fail()), else the sub-select is left alone;
+ * - the select expression and HAVING over the aggregates may fail: they are evaluated where the
+ *	 sub-select stood, and wrapped so that they depend on the outer row and cannot move into s;
+ * - WHERE and ON conditions of the sub-select may fail, as they may in core's own pull-ups and in
+ *	 its hashed sub-plans, which evaluate them over all rows - but not if the sub-select stands
+ *	 below AND, OR, CASE, COALESCE or an aggregate inside an expression, where it may be guarded;
+ * - conditions' outer sides may fail only in WHERE and ON, where core pulls up the same.
+ */
+#ifndef STRATA_DECORRELATE_H
+#define STRATA_DECORRELATE_H
+
+#include "postgres.h"
+
+#include "nodes/parsenodes.h"
+
+/*
+ * Should a sub-select that reads this relation (RTE_RELATION) become a join?  One yes in its tables
+ * and derived tables is enough.
+ */
+typedef bool (*DecorrelateJudge)(RangeTblEntry *rte, void *context);
+
+/*
+ * Has the query, at any level, a sub-select that reads such a relation?  Without sub-selects in
+ * expressions this looks at a flag per level.
+ */
+extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *context);
+
+/*
+ * Rewrites the query, as it came from the rewriter, in place: give it a copy if the original is
+ * needed.  False if nothing changed.  The result is for the planner and not for ruleutils.c: its
+ * new joins have no columns.
+ */
+extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *context);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * decorrelate_internal.h
+ *		The parts of the decorrelation.
+ *
+ *		decorrelate.c			 walks the levels of a query, finds sub-selects, attaches joins
+ *		decorrelate_subselect.c	 which sub-selects can be joined; splits off the correlation
+ *		decorrelate_grouping.c	 the grouped query and the value for the sub-select's place
+ *		decorrelate_membership.c IN, NOT IN and ALL as EXISTS
+ *		decorrelate_safety.c	 which expressions cannot fail
+ */
+#ifndef STRATA_DECORRELATE_INTERNAL_H
+#define STRATA_DECORRELATE_INTERNAL_H
+
+#include "decorrelate.h"
+
+#include "nodes/primnodes.h"
+
+/* A condition `outer = key` of a sub-select. */
+typedef struct DecorrelateCondition
+{
+	OpExpr *comparison; /* as in the sub-select: its outer Vars are of level 1 */
+	int outer_argument; /* which argument is the outer one: 0 or 1 */
+	int key;			/* index into the keys */
+} DecorrelateCondition;
+
+/* A sub-select whose correlated conditions were taken out. */
+typedef struct DecorrelateSplit
+{
+	Query *query;	  /* the rest: a copy, without any reference to the outer query */
+	List *keys;		  /* expressions of it, distinct, of types that can be grouped */
+	List *conditions; /* of DecorrelateCondition, at least one */
+	List *gates;	  /* conditions on the outer row alone, Vars of level 1 */
+} DecorrelateSplit;
+
+/* The grouped sub-select, to be joined to the outer query as the range-table entry `varno`. */
+typedef struct DecorrelateJoin
+{
+	Query *query;
+	Node *condition; /* of the join; Vars of level 0 */
+	Node *value;	 /* takes the sub-select's place */
+} DecorrelateJoin;
+
+/* decorrelate_subselect.c: first, the conjuncts of a condition, which may be NULL, and the reverse */
+extern List *decorrelate_conjuncts(Node *quals);
+extern Node *decorrelate_conjunction(List *conjuncts);
+extern bool decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, void *context);
+extern bool decorrelate_is_movable(Query *subselect);
+extern bool decorrelate_limit_leaves_a_row(Query *subselect);
+extern bool decorrelate_is_simple_exists(Query *subselect);
+extern bool decorrelate_is_one_row(Query *subselect);
+extern bool decorrelate_core_pulls_up(Query *subselect);
+extern bool decorrelate_rows_may_fail(Query *subselect);
+extern bool decorrelate_hoist_conditions(Query *subselect);
+extern List *decorrelate_alternatives(Query *subselect);
+extern bool decorrelate_split(Query *subselect, DecorrelateSplit *split);
+
+/* decorrelate_grouping.c */
+extern bool decorrelate_group_scalar(DecorrelateSplit *split, bool exists, Index varno, Index join,
+									 DecorrelateJoin *result);
+extern bool
+decorrelate_group_exists(DecorrelateSplit *split, Index varno, Index join, DecorrelateJoin *result);
+
+/* decorrelate_membership.c */
+extern Node *decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where);
+extern Node *decorrelate_replace_outputs(Node *testexpr, List *outputs);
+
+/* decorrelate_safety.c */
+extern bool decorrelate_may_fail(Node *node);
+extern bool decorrelate_aggregate_may_fail(Aggref *aggregate);
+
+#endif

@@ -1,0 +1,315 @@
+/*
+ * decorrelate_membership.c
+ *		x IN, x NOT IN and x <> ALL (sub-select), standing as conditions, as EXISTS.
+ *
+ * A condition that is NULL is as good as false, so IN is EXISTS with one more condition.  NOT IN
+ * is NULL for a row where a comparison is NULL and none is true, NOT EXISTS is true: they are the
+ * same only where no comparison can be NULL.  That is derived from NOT NULL columns, whose change
+ * invalidates plans, and from other conditions of the same WHERE.
+ */
+#include "compat.h"
+
+#include "decorrelate_internal.h"
+
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/lsyscache.h"
+
+/* ---- NULL ---------------------------------------------------------------------------------------------- */
+
+/* Adds the entries that an outer join at or below this node fills with NULL. */
+static Relids
+add_nullable(Node *node, bool nullable, Relids result)
+{
+	if (IsA(node, RangeTblRef))
+		return nullable ? bms_add_member(result, ((RangeTblRef *) node)->rtindex) : result;
+	if (IsA(node, FromExpr))
+	{
+		ListCell *cell;
+
+		foreach(cell, ((FromExpr *) node)->fromlist)
+			result = add_nullable(lfirst(cell), nullable, result);
+	}
+	else
+	{
+		JoinExpr *join = castNode(JoinExpr, node);
+		bool left = join->jointype == JOIN_RIGHT || join->jointype == JOIN_FULL;
+		bool right = join->jointype == JOIN_LEFT || join->jointype == JOIN_FULL;
+
+		result = add_nullable(join->larg, nullable || left, result);
+		result = add_nullable(join->rarg, nullable || right, result);
+	}
+	return result;
+}
+
+/* Is the column of the table declared NOT NULL, there and in all that inherit from it? */
+static bool
+is_declared_not_null(RangeTblEntry *rte, AttrNumber attribute)
+{
+	HeapTuple tuple;
+	bool result;
+
+	/* a child may drop the constraint of its parent, but not a partition */
+	if (attribute <= 0 ||
+		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE && has_subclass(rte->relid)))
+		return false;
+	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(rte->relid), Int16GetDatum(attribute));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Is the expression, evaluated over rows of the query that pass the quals, known not to be NULL? */
+static bool
+is_never_null(Node *node, Query *query, Node *quals)
+{
+	while (IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	if (IsA(node, Const))
+		return !((Const *) node)->constisnull;
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr *function = (FuncExpr *) node;
+
+		/* built-in casts that are known to be harmless do not make NULL of anything else */
+		return function->funcformat != COERCE_EXPLICIT_CALL &&
+			   function->funcid < FirstNormalObjectId && !decorrelate_may_fail(node) &&
+			   is_never_null(linitial(function->args), query, quals);
+	}
+	if (IsA(node, Var) && ((Var *) node)->varlevelsup == 0 && query->groupingSets == NIL)
+	{
+		Var *var = (Var *) node;
+		RangeTblEntry *rte = rt_fetch(var->varno, query->rtable);
+
+		if (compat_contains_var(find_nonnullable_vars(quals), var))
+			return true;
+		if (bms_is_member(var->varno, add_nullable((Node *) query->jointree, false, NULL)))
+			return false;
+		if (rte->rtekind == RTE_RELATION)
+			return is_declared_not_null(rte, var->varattno);
+		if (rte->rtekind == RTE_SUBQUERY && var->varattno > 0 &&
+			rte->subquery->setOperations == NULL)
+		{
+			TargetEntry *target = get_tle_by_resno(rte->subquery->targetList, var->varattno);
+
+			return is_never_null((Node *) target->expr, rte->subquery,
+								 rte->subquery->jointree->quals);
+		}
+	}
+	return false;
+}
+
+/* An argument of a sub-select's test: the sub-select's column, maybe below casts, if it is one. */
+static Param *
+find_output(Node *node)
+{
+	while (!IsA(node, Param))
+	{
+		if (IsA(node, RelabelType))
+			node = (Node *) ((RelabelType *) node)->arg;
+		else if (IsA(node, FuncExpr) && list_length(((FuncExpr *) node)->args) >= 1)
+			node = linitial(((FuncExpr *) node)->args);
+		else
+			return NULL;
+	}
+	return ((Param *) node)->paramkind == PARAM_SUBLINK ? (Param *) node : NULL;
+}
+
+static bool
+is_argument_never_null(Node *argument, Query *query, Node *quals, Query *subselect)
+{
+	Param *output = find_output(argument);
+	TargetEntry *target;
+	List *outputs = NIL;
+	ListCell *cell;
+
+	if (output == NULL)
+		return is_never_null(argument, query, quals);
+	if (subselect->setOperations != NULL)
+		return false;
+	foreach(cell, subselect->targetList)
+	{
+		target = lfirst_node(TargetEntry, cell);
+		if (!target->resjunk)
+			outputs = lappend(outputs, target->expr);
+	}
+	return is_never_null(decorrelate_replace_outputs(argument, outputs), subselect,
+						 subselect->jointree->quals);
+}
+
+/* Can no comparison of the test be NULL?  With `equality`, all must be the equality of a join. */
+static bool
+is_test_never_null(Node *test, Query *query, Node *quals, Query *subselect, bool equality)
+{
+	ListCell *cell;
+
+	foreach(cell, decorrelate_conjuncts(test))
+	{
+		OpExpr *comparison = lfirst(cell);
+		Node *left;
+
+		if (!IsA(comparison, OpExpr) || list_length(comparison->args) != 2 ||
+			get_op_btree_interpretation(comparison->opno) == NIL)
+			return false;
+		left = linitial(comparison->args);
+		if (equality && !op_mergejoinable(comparison->opno, exprType(left)) &&
+			!op_hashjoinable(comparison->opno, exprType(left)))
+			return false;
+		if (!is_argument_never_null(left, query, quals, subselect) ||
+			!is_argument_never_null(lsecond(comparison->args), query, quals, subselect))
+			return false;
+	}
+	return true;
+}
+
+/* ---- EXISTS --------------------------------------------------------------------------------------------- */
+
+static Node *
+replace_output(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_SUBLINK)
+		return copyObject(list_nth((List *) context, ((Param *) node)->paramid - 1));
+	return expression_tree_mutator(node, replace_output, context);
+}
+
+/* The test of a sub-select with these expressions for the sub-select's columns. */
+Node *
+decorrelate_replace_outputs(Node *testexpr, List *outputs)
+{
+	return replace_output(testexpr, outputs);
+}
+
+/*
+ * The sub-select with the test as a condition; NULL if it does more than to filter rows, or if the
+ * test may fail for rows that do not match.
+ */
+static Query *
+add_test(Query *subselect, Node *test)
+{
+	Query *result = copyObject(subselect);
+	List *outputs = NIL;
+	ListCell *cell;
+
+	if (result->setOperations != NULL || result->hasAggs || result->groupingSets != NIL ||
+		result->hasWindowFuncs || result->hasTargetSRFs || result->havingQual != NULL ||
+		result->limitOffset != NULL || result->limitCount != NULL || result->hasDistinctOn)
+		return NULL;
+	foreach(cell, result->targetList)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, cell);
+
+		if (!target->resjunk)
+			outputs = lappend(outputs, target->expr);
+	}
+	test = decorrelate_replace_outputs(test, outputs);
+	if (decorrelate_may_fail(test))
+		return NULL;
+	result->jointree->quals = decorrelate_conjunction(
+		list_concat(decorrelate_conjuncts(result->jointree->quals), decorrelate_conjuncts(test)));
+	result->targetList = NIL;
+	result->groupClause = NIL;
+	result->windowClause = NIL;
+	result->distinctClause = NIL;
+	result->sortClause = NIL;
+	result->hasSubLinks = checkExprHasSubLink((Node *) result);
+	return result;
+}
+
+/* SELECT FROM (the sub-select) WHERE test */
+static Query *
+wrap_with_test(Query *subselect, Node *test)
+{
+	Query *result = makeNode(Query);
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	RangeTblRef *reference = makeNode(RangeTblRef);
+	List *names = NIL;
+	List *outputs = NIL;
+	ListCell *cell;
+
+	rte->rtekind = RTE_SUBQUERY;
+	rte->subquery = copyObject(subselect);
+	IncrementVarSublevelsUp((Node *) rte->subquery, 1, 1);
+	foreach(cell, subselect->targetList)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, cell);
+
+		if (target->resjunk)
+			continue;
+		names = lappend(names, makeString(pstrdup(target->resname ? target->resname : "?column?")));
+		outputs = lappend(outputs, makeVarFromTargetEntry(1, target));
+	}
+	rte->eref = makeAlias("decorrelated", names);
+	rte->alias = makeAlias("decorrelated", NIL);
+	reference->rtindex = 1;
+
+	result->commandType = CMD_SELECT;
+	result->querySource = subselect->querySource;
+	result->rtable = list_make1(rte);
+	result->jointree = makeFromExpr(list_make1(reference),
+									decorrelate_replace_outputs(test, outputs));
+	return result;
+}
+
+/* The comparison that is true where the given one is false; NULL if there is none. */
+static Node *
+negate_comparison(Node *test)
+{
+	OpExpr *result;
+
+	if (!IsA(test, OpExpr) || !OidIsValid(get_negator(((OpExpr *) test)->opno)))
+		return NULL;
+	result = copyObject((OpExpr *) test);
+	result->opno = get_negator(result->opno);
+	result->opfuncid = InvalidOid;
+	return (Node *) result;
+}
+
+/*
+ * A condition of the query's WHERE, or of ON of an inner join: ANY (negated or not) or ALL (not
+ * negated), of a sub-select that is movable.  The same as [NOT] EXISTS if core can make a join of that, else NULL.
+ */
+Node *
+decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
+{
+	Query *subselect = (Query *) link->subselect;
+	bool correlated = contain_vars_of_level((Node *) subselect, 1);
+	Node *test = copyObject(link->testexpr);
+	bool absent = negated;
+	SubLink *exists;
+	Query *tested;
+
+	if (link->subLinkType == ALL_SUBLINK && !negated)
+	{
+		test = negate_comparison(test);
+		absent = true;
+	}
+	else if (link->subLinkType != ANY_SUBLINK)
+		return NULL;
+	if (test == NULL || checkExprHasSubLink(test) || contain_volatile_functions(test) ||
+		!contain_vars_of_level(test, 0) || (!absent && !correlated))
+		return NULL;
+	if (absent && !is_test_never_null(test, query, in_where ? query->jointree->quals : NULL,
+									  subselect, !correlated))
+		return NULL;
+
+	IncrementVarSublevelsUp(test, 1, 0);
+	tested = correlated ? add_test(subselect, test) : wrap_with_test(subselect, test);
+	if (tested == NULL || !decorrelate_core_pulls_up(tested))
+		return NULL;
+	exists = makeNode(SubLink);
+	exists->subLinkType = EXISTS_SUBLINK;
+	exists->subselect = (Node *) tested;
+	exists->location = link->location;
+	return absent ? (Node *) makeBoolExpr(NOT_EXPR, list_make1(exists), -1) : (Node *) exists;
+}
