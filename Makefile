@@ -88,6 +88,7 @@ fuzz: install python ## Compare random statements with plain PostgreSQL until st
 	@$(PYTHON) -m tests.fuzz $(FUZZ)
 
 bench: install python ## Measure the performance budgets
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(PYTHON) -m benchmarks.run $(BENCH)
 
 lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint

@@ -25,6 +25,7 @@ from benchmarks.columnar import measure_columnar
 from benchmarks.columnar_codecs import measure_codecs
 from benchmarks.columnar_cold import measure_cold
 from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
+from benchmarks.tpch import measure_tpch, measure_tpch_10
 from tests.cluster import Cluster
 
 SMALL_ROWS = 1_000
@@ -197,6 +198,8 @@ def main() -> int:
         "columnar": measure_columnar,
         "columnar-cold": measure_cold,
         "columnar-codecs": measure_codecs,
+        "tpch": measure_tpch,
+        "tpch-10": measure_tpch_10,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
