@@ -91,3 +91,22 @@ def test_a_new_worker_gets_the_options(make_cluster) -> None:
     label = "SELECT label FROM pg_seclabel WHERE provider = 'strata_columnar' AND objoid = 'reviews'::regclass"
     assert third.value(label) == cluster.workers[0].value(label)
     assert "zstd" in third.value(label)
+
+
+@pytest.mark.parametrize(
+    "aggregates", ["count(*), sum(rating), avg(rating), max(body)", "approx_count_distinct(rating)"]
+)
+def test_workers_aggregate_their_shards_by_batches(
+    cluster: Cluster, schema: str, reviews: str, aggregates: str
+) -> None:
+    """The partial aggregates that the coordinator sends are recognised: no row is formed on a worker."""
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        "INSERT INTO reviews SELECT g, g % 5, 'text ' || g % 100 FROM generate_series(1, 20000) AS g; ANALYZE reviews"
+    )
+    for group in ("", " GROUP BY rating"):
+        query = f"SELECT {aggregates} FROM reviews WHERE rating > 1{group}"
+        plan = "\n".join(line for (line,) in coordinator.query(f"EXPLAIN (VERBOSE) {query}"))
+        assert "Custom Scan (ColumnarAggregate)" in plan, plan
+        coordinator.execute(f"CREATE TEMPORARY TABLE copied AS {query}")
+        coordinator.execute("DROP TABLE copied")
