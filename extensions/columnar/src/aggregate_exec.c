@@ -8,7 +8,10 @@
  *
  * Memory: when groups and states outgrow what a hash node may use, all of them go up at
  * once and the node begins anew: the node above combines states of one group wherever
- * they come from.
+ * they come from.  A node that does the whole aggregation, results and HAVING included,
+ * has no other above it: it forgets what it has and reads its input once for each of
+ * several parts of the groups, by a hash of the keys.  (The planner takes such a node only
+ * if it expects the groups to fit, so this is rare.)
  *
  * Columns that the keys determine (GROUP BY a primary key, and other columns) are
  * treated as keys.  Aggregates with one transition share it, arguments that are equal
@@ -20,18 +23,28 @@
 #include "aggregate.h"
 
 #include "commands/explain.h"
+#include "common/hashfn.h"
 #include "executor/executor.h"
-#include "executor/nodeHash.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/planner.h"
 #include "utils/memutils.h"
 #include "utils/ruleutils.h"
+#include "utils/typcache.h"
 
 #include "custom_scan.h"
 #include "vector_aggregate.h"
+#include "vector_aggregate_final.h"
 #include "vector_expression.h"
 #include "vector_groups.h"
+
+/* A part of the groups that does not fit into memory is divided by so many bits of their hash, */
+#define SPLIT_BITS 2
+/* down to so many, */
+#define PART_BITS_MAX 24
+/* if it has at least so many groups. */
+#define SPLIT_GROUPS_MIN 64
 
 /* An expression over rows, and its values for the batch at hand. */
 typedef struct AggregateInput
@@ -57,8 +70,16 @@ typedef struct AggregateTransition
 typedef struct AggregateColumn
 {
 	bool is_key;
-	int index; /* into keys or transitions */
+	int index;			/* into keys or transitions */
+	VectorFinal *final; /* of a result; NULL: a key or a state */
 } AggregateColumn;
+
+/* A part of the groups: those whose hash has these lowest bits. */
+typedef struct AggregatePart
+{
+	int nbits;
+	uint32 bits;
+} AggregatePart;
 
 typedef struct ColumnarAggregateState
 {
@@ -88,6 +109,12 @@ typedef struct ColumnarAggregateState
 	uint32 numbers[BLOCK_ROWS];
 	uint32 filtered_numbers[BLOCK_ROWS];
 	uint16 filtered[BLOCK_ROWS];
+	uint16 chosen[BLOCK_ROWS];
+
+	bool whole;		/* results are returned, not states: each group once */
+	List *parts;	/* AggregatePart that are to be done; the first is at work */
+	FmgrInfo *hash; /* of each key, to part them */
+	Oid *collations;
 
 	bool emitting;
 	uint32 next; /* group to return */
@@ -147,6 +174,22 @@ find_transition(ColumnarAggregateState *state, const Aggref *aggref)
 }
 
 static void
+init_aggregate(ColumnarAggregateState *state, AggregateColumn *column, Aggref *aggref)
+{
+	Aggref *partial = aggref;
+
+	if (state->whole)
+	{
+		partial = copyObject(aggref);
+		mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
+	}
+	column->index = find_transition(state, partial);
+	if (state->whole)
+		column->final = vector_final_create(aggref, state->transitions[column->index].states,
+											&state->custom.ss.ps);
+}
+
+static void
 init_columns(ColumnarAggregateState *state, List *tlist)
 {
 	int ninputs = 0;
@@ -168,13 +211,14 @@ init_columns(ColumnarAggregateState *state, List *tlist)
 		AggregateColumn *column = &state->columns[state->ncolumns++];
 
 		column->is_key = !IsA(expression, Aggref);
+		column->final = NULL;
 		if (column->is_key)
 		{
 			column->index = state->nkeys;
 			state->keys[state->nkeys++] = find_input(state, expression, true);
 		}
 		else
-			column->index = find_transition(state, (Aggref *) expression);
+			init_aggregate(state, column, (Aggref *) expression);
 	}
 }
 
@@ -243,7 +287,7 @@ init_leaves(ColumnarAggregateState *state, CustomScan *plan, EState *estate, int
 	state->nleaves = list_length(plan->custom_plans);
 	state->leaves = palloc(sizeof(ColumnarScanState *) * state->nleaves);
 	state->attributes = palloc(sizeof(AttrNumber *) * state->nleaves);
-	forboth(child, plan->custom_plans, attributes, plan->custom_private)
+	forboth(child, plan->custom_plans, attributes, linitial_node(List, plan->custom_private))
 	{
 		int i = foreach_current_index(child);
 		PlanState *scan = ExecInitNode(lfirst(child), estate, eflags);
@@ -252,6 +296,16 @@ init_leaves(ColumnarAggregateState *state, CustomScan *plan, EState *estate, int
 		state->leaves[i] = (ColumnarScanState *) scan;
 		state->attributes[i] = make_attributes(lfirst(attributes));
 	}
+}
+
+/* All groups at once. */
+static void
+begin_parts(ColumnarAggregateState *state)
+{
+	MemoryContext caller = MemoryContextSwitchTo(state->context);
+
+	state->parts = list_make1(palloc0(sizeof(AggregatePart)));
+	MemoryContextSwitchTo(caller);
 }
 
 static void
@@ -266,6 +320,8 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_leaves(state, plan, estate, eflags);
 	init_scope(state, plan->custom_scan_tlist, estate);
 	caller = MemoryContextSwitchTo(state->context);
+	state->whole = linitial_int(lsecond(plan->custom_private));
+	begin_parts(state);
 	init_columns(state, plan->custom_scan_tlist);
 	init_groups(state);
 	MemoryContextSwitchTo(caller);
@@ -376,6 +432,70 @@ advance_filtered(ColumnarAggregateState *state, AggregateTransition *transition,
 	vector_aggregate_advance(transition->states, collect_arguments(state, transition), &rows);
 }
 
+/* The functions that part groups: not of keys that cannot be hashed, which others determine. */
+static void
+init_hash(ColumnarAggregateState *state)
+{
+	MemoryContext caller = MemoryContextSwitchTo(state->context);
+
+	state->hash = palloc0(sizeof(FmgrInfo) * state->nkeys);
+	state->collations = palloc(sizeof(Oid) * state->nkeys);
+	for (int i = 0; i < state->nkeys; i++)
+	{
+		Node *source = (Node *) state->inputs[state->keys[i]].source;
+		TypeCacheEntry *type = lookup_type_cache(exprType(source), TYPECACHE_HASH_PROC);
+
+		if (OidIsValid(type->hash_proc))
+			fmgr_info(type->hash_proc, &state->hash[i]);
+		state->collations[i] = exprCollation(source);
+	}
+	MemoryContextSwitchTo(caller);
+}
+
+static uint32
+hash_row(ColumnarAggregateState *state, uint32 row)
+{
+	uint32 hash = 0;
+
+	for (int i = 0; i < state->nkeys; i++)
+	{
+		uint32 of_key = 0;
+		bool isnull;
+		Datum value;
+
+		if (!OidIsValid(state->hash[i].fn_oid))
+			continue;
+		value = vector_datum(state->inputs[state->keys[i]].values, row, &isnull);
+		if (!isnull)
+			of_key = DatumGetUInt32(
+				FunctionCall1Coll(&state->hash[i], state->collations[i], value));
+		hash = hash_combine(hash, of_key);
+	}
+	/* the bits below have to be independent of those that a type's function leaves alone */
+	return murmurhash32(hash);
+}
+
+/* The rows whose groups belong to the part at work. */
+static void
+choose_part(ColumnarAggregateState *state, VectorInput *input)
+{
+	const AggregatePart *part = linitial(state->parts);
+	uint32 mask = (UINT32_C(1) << part->nbits) - 1;
+	uint32 kept = 0;
+
+	if (state->hash == NULL)
+		init_hash(state);
+	for (uint32 i = 0; i < input->nselected; i++)
+	{
+		uint16 row = input->selection[i];
+
+		if ((hash_row(state, row) & mask) == part->bits)
+			state->chosen[kept++] = row;
+	}
+	input->selection = state->chosen;
+	input->nselected = kept;
+}
+
 static void
 take_batch(ColumnarAggregateState *state, RowBatch *batch)
 {
@@ -391,6 +511,13 @@ take_batch(ColumnarAggregateState *state, RowBatch *batch)
 	ResetExprContext(econtext);
 	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	evaluate_inputs(state, &input);
+	if (((AggregatePart *) linitial(state->parts))->nbits > 0)
+		choose_part(state, &input);
+	if (input.nselected == 0)
+	{
+		MemoryContextSwitchTo(caller);
+		return;
+	}
 	if (state->groups != NULL)
 		assign_groups(state, &input);
 	vector_rows_init(&rows, batch->nrows, input.selection, input.nselected,
@@ -418,6 +545,56 @@ count_memory(const ColumnarAggregateState *state)
 	return memory;
 }
 
+static void
+forget_groups(ColumnarAggregateState *state)
+{
+	if (state->groups != NULL)
+		vector_groups_reset(state->groups);
+	for (int i = 0; i < state->ntransitions; i++)
+		vector_aggregate_reset(state->transitions[i].states);
+	state->ngroups = 0;
+	state->next = 0;
+	state->emitting = false;
+}
+
+/* Begins to read from the first row again, for other groups. */
+static void
+read_again(ColumnarAggregateState *state)
+{
+	forget_groups(state);
+	state->leaf = 0;
+	state->known_leaf = -1;
+	for (int i = 0; i < state->nleaves; i++)
+		ExecReScan(&state->leaves[i]->custom.ss.ps);
+}
+
+/*
+ * The part at work does not fit into memory: it is done in smaller parts from now on.
+ * False if that would not help.
+ */
+static bool
+split_part(ColumnarAggregateState *state)
+{
+	AggregatePart part = *(AggregatePart *) linitial(state->parts);
+	MemoryContext caller;
+
+	if (part.nbits + SPLIT_BITS > PART_BITS_MAX || state->ngroups < SPLIT_GROUPS_MIN)
+		return false;
+	caller = MemoryContextSwitchTo(state->context);
+	state->parts = list_delete_first(state->parts);
+	for (uint32 i = 0; i < 1 << SPLIT_BITS; i++)
+	{
+		AggregatePart *smaller = palloc(sizeof(AggregatePart));
+
+		smaller->nbits = part.nbits + SPLIT_BITS;
+		smaller->bits = part.bits | (i << part.nbits);
+		state->parts = lcons(smaller, state->parts);
+	}
+	MemoryContextSwitchTo(caller);
+	read_again(state);
+	return true;
+}
+
 /* Reads until all is read, or memory is full. */
 static void
 aggregate(ColumnarAggregateState *state)
@@ -434,30 +611,23 @@ aggregate(ColumnarAggregateState *state)
 	{
 		CHECK_FOR_INTERRUPTS();
 		take_batch(state, batch);
-		if (state->groups != NULL && count_memory(state) > state->limit)
+		if (state->groups == NULL || count_memory(state) <= state->limit)
+			continue;
+		if (!state->whole)
 		{
 			state->spills++;
 			return;
 		}
+		if (split_part(state))
+			state->spills++;
 	}
 }
 
 /* ---- output ------------------------------------------------------------------------------------- */
 
-static void
-forget_groups(ColumnarAggregateState *state)
-{
-	if (state->groups != NULL)
-		vector_groups_reset(state->groups);
-	for (int i = 0; i < state->ntransitions; i++)
-		vector_aggregate_reset(state->transitions[i].states);
-	state->ngroups = 0;
-	state->next = 0;
-	state->emitting = false;
-}
-
-static TupleTableSlot *
-emit(ColumnarAggregateState *state, uint32 group)
+/* Puts a group into the scan slot; false if HAVING leaves it out. */
+static bool
+store_group(ColumnarAggregateState *state, uint32 group)
 {
 	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
 	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
@@ -469,19 +639,23 @@ emit(ColumnarAggregateState *state, uint32 group)
 	for (int i = 0; i < state->ncolumns; i++)
 	{
 		const AggregateColumn *column = &state->columns[i];
+		bool *isnull = &slot->tts_isnull[i];
 
-		slot->tts_values[i] = column->is_key
-								  ? vector_groups_value(state->groups, column->index, group,
-														&slot->tts_isnull[i])
-								  : vector_aggregate_state(state->transitions[column->index].states,
-														   group, &slot->tts_isnull[i]);
+		if (column->is_key)
+			slot->tts_values[i] = vector_groups_value(state->groups, column->index, group, isnull);
+		else if (column->final != NULL)
+			slot->tts_values[i] = vector_final_value(column->final, group, isnull);
+		else
+			slot->tts_values[i] = vector_aggregate_state(state->transitions[column->index].states,
+														 group, isnull);
 	}
 	ExecStoreVirtualTuple(slot);
 	MemoryContextSwitchTo(caller);
-	if (state->custom.ss.ps.ps_ProjInfo == NULL)
-		return slot;
 	econtext->ecxt_scantuple = slot;
-	return ExecProject(state->custom.ss.ps.ps_ProjInfo);
+	if (ExecQual(state->custom.ss.ps.qual, econtext))
+		return true;
+	InstrCountFiltered1(&state->custom, 1);
+	return false;
 }
 
 static TupleTableSlot *
@@ -496,11 +670,24 @@ execute(CustomScanState *node)
 			aggregate(state);
 			state->emitting = true;
 		}
-		if (state->next < state->ngroups)
-			return emit(state, state->next++);
-		if (state->leaf >= state->nleaves)
+		while (state->next < state->ngroups)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (!store_group(state, state->next++))
+				continue;
+			if (node->ss.ps.ps_ProjInfo == NULL)
+				return node->ss.ss_ScanTupleSlot;
+			return ExecProject(node->ss.ps.ps_ProjInfo);
+		}
+		if (state->leaf < state->nleaves)
+			forget_groups(state);
+		else if (list_length(state->parts) > 1)
+		{
+			state->parts = list_delete_first(state->parts);
+			read_again(state);
+		}
+		else
 			return NULL;
-		forget_groups(state);
 	}
 }
 
@@ -510,6 +697,7 @@ rescan(CustomScanState *node)
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
 	forget_groups(state);
+	begin_parts(state);
 	state->leaf = 0;
 	state->known_leaf = -1;
 	for (int i = 0; i < state->ninputs; i++)
@@ -545,7 +733,8 @@ deparse(Expr *expression, CustomScanState *node, List *ancestors, ExplainState *
 {
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
 
-	return deparse_expression((Node *) expression, context, es->verbose, false);
+	return deparse_expression((Node *) expression, context,
+							  es->verbose || list_length(es->rtable) > 1, false);
 }
 
 static List *

@@ -12,6 +12,9 @@
  * into memory are core's.  Both halves are made when core offers the grouped relation,
  * because it offers the partially grouped one to nobody.
  *
+ * Where the groups fit into memory there is also the whole aggregation in one process,
+ * without Finalize: the node computes results and HAVING.
+ *
  * Which queries: GROUP BY (no grouping sets) or plain aggregation over one columnar
  * table, or a tree of partitions or children that all are columnar; aggregates that can
  * be split, without DISTINCT and ORDER BY; keys that can be hashed by default equality;
@@ -25,6 +28,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_aggregate.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -49,6 +53,12 @@
 /* What a kernel costs per value, and a transition function called for each row. */
 #define KERNEL_COST (0.1 * cpu_operator_cost)
 
+/* Computing a result of a group from its state. */
+#define RESULT_COST (0.1 * cpu_operator_cost)
+
+/* Memory of a group besides its values. */
+#define GROUP_MEMORY 64
+
 static create_upper_paths_hook_type previous_upper_hook = NULL;
 
 /* One columnar table below the node. */
@@ -67,6 +77,7 @@ typedef struct AggregateQuery
 	RelOptInfo *grouped;
 	GroupPathExtraData *extra;
 	PathTarget *partial; /* what the node returns: keys, states */
+	List *results;		 /* the same with results in the place of states */
 	List *clauses;		 /* GROUP BY, without redundant ones */
 	List *leaves;		 /* AggregateLeaf */
 	double pages;
@@ -145,11 +156,13 @@ make_partial_target(AggregateQuery *query)
 		partial, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
 													  PVC_INCLUDE_PLACEHOLDERS));
 
+	query->results = list_copy(partial->exprs);
 	foreach(cell, partial->exprs)
 	{
 		Node *expression = lfirst(cell);
 
-		if (!is_possible_expression(expression, query->input))
+		/* GROUPING() is for an Agg node alone to evaluate */
+		if (!is_possible_expression(expression, query->input) || IsA(expression, GroupingFunc))
 			return NULL;
 		if (IsA(expression, Aggref))
 		{
@@ -299,19 +312,28 @@ add_params(Node *node, List **params)
 	return expression_tree_walker(node, add_params, params);
 }
 
-/* path->custom_private: the leaves' lists of attributes. */
+/* path->custom_private: the leaves' lists of attributes; results and HAVING of a whole aggregation. */
 static Plan *
 make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
 		  List *custom_plans)
 {
 	CustomScan *scan = makeNode(CustomScan);
+	List *results = lsecond(path->custom_private);
+	ListCell *cell;
 
 	scan->scan.plan.targetlist = tlist;
-	scan->custom_scan_tlist = copyObject(tlist);
+	if (results == NIL)
+		scan->custom_scan_tlist = copyObject(tlist);
+	foreach(cell, results)
+		scan->custom_scan_tlist = lappend(
+			scan->custom_scan_tlist, makeTargetEntry(copyObject(lfirst(cell)),
+													 foreach_current_index(cell) + 1, NULL, false));
+	scan->scan.plan.qual = copyObject(lthird(path->custom_private));
 	scan->custom_plans = custom_plans;
-	scan->custom_private = path->custom_private;
+	scan->custom_private = list_make2(linitial(path->custom_private),
+									  list_make1_int(results != NIL));
 	/* core looks here for the parameters that a node depends on, and not in custom_scan_tlist */
-	add_params((Node *) tlist, &scan->custom_exprs);
+	add_params((Node *) scan->custom_scan_tlist, &scan->custom_exprs);
 	scan->flags = path->flags;
 	scan->methods = &aggregate_scan_methods;
 	return &scan->scan.plan;
@@ -364,11 +386,15 @@ estimate_work(AggregateQuery *query, double rows)
 	return rows * per_row;
 }
 
-/* The node over the leaves' scans; with workers its share of the work of each process. */
+/*
+ * The node over the leaves' scans, for the first half of the aggregation; with workers
+ * its share of the work of each process.
+ */
 static CustomPath *
 make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
 {
 	CustomPath *path = makeNode(CustomPath);
+	List *attributes = NIL;
 	double rows = 0;
 	double groups;
 	Cost cost = 0;
@@ -383,7 +409,7 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
 		if (scan == NULL)
 			return NULL;
 		path->custom_paths = lappend(path->custom_paths, scan);
-		path->custom_private = lappend(path->custom_private, leaf->attributes);
+		attributes = lappend(attributes, leaf->attributes);
 		rows += scan->path.rows;
 		cost += scan->path.total_cost;
 	}
@@ -398,8 +424,43 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
 	path->path.rows = clamp_row_est(groups);
 	path->path.startup_cost = cost;
 	path->path.total_cost = cost + groups * cpu_tuple_cost;
+	path->custom_private = list_make3(attributes, NIL, NIL);
 	path->methods = &path_methods;
 	return path;
+}
+
+/*
+ * The node for the whole aggregation, in one process: without a second look-up of every group.
+ * False without one: only if the groups are likely to fit into memory, as it reads its input again if they do not.
+ */
+static bool
+add_whole_path(AggregateQuery *query, const CustomPath *partial)
+{
+	CustomPath *path = makeNode(CustomPath);
+	List *having = (List *) query->extra->havingQual;
+	double groups = partial->path.rows;
+	QualCost having_cost;
+
+	if (query->clauses == NIL ||
+		groups * (GROUP_MEMORY + query->partial->width) > get_hash_memory_limit())
+		return false;
+	*path = *partial;
+	path->path.parent = query->grouped;
+	path->path.pathtarget = query->grouped->reltarget;
+	path->custom_private = list_make3(linitial(partial->custom_private), query->results, having);
+
+	cost_qual_eval(&having_cost, having, query->root);
+	path->path.startup_cost += having_cost.startup + path->path.pathtarget->cost.startup;
+	path->path.total_cost = path->path.startup_cost +
+							groups *
+								(having_cost.per_tuple + RESULT_COST * list_length(query->results));
+	if (having != NIL)
+		path->path.rows = clamp_row_est(
+			groups * clauselist_selectivity(query->root, having, 0, JOIN_INNER, NULL));
+	path->path.total_cost += path->path.rows *
+							 (cpu_tuple_cost + path->path.pathtarget->cost.per_tuple);
+	add_path(query->grouped, &path->path);
+	return true;
 }
 
 /* Adds core's second half. */
@@ -426,7 +487,10 @@ add_final_paths(AggregateQuery *query, Path *path)
 								 AGGSPLIT_FINAL_DESERIAL, query->clauses, having, &costs, groups));
 	if (grouping_is_sortable(query->clauses))
 	{
-		path = (Path *) create_sort_path(root, query->grouped, path, root->group_pathkeys, -1.0);
+		/* nothing to sort by if conditions make constants of all keys */
+		if (root->group_pathkeys != NIL)
+			path = (Path *) create_sort_path(root, query->grouped, path, root->group_pathkeys,
+											 -1.0);
 		add_path(query->grouped,
 				 (Path *) create_agg_path(root, query->grouped, path, query->grouped->reltarget,
 										  AGG_SORTED, AGGSPLIT_FINAL_DESERIAL, query->clauses,
@@ -444,7 +508,9 @@ add_paths(AggregateQuery *query)
 
 	if (path == NULL)
 		return;
-	add_final_paths(query, &path->path);
+	/* one of the two: their costs are so close that a sort too many would not tell */
+	if (!add_whole_path(query, path))
+		add_final_paths(query, &path->path);
 
 	if (!query->grouped->consider_parallel || !query->input->consider_parallel)
 		return;

@@ -105,6 +105,10 @@ extern bool vector_scaled(const Vector *vector, uint32 row, int128 *mantissa, in
 /* ---- states of transition functions (vector_aggregate_scalar.c) ------------------------------ */
 
 extern ScalarStates *scalar_states_create(const VectorAggregate *aggregate);
+/* ERROR unless the owner of the aggregate may call one of the functions that it is made of. */
+extern void scalar_states_check_owner(Oid aggregate, Oid function);
+/* The AggState that aggregates' functions find in their call. */
+extern Node *scalar_states_node(ScalarStates *states);
 extern void scalar_states_resize(ScalarStates *states, uint32 ngroups);
 /* Calls the transition function; the arguments in the context of scalar_states_row_context(). */
 extern void

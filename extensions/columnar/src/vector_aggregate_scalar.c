@@ -56,9 +56,8 @@ struct ScalarStates
 
 /* ---- set up -------------------------------------------------------------------------------- */
 
-/* The owner of an aggregate must be allowed to call what it is made of. */
-static void
-check_owner(Oid aggregate, Oid function)
+void
+scalar_states_check_owner(Oid aggregate, Oid function)
 {
 	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
 	Oid owner;
@@ -170,13 +169,13 @@ scalar_states_create(const VectorAggregate *aggregate)
 											ALLOCSET_SMALL_SIZES);
 	states->transition = transition;
 	states->node = make_node(aggregate->parent);
-	check_owner(aggref->aggfnoid, transition->transfn_oid);
+	scalar_states_check_owner(aggref->aggfnoid, transition->transfn_oid);
 	prepare_transition(transition, aggref, states->node);
 	if (OidIsValid(transition->serialfn_oid))
 	{
 		Expr *expression;
 
-		check_owner(aggref->aggfnoid, transition->serialfn_oid);
+		scalar_states_check_owner(aggref->aggfnoid, transition->serialfn_oid);
 		build_aggregate_serialfn_expr(transition->serialfn_oid, &expression);
 		transition->serialfn_fcinfo = prepare_call(transition->serialfn_oid, expression, 1,
 												   InvalidOid, states->node, &transition->serialfn);
@@ -189,6 +188,12 @@ static MemoryContext
 get_states_context(const ScalarStates *states)
 {
 	return states->node->curaggcontext->ecxt_per_tuple_memory;
+}
+
+Node *
+scalar_states_node(ScalarStates *states)
+{
+	return (Node *) states->node;
 }
 
 MemoryContext
