@@ -10,8 +10,9 @@
  * once and the node begins anew: the node above combines states of one group wherever
  * they come from.  A node that does the whole aggregation, results and HAVING included,
  * has no other above it: it forgets what it has and reads its input once for each of
- * several parts of the groups, by a hash of the keys.  (The planner takes such a node only
- * if it expects the groups to fit, so this is rare.)
+ * 16 parts of the groups, by a hash of the keys.  (The planner takes such a node only if it
+ * expects the groups to fit, so this is rare; a part that does not fit either takes the
+ * memory that it needs.)
  *
  * Columns that the keys determine (GROUP BY a primary key, and other columns) are
  * treated as keys.  Aggregates with one transition share it, arguments that are equal
@@ -39,11 +40,12 @@
 #include "vector_expression.h"
 #include "vector_groups.h"
 
-/* A part of the groups that does not fit into memory is divided by so many bits of their hash, */
-#define SPLIT_BITS 2
-/* down to so many, */
-#define PART_BITS_MAX 24
-/* if it has at least so many groups. */
+/*
+ * Groups that do not fit into memory are done in so many parts (a power of two), each of which
+ * reads all rows: more parts would take too long, so beyond that the limit is exceeded ...
+ */
+#define SPLIT_BITS 4
+/* ... and unless there are so many groups, which a few large states are not. */
 #define SPLIT_GROUPS_MIN 64
 
 /* An expression over rows, and its values for the batch at hand. */
@@ -575,10 +577,9 @@ read_again(ColumnarAggregateState *state)
 static bool
 split_part(ColumnarAggregateState *state)
 {
-	AggregatePart part = *(AggregatePart *) linitial(state->parts);
 	MemoryContext caller;
 
-	if (part.nbits + SPLIT_BITS > PART_BITS_MAX || state->ngroups < SPLIT_GROUPS_MIN)
+	if (((AggregatePart *) linitial(state->parts))->nbits > 0 || state->ngroups < SPLIT_GROUPS_MIN)
 		return false;
 	caller = MemoryContextSwitchTo(state->context);
 	state->parts = list_delete_first(state->parts);
@@ -586,8 +587,8 @@ split_part(ColumnarAggregateState *state)
 	{
 		AggregatePart *smaller = palloc(sizeof(AggregatePart));
 
-		smaller->nbits = part.nbits + SPLIT_BITS;
-		smaller->bits = part.bits | (i << part.nbits);
+		smaller->nbits = SPLIT_BITS;
+		smaller->bits = i;
 		state->parts = lcons(smaller, state->parts);
 	}
 	MemoryContextSwitchTo(caller);

@@ -28,6 +28,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_constraint.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -122,6 +123,27 @@ is_possible_expression(Node *expression, const RelOptInfo *input)
 	return !contain_volatile_functions(expression) && !contain_subplans(expression);
 }
 
+/* What an expression over groups is computed from. */
+typedef struct TargetInputs
+{
+	List *keys;
+	List *found; /* columns and aggregates outside of the keys */
+} TargetInputs;
+
+/* Columns within a key are not asked for: GROUP BY a % 10 does not determine a. */
+static bool
+find_inputs(Node *node, TargetInputs *inputs)
+{
+	if (node == NULL || list_member(inputs->keys, node))
+		return false;
+	if (IsA(node, Var) || IsA(node, Aggref) || IsA(node, PlaceHolderVar) || IsA(node, GroupingFunc))
+	{
+		inputs->found = lappend(inputs->found, node);
+		return false;
+	}
+	return expression_tree_walker(node, find_inputs, inputs);
+}
+
 /*
  * The target of the partial aggregation: the keys, other columns that they determine, and
  * each aggregate's state.  NULL if one of these is not for us.
@@ -131,6 +153,7 @@ make_partial_target(AggregateQuery *query)
 {
 	PathTarget *grouped = query->grouped->reltarget;
 	PathTarget *partial = create_empty_pathtarget();
+	TargetInputs inputs = {0};
 	List *others = NIL;
 	ListCell *cell;
 	int i = 0;
@@ -152,9 +175,9 @@ make_partial_target(AggregateQuery *query)
 		return NULL;
 	if (query->extra->havingQual)
 		others = lappend(others, query->extra->havingQual);
-	add_new_columns_to_pathtarget(
-		partial, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
-													  PVC_INCLUDE_PLACEHOLDERS));
+	inputs.keys = list_copy(partial->exprs);
+	find_inputs((Node *) others, &inputs);
+	add_new_columns_to_pathtarget(partial, inputs.found);
 
 	query->results = list_copy(partial->exprs);
 	foreach(cell, partial->exprs)
@@ -430,6 +453,36 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
 }
 
 /*
+ * Do the keys determine all other columns of the target?  These are keys to the node: if one
+ * differs within a group, Finalize has to put the parts together and show any of its values.
+ * The grammar allows that where inheriting tables repeat the parent's primary key; and a
+ * condition made of a key may have been simplified until it is no longer found (NOT a > 5).
+ */
+static bool
+has_true_groups(const AggregateQuery *query)
+{
+	RangeTblEntry *rte = planner_rt_fetch(query->input->relid, query->root);
+	List *columns = NIL;
+	List *constraints = NIL;
+	bool others = false;
+	ListCell *cell;
+
+	foreach(cell, query->results)
+	{
+		Node *expression = lfirst(cell);
+
+		if (foreach_current_index(cell) >= list_length(query->clauses))
+			others |= !IsA(expression, Aggref);
+		else if (IsA(expression, Var))
+			columns = lappend(columns, expression);
+	}
+	if (!others)
+		return true;
+	return (!rte->inh || rte->relkind == RELKIND_PARTITIONED_TABLE) &&
+		   check_functional_grouping(rte->relid, query->input->relid, 0, columns, &constraints);
+}
+
+/*
  * The node for the whole aggregation, in one process: without a second look-up of every group.
  * False without one: only if the groups are likely to fit into memory, as it reads its input again if they do not.
  */
@@ -441,7 +494,7 @@ add_whole_path(AggregateQuery *query, const CustomPath *partial)
 	double groups = partial->path.rows;
 	QualCost having_cost;
 
-	if (query->clauses == NIL ||
+	if (query->clauses == NIL || !has_true_groups(query) ||
 		groups * (GROUP_MEMORY + query->partial->width) > get_hash_memory_limit())
 		return false;
 	*path = *partial;

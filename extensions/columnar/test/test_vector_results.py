@@ -65,6 +65,18 @@ def test_results_equal_those_of_heap(sides: Twins, query: str) -> None:
     sides.same(query)
 
 
+def test_one_grouping_set_is_cores(sides: Twins) -> None:
+    sides.same(
+        "SELECT g, grouping(g), count(*) FROM t GROUP BY GROUPING SETS (g) HAVING grouping(g) >= 0"
+    )
+    sides.same("SELECT g, count(*) FROM t GROUP BY (g) HAVING grouping(g) >= 0")
+
+
+def test_a_key_that_is_shown_twice_is_one_key(sides: Twins) -> None:
+    sides.same("SELECT id / 2000, id / 2000, count(*) FROM t GROUP BY id / 2000")
+    sides.same("SELECT id / 2000 + 1, count(*) FROM t GROUP BY id / 2000 HAVING id / 2000 > 3")
+
+
 @pytest.mark.parametrize("work_mem", ["64kB", "256kB"])
 @pytest.mark.parametrize(
     "query",
