@@ -32,7 +32,9 @@
  * several generations of processors, and the library takes the best at load.  gcc
  * on amd64 only; elsewhere the architecture's base line must do.
  */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(FORMAT_VECTORISED)
+/* chosen by the Makefile */
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define FORMAT_VECTORISED __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define FORMAT_VECTORISED
