@@ -243,11 +243,36 @@ decode_constant(ByteCursor *cursor, uint32 nrows, ColumnBlock *block)
 	block->constant = true;
 }
 
+/* The codes in 32 bits; returns the largest. */
+FORMAT_VECTORISED static uint64
+narrow_codes(const int64 *restrict codes, uint32 nrows, uint32 *restrict into)
+{
+	uint64 any = 0;
+	uint32 largest = 0;
+
+	/* a constant number of rounds lets gcc -O2 use vector instructions */
+	if (nrows == BLOCK_ROWS)
+		for (uint32 i = 0; i < BLOCK_ROWS; i++)
+		{
+			any |= (uint64) codes[i];
+			into[i] = (uint32) codes[i];
+			largest = Max(largest, (uint32) codes[i]);
+		}
+	else
+		for (uint32 i = 0; i < nrows; i++)
+		{
+			any |= (uint64) codes[i];
+			into[i] = (uint32) codes[i];
+			largest = Max(largest, (uint32) codes[i]);
+		}
+	return any > PG_UINT32_MAX ? any : largest;
+}
+
 static void
 decode_codes(BytesModel *model, ByteCursor *cursor, uint32 nrows, ColumnBlock *block)
 {
 	int64 codes[BLOCK_ROWS];
-	uint64 largest = 0;
+	uint64 largest;
 
 	if (model == NULL || !bytes_model_is_dictionary(model))
 		format_damaged("a block has codes, but there is no dictionary");
@@ -256,11 +281,7 @@ decode_codes(BytesModel *model, ByteCursor *cursor, uint32 nrows, ColumnBlock *b
 		format_damaged("a dictionary has values that are not as long as the type");
 
 	integer_decode(cursor, nrows, codes, &block->constant);
-	for (uint32 i = 0; i < nrows; i++)
-	{
-		largest = Max(largest, (uint64) codes[i]);
-		block->codes[i] = (uint32) codes[i];
-	}
+	largest = narrow_codes(codes, nrows, block->codes);
 	if (largest >= model->dictionary.nentries)
 		format_damaged("a code is " UINT64_FORMAT ", but the dictionary has %u entries", largest,
 					   model->dictionary.nentries);

@@ -368,6 +368,9 @@ decode_pfor(ByteCursor *cursor, uint32 nvalues, int64 base, int64 *values)
 	}
 }
 
+/* Room for this many values more than a run has lets it be written without asking. */
+#define RLE_STEP 8
+
 static void
 decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
 {
@@ -380,13 +383,22 @@ decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
 	decode_nested(cursor, nruns, run_lengths);
 	for (uint32 run = 0; run < nruns; run++)
 	{
+		int64 value = run_values[run];
 		uint64 more = run_lengths[run];
 
 		/* lengths - 1 are stored, so that there is room for one more than that */
 		if (more >= nvalues - filled)
 			format_damaged("runs of more than %u integers", nvalues);
-		for (uint32 end = filled + more; filled <= end; filled++)
-			values[filled] = run_values[run];
+		if (more < RLE_STEP && filled + RLE_STEP <= nvalues)
+		{
+			/* most runs are short, and their lengths hard to foretell */
+			for (int i = 0; i < RLE_STEP; i++)
+				values[filled + i] = value;
+			filled += more + 1;
+		}
+		else
+			for (uint32 end = filled + more; filled <= end; filled++)
+				values[filled] = value;
 	}
 	if (filled != nvalues)
 		format_damaged("runs of %u integers where there are %u", filled, nvalues);

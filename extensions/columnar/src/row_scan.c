@@ -186,7 +186,9 @@ make_scan(Relation relation, TupleDesc descriptor, const Bitmapset *columns, Row
 	scan->context = context;
 	scan->columns = bms_copy(columns);
 	scan->shared = shared;
-	scan->strategy = GetAccessStrategy(BAS_BULKREAD);
+	/* as a scan of a heap does, so that what fits the buffers comes to stay there */
+	if (!RelationUsesLocalBuffers(relation) && RelationGetNumberOfBlocks(relation) > NBuffers / 4)
+		scan->strategy = GetAccessStrategy(BAS_BULKREAD);
 	scan->catalog = group_catalog_open(relation, AccessShareLock);
 	if (descriptor != NULL)
 		scan->catalog->descriptor = CreateTupleDescCopyConstr(descriptor);
@@ -417,6 +419,13 @@ open_group(RowScan *scan, ScanDirection direction)
 	return false;
 }
 
+FORMAT_VECTORISED static void
+list_all_rows(uint16 *selection)
+{
+	for (uint32 i = 0; i < BLOCK_ROWS; i++)
+		selection[i] = (uint16) i;
+}
+
 /* Take the positions of the batch's rows that the snapshot sees and nobody deleted. */
 static void
 select_rows(RowScan *scan, RowBatch *batch)
@@ -451,8 +460,7 @@ select_rows(RowScan *scan, RowBatch *batch)
 	batch->nselected = 0;
 	if (ngone == 0)
 	{
-		for (uint32 i = 0; i < visible; i++)
-			batch->selection[i] = (uint16) i;
+		list_all_rows(batch->selection);
 		batch->nselected = visible;
 	}
 	else

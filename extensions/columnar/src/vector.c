@@ -26,6 +26,8 @@ vector_of_block(Vector *vector, const ColumnBlock *block)
 	vector->bits = VECTOR_BITS_UNKNOWN;
 	vector->nulls = block->has_nulls ? block->nulls : NULL;
 	vector->exceptions = block->has_exceptions ? block->exceptions : NULL;
+	vector->padded = NULL;
+	vector->padded_scale = 0;
 	vector->ints = block->ints;
 	vector->wides = block->wides;
 	vector->floats = block->floats;
@@ -57,6 +59,9 @@ find_entry_datum(const Vector *vector, uint32 code)
 Datum
 vector_datum(const Vector *vector, uint32 row, bool *isnull)
 {
+	int128 mantissa;
+	int32 scale;
+
 	*isnull = vector_is_null(vector, row);
 	if (*isnull)
 		return (Datum) 0;
@@ -66,11 +71,12 @@ vector_datum(const Vector *vector, uint32 row, bool *isnull)
 	switch (vector->form)
 	{
 		case VECTOR_INT:
-			if (vector->scale >= 0)
-				return numeric_from_scaled(vector->ints[row], vector->scale);
-			return column_type_from_int(vector->type, vector->ints[row]);
+			if (vector->scale < 0)
+				return column_type_from_int(vector->type, vector->ints[row]);
+			/* FALLTHROUGH */
 		case VECTOR_WIDE:
-			return numeric_from_scaled(vector->wides[row], vector->scale);
+			mantissa = vector_shown(vector, row, &scale);
+			return numeric_from_scaled(mantissa, scale);
 		case VECTOR_FLOAT:
 			if (vector->type->length == sizeof(float4))
 				return column_type_from_int(vector->type,

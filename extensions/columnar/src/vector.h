@@ -7,6 +7,11 @@
  * it.  Values at positions that are not selected, or NULL, are undefined but may be read:
  * kernels compute whole blocks where that is faster, and must not raise errors for them.
  *
+ * Numerics as mantissas all have the vector's scale, but some rows ("padded") may be shown
+ * with fewer digits: the 0 of CASE WHEN x THEN 1.50 ELSE 0 END.  Whoever looks at values need
+ * not care; whoever makes numerics, or tells their display scale, must.  For rows that are
+ * NULL or exceptions the bit means nothing, and a constant vector has none.
+ *
  * A vector of a column borrows the arrays of its block; one that an expression made
  * belongs to the expression and is overwritten by the next batch.
  */
@@ -46,6 +51,8 @@ typedef struct Vector
 	int8 bits;			 /* VECTOR_INT: -2^bits <= value < 2^bits; see vector_bits() */
 	const uint64 *nulls; /* bit set = NULL; no pointer: no NULLs */
 	const uint64 *exceptions; /* numerics: bit set = in starts[]/lengths[] instead; or no pointer */
+	const uint64 *padded;	  /* mantissas: bit set = shown with padded_scale; or no pointer */
+	int32 padded_scale;		  /* < scale: the digits behind are zeroes */
 	const int64 *ints;
 	const int128 *wides;
 	const double *floats;
@@ -95,6 +102,21 @@ vector_bytes(const Vector *vector, uint32 row, uint32 *length)
 	}
 	*length = vector->lengths[row];
 	return vector->starts[row];
+}
+
+/* Mantissa and display scale of a numeric that is a mantissa, no exception: VECTOR_INT or _WIDE. */
+static inline int128
+vector_shown(const Vector *vector, uint32 row, int32 *scale)
+{
+	int128 mantissa = vector->form == VECTOR_WIDE ? vector->wides[row] : (int128) vector->ints[row];
+
+	*scale = vector->scale;
+	if (vector_bit(vector->padded, row))
+	{
+		for (; *scale > vector->padded_scale; (*scale)--)
+			mantissa /= 10;
+	}
+	return mantissa;
 }
 
 /* One value as a datum in the current memory context (dictionary entries: shared, do not free). */

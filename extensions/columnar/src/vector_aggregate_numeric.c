@@ -227,9 +227,10 @@ advance_states(VectorAggregate *aggregate, Vector *const *arguments, VectorRows 
 	rows = rows_without(rows, vector->nulls, &present);
 	if (rows->nselected == 0)
 		return;
-	/* with exceptions among them, the order of the rows may have a say */
+	/* with several scales among them, the order of the rows may have a say */
 	if ((vector->form != VECTOR_INT && vector->form != VECTOR_WIDE) || vector->scale < 0 ||
-		rows_without(rows, vector->exceptions, &buffer) != rows)
+		rows_without(rows, vector->exceptions, &buffer) != rows ||
+		rows_without(rows, vector->padded, &buffer) != rows)
 		add_singly(extreme, vector, rows);
 	else if (is_max(aggregate))
 		add_mantissas(extreme, vector, rows, true);

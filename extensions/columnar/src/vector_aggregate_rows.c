@@ -251,8 +251,8 @@ vector_scaled(const Vector *vector, uint32 row, int128 *mantissa, int32 *scale)
 	else if ((vector->form == VECTOR_INT || vector->form == VECTOR_WIDE) &&
 			 !vector_bit(vector->exceptions, row))
 	{
-		*mantissa = vector->form == VECTOR_INT ? vector->ints[row] : vector->wides[row];
-		*scale = Max(vector->scale, 0);
+		*mantissa = vector_shown(vector, row, scale);
+		*scale = Max(*scale, 0);
 		return true;
 	}
 	else

@@ -8,7 +8,8 @@
  *
  * Numerics are sums of mantissas, one set of sums for each scale that appears ("level"):
  * nothing is rescaled, and the levels tell how many values had the largest display scale,
- * which core's state holds.  What has no mantissa or does not fit (NaN, infinities, numbers of
+ * which core's state holds.  Padded values (see vector.h) are added to the sum of their mantissas'
+ * level, and counted in that of the scale they are shown with.  What has no mantissa or does not fit (NaN, infinities, numbers of
  * more than 38 digits or so, too many scales) goes to a state of core's transition function,
  * and both are combined by core's functions when the state is asked for.
  *
@@ -20,6 +21,7 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "libpq/pqformat.h"
+#include "port/pg_bitutils.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
@@ -454,7 +456,69 @@ add_money_singly(SumLevel *level, const int64 *values, const VectorRows *rows)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* How many of the rows have a bit, by group. */
 static void
+count_bits(const uint64 *bits, const VectorRows *rows, uint32 *counts)
+{
+	uint32 copies[4][VECTOR_FEW_GROUPS];
+	uint32 i = 0;
+
+	for (int copy = 0; copy < 4; copy++)
+		memset(copies[copy], 0, sizeof(uint32) * rows->ngroups);
+	for (; i + 4 <= rows->nselected; i += 4)
+	{
+		for (int copy = 0; copy < 4; copy++)
+			copies[copy][rows->groups[i + copy]] += vector_bit(bits, rows->selection[i + copy]);
+	}
+	for (; i < rows->nselected; i++)
+		copies[0][rows->groups[i]] += vector_bit(bits, rows->selection[i]);
+	for (uint32 group = 0; group < rows->ngroups; group++)
+		counts[group] = copies[0][group] + copies[1][group] + copies[2][group] + copies[3][group];
+}
+
+/* Values that were counted in one level are of another. */
+static void
+recount_padded(SumLevel *from, SumLevel *to, const uint64 *padded, const VectorRows *rows)
+{
+	if (rows->groups == NULL)
+	{
+		int64 count = 0;
+
+		if (rows->nselected == BLOCK_ROWS)
+			count = pg_popcount((const char *) padded, sizeof(uint64) * BLOCK_WORDS);
+		else
+		{
+			for (uint32 i = 0; i < rows->nselected; i++)
+				count += vector_bit(padded, rows->selection[i]);
+		}
+		from->narrow[0].count -= count;
+		to->narrow[0].count += count;
+		return;
+	}
+	if (rows_have_few_groups(rows))
+	{
+		uint32 counts[VECTOR_FEW_GROUPS];
+
+		count_bits(padded, rows, counts);
+		for (uint32 group = 0; group < rows->ngroups; group++)
+		{
+			from->narrow[group].count -= counts[group];
+			to->narrow[group].count += counts[group];
+		}
+		return;
+	}
+	for (uint32 i = 0; i < rows->nselected; i++)
+	{
+		uint32 group = rows->groups[i];
+		int64 count = vector_bit(padded, rows->selection[i]);
+
+		from->narrow[group].count -= count;
+		to->narrow[group].count += count;
+	}
+}
+
+/* False if they were not added: their squares may not fit. */
+static bool
 add_ints(SumAggregate *sum, SumLevel *level, Vector *vector, VectorRows *rows)
 {
 	int bits = vector_bits(vector, rows->nrows);
@@ -463,10 +527,7 @@ add_ints(SumAggregate *sum, SumLevel *level, Vector *vector, VectorRows *rows)
 	if (level->squares != NULL)
 	{
 		if (!reserve_squares(level, bits, rows->nselected))
-		{
-			add_singly(sum, vector, rows);
-			return;
-		}
+			return false;
 		add_squares(level, vector->ints, rows);
 	}
 	if (bits > NARROW_BITS)
@@ -475,7 +536,7 @@ add_ints(SumAggregate *sum, SumLevel *level, Vector *vector, VectorRows *rows)
 			add_money_singly(level, vector->ints, rows);
 		else
 			add_wide(sum, level, vector->ints, rows);
-		return;
+		return true;
 	}
 	most = (uint64) rows->nselected << bits;
 	if (level->bound + most > PG_INT64_MAX)
@@ -483,12 +544,37 @@ add_ints(SumAggregate *sum, SumLevel *level, Vector *vector, VectorRows *rows)
 		if (sum->base.variant == SUM_MONEY)
 		{
 			add_money_singly(level, vector->ints, rows);
-			return;
+			return true;
 		}
 		widen_sums(sum, level);
 	}
 	level->bound += most;
 	add_narrow(level->narrow, vector, rows);
+	return true;
+}
+
+/* Values that have one form and are no exceptions. */
+static void
+add_vector(SumAggregate *sum, Vector *vector, VectorRows *rows)
+{
+	SumLevel *level = NULL;
+	SumLevel *padded = NULL;
+
+	if (vector->form == VECTOR_INT || (vector->form == VECTOR_WIDE && !has_squares(sum)))
+		level = find_level(sum, Max(vector->scale, 0));
+	if (level != NULL && vector->padded != NULL)
+	{
+		padded = find_level(sum, vector->padded_scale);
+		if (padded == NULL || vector->form == VECTOR_WIDE)
+			level = NULL;
+	}
+
+	if (level != NULL && vector->form == VECTOR_WIDE)
+		add_mantissas(sum, level, vector, rows);
+	else if (level == NULL || !add_ints(sum, level, vector, rows))
+		add_singly(sum, vector, rows);
+	else if (padded != NULL)
+		recount_padded(level, padded, vector->padded, rows);
 }
 
 /* Rows with NULL make a state where the transition function is not strict. */
@@ -518,7 +604,6 @@ advance_sums(VectorAggregate *aggregate, Vector *const *arguments, VectorRows *r
 	RowsBuffer scaled;
 	Vector made;
 	int64 values[BLOCK_ROWS];
-	SumLevel *level = NULL;
 
 	if (vector->nulls != NULL)
 	{
@@ -549,14 +634,7 @@ advance_sums(VectorAggregate *aggregate, Vector *const *arguments, VectorRows *r
 			return;
 	}
 
-	if (vector->form == VECTOR_INT || (vector->form == VECTOR_WIDE && !has_squares(sum)))
-		level = find_level(sum, Max(vector->scale, 0));
-	if (level != NULL && vector->form == VECTOR_INT)
-		add_ints(sum, level, vector, rows);
-	else if (level != NULL)
-		add_mantissas(sum, level, vector, rows);
-	else
-		add_singly(sum, vector, rows);
+	add_vector(sum, vector, rows);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -590,14 +668,13 @@ find_total(const SumAggregate *sum, uint32 group, SumTotal *total)
 		const SumLevel *level = &sum->levels[i];
 		int64 count = level->narrow[group].count;
 
-		if (count == 0)
-			continue;
 		total->count += count;
-		if (level->scale >= total->scale)
+		if (count > 0 && level->scale >= total->scale)
 		{
 			total->scale = level->scale;
 			total->scale_count = count;
 		}
+		/* without a count: nothing, or padded values */
 		total->sums[total->nterms] = wire_term(get_level_sum(level, group), level->scale);
 		if (level->squares != NULL)
 			total->squares[total->nterms] = wire_term(level->squares[group], 2 * level->scale);

@@ -4,7 +4,7 @@
  *
  * Each branch is evaluated for the rows that take it and for no others, and its values
  * are copied into the result.  Numerics of branches with different scales keep them: the
- * result has the scale of the first branch that is no constant, other values are exceptions.
+ * result has the largest, one other is padded (see vector.h), more of them are exceptions.
  */
 #include "vector_expression_internal.h"
 
@@ -36,37 +36,78 @@ begin_choice(VectorExpression *node, const VectorInput *input)
 
 /* ---- results ------------------------------------------------------------------------------------ */
 
-/* A branch's values for the rows that take it. */
-static void
-copy_branch(VectorExpression *node, VectorExpression *branch, VectorInput *input,
-			const uint16 *rows, uint32 nrows)
+/* Which rows a branch took. */
+typedef struct Branch
 {
-	VectorInput narrow = vector_input_narrow(input, rows, nrows);
-	const Vector *values;
-
-	if (nrows == 0)
-		return;
-	values = vector_node_values(branch, &narrow);
-	/* constants take the scale of the others, if these come later */
-	if (node->type.form == FORM_NUMERIC && node->result.scale < 0 && !branch->row_free &&
-		(values->form == VECTOR_INT || values->form == VECTOR_WIDE))
-		node->result.scale = values->scale;
-	vector_value_copy(node, input, rows, nrows, values);
-}
-
-/* Which rows a constant branch took, until the scale of the others is known. */
-typedef struct Deferred
-{
-	VectorExpression *branch;
-	uint32 first;
+	VectorExpression *expression;
+	const uint16 *rows;
 	uint32 nrows;
-} Deferred;
+} Branch;
 
-/* Constants of numeric come last, so that the scale is that of what is computed. */
+/* Constants of numeric come last, so that what is computed needs no change of scale for them. */
 static bool
 is_deferred(const VectorExpression *node, const VectorExpression *branch)
 {
-	return node->type.form == FORM_NUMERIC && branch->row_free;
+	return node->type.form == FORM_NUMERIC && !node->holds_datums && branch->row_free;
+}
+
+/* The result gets the scale of the values, if that is larger; and so do the rows it holds already. */
+static void
+raise_scale(VectorExpression *node, const Vector *values, const Branch *branches, int nbranches)
+{
+	Vector *result = &node->result;
+	uint16 rows[BLOCK_ROWS];
+	uint32 nrows = 0;
+
+	if ((values->form != VECTOR_INT && values->form != VECTOR_WIDE) ||
+		values->scale <= result->scale)
+		return;
+	for (int i = 0; i < nbranches; i++)
+	{
+		if (is_deferred(node, branches[i].expression))
+			continue;
+		memcpy(rows + nrows, branches[i].rows, sizeof(uint16) * branches[i].nrows);
+		nrows += branches[i].nrows;
+	}
+	if (nrows == 0)
+		result->scale = values->scale;
+	else
+		vector_value_raise_scale(node, rows, nrows, values->scale);
+}
+
+/* The values of a branch for its rows; those of the branches before are in the result. */
+static void
+copy_branch(VectorExpression *node, VectorInput *input, const Branch *branches, int number)
+{
+	const Branch *branch = &branches[number];
+	VectorInput narrow = vector_input_narrow(input, branch->rows, branch->nrows);
+	const Vector *values = vector_node_values(branch->expression, &narrow);
+
+	if (node->type.form == FORM_NUMERIC && !node->holds_datums)
+		raise_scale(node, values, branches, number);
+	vector_value_copy(node, input, branch->rows, branch->nrows, values);
+}
+
+/* The same for the constants among the branches, when all others are there. */
+static void
+copy_constants(VectorExpression *node, VectorInput *input, const Branch *branches, int nbranches)
+{
+	for (int copying = 0; copying <= 1; copying++)
+	{
+		for (int i = 0; i < nbranches; i++)
+		{
+			VectorInput narrow = vector_input_narrow(input, branches[i].rows, branches[i].nrows);
+			const Vector *values;
+
+			if (!is_deferred(node, branches[i].expression))
+				continue;
+			values = vector_node_values(branches[i].expression, &narrow);
+			if (copying)
+				vector_value_copy(node, input, narrow.selection, narrow.nselected, values);
+			else
+				raise_scale(node, values, branches, nbranches);
+		}
+	}
 }
 
 static void
@@ -84,15 +125,15 @@ static void
 evaluate_case(VectorExpression *node, VectorInput *input)
 {
 	int narms = node->nargs / 2;
-	Deferred *deferred = palloc(sizeof(Deferred) * (narms + 1));
-	int ndeferred = 0;
+	Branch *branches = palloc(sizeof(Branch) * (narms + 1));
+	int nbranches = 0;
 	ChoiceRows remaining = begin_choice(node, input);
 	uint16 *taken = remaining.taken;
 	uint32 ntaken = 0;
 
 	for (int arm = 0; arm <= narms && remaining.nrows > 0; arm++)
 	{
-		VectorExpression *branch = node->args[Min(2 * arm + 1, node->nargs - 1)];
+		Branch *branch = &branches[nbranches];
 		uint32 first = ntaken;
 
 		if (arm == narms)
@@ -118,14 +159,17 @@ evaluate_case(VectorExpression *node, VectorInput *input)
 			}
 			remaining.nrows = left;
 		}
-		if (is_deferred(node, branch))
-			deferred[ndeferred++] = (Deferred){branch, first, ntaken - first};
-		else
-			copy_branch(node, branch, input, taken + first, ntaken - first);
+		if (ntaken == first)
+			continue;
+		branch->expression = node->args[Min(2 * arm + 1, node->nargs - 1)];
+		branch->rows = taken + first;
+		branch->nrows = ntaken - first;
+		if (!is_deferred(node, branch->expression))
+			copy_branch(node, input, branches, nbranches);
+		nbranches++;
 	}
-	for (int i = 0; i < ndeferred; i++)
-		copy_branch(node, deferred[i].branch, input, taken + deferred[i].first, deferred[i].nrows);
-	pfree(deferred);
+	copy_constants(node, input, branches, nbranches);
+	pfree(branches);
 	finish_choice(node);
 }
 

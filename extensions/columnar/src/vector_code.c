@@ -47,9 +47,11 @@ struct VectorCodes
 	uint32 nevaluated; /* the same */
 	uint8 *is_null;
 	uint8 *is_exception;
+	uint8 *is_padded;
 	bool has_nulls;
 	bool has_exceptions;
 	int32 scale;
+	int32 padded_scale; /* -1: no value is padded */
 	int64 *ints;
 	double *floats;
 	const char **starts;
@@ -296,6 +298,7 @@ make_arrays(VectorExpression *node, VectorCodes *codes)
 	codes->datums = NULL;
 	codes->has_nulls = codes->has_exceptions = false;
 	codes->scale = -1;
+	codes->padded_scale = -1;
 	if (node->holds_datums)
 		codes->datums = make_array(codes, sizeof(Datum));
 	else if (node->type.form == FORM_INT || node->type.form == FORM_NUMERIC)
@@ -307,6 +310,7 @@ make_arrays(VectorExpression *node, VectorCodes *codes)
 		codes->starts = make_array(codes, sizeof(char *));
 		codes->lengths = make_array(codes, sizeof(uint32));
 		codes->is_exception = make_array(codes, sizeof(uint8));
+		codes->is_padded = make_array(codes, sizeof(uint8));
 	}
 }
 
@@ -328,11 +332,17 @@ keep_numeric(VectorCodes *codes, uint32 code, const Vector *from, uint32 row)
 
 	if (from->form == VECTOR_INT && !vector_bit(from->exceptions, row))
 	{
+		bool is_padded = vector_bit(from->padded, row);
+
 		if (codes->scale < 0)
 			codes->scale = from->scale;
-		if (codes->scale == from->scale)
+		if (is_padded && codes->padded_scale < 0 && codes->scale == from->scale)
+			codes->padded_scale = from->padded_scale;
+		if (codes->scale == from->scale &&
+			(!is_padded || codes->padded_scale == from->padded_scale))
 		{
 			codes->ints[code] = from->ints[row];
+			codes->is_padded[code] = is_padded;
 			return;
 		}
 	}
@@ -396,14 +406,17 @@ get_code(const VectorCodes *codes, const ColumnBlock *block, uint32 row)
 	return column_block_is_null(block, row) ? codes->key.nentries : block->codes[row];
 }
 
-/* Sets the bits of the selected rows whose code has a flag; NULL if none has. */
+/* Sets the bits of the selected rows whose code has a flag (1). */
 static const uint64 *
 look_up_bits(const VectorCodes *codes, const uint8 *flags, VectorInput *input,
 			 const ColumnBlock *block, uint64 *bits)
 {
 	for (uint32 i = 0; i < input->nselected; i++)
-		if (flags[get_code(codes, block, input->selection[i])])
-			vector_set_bit(bits, input->selection[i]);
+	{
+		uint32 row = input->selection[i];
+
+		bits[row >> 6] |= (uint64) flags[get_code(codes, block, row)] << (row & 63);
+	}
 	return bits;
 }
 
@@ -487,6 +500,12 @@ vector_code_evaluate(VectorExpression *node, VectorInput *input)
 	if (codes->has_exceptions)
 		node->result.exceptions = look_up_bits(codes, codes->is_exception, input, block,
 											   vector_node_clear_exceptions(node));
+	if (codes->padded_scale >= 0)
+	{
+		node->result.padded = look_up_bits(codes, codes->is_padded, input, block,
+										   vector_node_clear_padded(node));
+		node->result.padded_scale = codes->padded_scale;
+	}
 	node->partial = true;
 	return true;
 }

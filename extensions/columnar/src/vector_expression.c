@@ -122,6 +122,15 @@ vector_node_clear_exceptions(VectorExpression *node)
 	return node->exceptions;
 }
 
+uint64 *
+vector_node_clear_padded(VectorExpression *node)
+{
+	if (node->padded == NULL)
+		node->padded = make_array(node, sizeof(uint64) * BLOCK_WORDS);
+	memset(node->padded, 0, sizeof(uint64) * BLOCK_WORDS);
+	return node->padded;
+}
+
 Vector *
 vector_node_begin(VectorExpression *node, VectorForm form)
 {
@@ -714,14 +723,16 @@ select_dense(const uint8 *truth, uint32 nrows, uint16 *into)
 	for (; row + 8 <= nrows; row += 8)
 	{
 		uint64 eight;
-		const uint16 *positions;
+		uint64 positions[2];
 		uint32 bits;
 
 		memcpy(&eight, truth + row, sizeof(eight));
 		bits = pack_truth(eight);
-		positions = bit_positions[bits];
-		for (int i = 0; i < 8; i++)
-			into[kept + i] = (uint16) (row + positions[i]);
+		/* four positions in a word; a sum of one does not reach the next */
+		memcpy(positions, bit_positions[bits], sizeof(positions));
+		positions[0] += row * UINT64CONST(0x0001000100010001);
+		positions[1] += row * UINT64CONST(0x0001000100010001);
+		memcpy(into + kept, positions, sizeof(positions));
 		kept += pg_number_of_ones[bits];
 	}
 #endif

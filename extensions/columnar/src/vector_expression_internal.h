@@ -93,6 +93,7 @@ struct VectorExpression
 	Datum *datums;
 	uint64 *nulls;
 	uint64 *exceptions;
+	uint64 *padded;
 	uint16 *rows[2];	  /* lists of rows: on the stack they would add up in deep expressions */
 	MemoryContext memory; /* of one batch */
 	uint64 memory_number;
@@ -132,6 +133,7 @@ extern void vector_node_use_exceptions(VectorExpression *node);
 /* A bitmap of the node with all bits cleared. */
 extern uint64 *vector_node_clear_nulls(VectorExpression *node);
 extern uint64 *vector_node_clear_exceptions(VectorExpression *node);
+extern uint64 *vector_node_clear_padded(VectorExpression *node);
 /* result.nulls = NULLs of one or both; `second` may be NULL. */
 extern void
 vector_node_merge_nulls(VectorExpression *node, const Vector *first, const Vector *second);
@@ -203,6 +205,14 @@ extern void vector_value_store(VectorExpression *node, VectorInput *input, uint3
 extern void vector_value_copy(VectorExpression *node, VectorInput *input, const uint16 *selection,
 							  uint32 nselected, const Vector *from);
 extern void vector_value_set_null(VectorExpression *node, uint32 row);
+/*
+ * Prepares a result of numerics for values of a larger scale than it has: brings the mantissas
+ * of these rows to it.  Does nothing where that is impossible.
+ */
+extern void vector_value_raise_scale(VectorExpression *node, const uint16 *selection,
+									 uint32 nselected, int32 scale);
+/* Marks rows of a result as shown with fewer digits than its scale; false if others have another number. */
+extern bool vector_value_begin_padded(VectorExpression *node, int32 scale);
 
 /* ---- by code (vector_code.c) -------------------------------------------------------------------- */
 

@@ -99,6 +99,16 @@ get_mantissa(const Vector *vector, uint32 row)
 	return vector->form == VECTOR_INT ? (int128) vector->ints[row] : vector->wides[row];
 }
 
+/* The numeric of a scaled integer. */
+static Datum
+make_shown(const Vector *vector, uint32 row)
+{
+	int32 scale;
+	int128 mantissa = vector_shown(vector, row, &scale);
+
+	return numeric_from_scaled(mantissa, scale);
+}
+
 /* A varlena's bytes, detoasted. */
 static const char *
 get_datum_bytes(Datum value, uint32 *length)
@@ -139,7 +149,7 @@ convert_numerics(GroupKey *key, const Vector *vector, const uint16 *rows, uint32
 				key->scale = vector->scale;
 			if (rescale(mantissa, vector->scale, key->scale, &words[i]))
 				continue;
-			value = numeric_from_scaled(mantissa, vector->scale);
+			value = make_shown(vector, row);
 		}
 		else
 		{
@@ -251,7 +261,7 @@ find_display_scale(const GroupKey *key, const Vector *vector, uint32 row)
 	const char *bytes;
 
 	if (is_scaled(vector, row))
-		return vector->scale;
+		return vector_bit(vector->padded, row) ? vector->padded_scale : vector->scale;
 	bytes = get_numeric_bytes(vector, row, &length);
 	if (numeric_to_scaled(bytes, length, &mantissa, &scale))
 		return scale;
@@ -288,8 +298,7 @@ static const char *
 get_image(const GroupKey *key, const Vector *vector, uint32 row, uint32 *length)
 {
 	if (key->kind == GROUP_KEY_NUMERIC && is_scaled(vector, row))
-		return get_datum_bytes(numeric_from_scaled(get_mantissa(vector, row), vector->scale),
-							   length);
+		return get_datum_bytes(make_shown(vector, row), length);
 	if (vector->form != VECTOR_DATUM)
 		return vector_bytes(vector, row, length);
 	if (key->type.length == -1)

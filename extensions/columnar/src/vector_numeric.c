@@ -6,6 +6,9 @@
  * the numbers of bits of the arguments prove that int64 is enough, whole blocks are
  * computed; else the selected rows in 128 bits.  What has no mantissa, or passes 128 bits,
  * is computed by numeric's own function and stays an exception.
+ *
+ * Rows of an argument that are shown with fewer digits ("padded", see vector.h) are padded in the
+ * result, or where these would be of several kinds, exceptions.
  */
 #include "vector_expression_internal.h"
 
@@ -173,20 +176,51 @@ compute_exception(VectorExpression *node, VectorInput *input, const Vector *a, c
 	MemoryContextSwitchTo(caller);
 }
 
+/* The selected rows with a bit. */
+static void
+compute_marked(VectorExpression *node, VectorInput *input, const Vector *a, const Vector *b,
+			   const uint64 *marks)
+{
+	if (marks == NULL)
+		return;
+	for (uint32 i = 0; i < input->nselected; i++)
+		if (vector_bit(marks, input->selection[i]))
+			compute_exception(node, input, a, b, input->selection[i]);
+	node->partial = true;
+}
+
 /* The selected rows that are exceptions of an argument. */
 static void
 compute_exceptions(VectorExpression *node, VectorInput *input, const Vector *a, const Vector *b)
 {
-	if (a->exceptions == NULL && (b == NULL || b->exceptions == NULL))
-		return;
-	for (uint32 i = 0; i < input->nselected; i++)
-	{
-		uint32 row = input->selection[i];
+	compute_marked(node, input, a, b, a->exceptions);
+	if (b != NULL)
+		compute_marked(node, input, a, b, b->exceptions);
+}
 
-		if (vector_bit(a->exceptions, row) || (b != NULL && vector_bit(b->exceptions, row)))
-			compute_exception(node, input, a, b, row);
+/*
+ * How many digits the selected rows show that an argument pads.  If both do, the rows of one
+ * become exceptions.
+ */
+static void
+compute_padded(VectorExpression *node, VectorInput *input, const Vector *a, const Vector *b)
+{
+	NumericOperation operation = ((NumericNode *) node->details)->function->operation;
+	const Vector *from = a->padded != NULL ? a : b;
+	const Vector *other = from == a ? b : a;
+	int32 scale;
+
+	if (from->padded == NULL)
+		return;
+	if (other->padded != NULL)
+		compute_marked(node, input, a, b, other->padded);
+	scale = operation == NUMERIC_TIMES ? from->padded_scale + other->scale
+									   : Max(from->padded_scale, other->scale);
+	if (scale < node->result.scale)
+	{
+		node->result.padded = from->padded;
+		node->result.padded_scale = scale;
 	}
-	node->partial = true;
 }
 
 /* ---- + - * -------------------------------------------------------------------------------------- */
@@ -390,6 +424,7 @@ evaluate_binary(VectorExpression *node, VectorInput *input)
 			compute_wide_rows(node, input, a, b);
 	}
 	compute_exceptions(node, input, a, b);
+	compute_padded(node, input, a, b);
 }
 
 /* ---- signs -------------------------------------------------------------------------------------- */
@@ -402,6 +437,8 @@ evaluate_sign(VectorExpression *node, VectorInput *input)
 
 	vector_node_begin(node, from->form)->scale = from->scale;
 	node->result.nulls = from->nulls;
+	node->result.padded = from->padded;
+	node->result.padded_scale = from->padded_scale;
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];

@@ -2,11 +2,13 @@
  * vector_value.c
  *		Results of a node that come row by row: datums of an ExprState, rows of other vectors.
  *
- * A numeric becomes a mantissa if it has the result's scale, else an exception.  Which
- * scale that is says the caller, or the first value.
+ * A numeric becomes a mantissa if it has the result's scale, or can be brought to it and is
+ * shown with the one other number of digits that a result has room for ("padded"); else an
+ * exception.  Which scale the result has says the caller, or the first value.
  */
 #include "vector_expression_internal.h"
 
+#include "port/pg_bswap.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
@@ -36,6 +38,35 @@ vector_value_begin(VectorExpression *node, int32 scale)
 				break;
 		}
 	vector_node_clear_nulls(node);
+}
+
+/* The lowest bits of the eight bytes. */
+static inline uint64
+gather_bits(uint64 bytes)
+{
+#ifdef WORDS_BIGENDIAN
+	bytes = pg_bswap64(bytes);
+#endif
+	return (bytes * UINT64CONST(0x0102040810204080)) >> 56;
+}
+
+/* Sets the bits of the selected rows; with `from`, of those that have one there. */
+static void
+set_bits(uint64 *into, const uint64 *from, const uint16 *selection, uint32 nselected)
+{
+	uint64 marks[BLOCK_ROWS / 8] = {0};
+	uint8 *marked = (uint8 *) marks;
+
+	for (uint32 i = 0; i < nselected; i++)
+		marked[selection[i]] = 1;
+	for (uint32 word = 0; word < BLOCK_WORDS; word++)
+	{
+		uint64 bits = 0;
+
+		for (uint32 i = 0; i < 8; i++)
+			bits |= gather_bits(marks[8 * word + i]) << (8 * i);
+		into[word] |= from != NULL ? bits & from[word] : bits;
+	}
 }
 
 void
@@ -75,21 +106,91 @@ copy_bytes(VectorExpression *node, VectorInput *input, const char *bytes, uint32
 	return copy;
 }
 
+/* ---- scales ------------------------------------------------------------------------------------- */
+
+bool
+vector_value_begin_padded(VectorExpression *node, int32 scale)
+{
+	Vector *result = &node->result;
+
+	if (result->padded != NULL)
+		return result->padded_scale == scale;
+	if (scale < 0 || scale >= result->scale || result->scale - scale >= VECTOR_POWERS_OF_TEN)
+		return false;
+	result->padded = vector_node_clear_padded(node);
+	result->padded_scale = scale;
+	return true;
+}
+
+/* The selected rows times a factor, from one array to another or the same; false if one does not fit. */
+static bool
+multiply_rows(const int64 *from, int64 factor, int64 *into, const uint16 *selection,
+			  uint32 nselected)
+{
+	bool overflows = false;
+
+	for (uint32 i = 0; i < nselected; i++)
+	{
+		int64 product;
+
+		overflows |= __builtin_mul_overflow(from[selection[i]], factor, &product);
+	}
+	if (overflows)
+		return false;
+	for (uint32 i = 0; i < nselected; i++)
+		into[selection[i]] = from[selection[i]] * factor;
+	return true;
+}
+
+void
+vector_value_raise_scale(VectorExpression *node, const uint16 *selection, uint32 nselected,
+						 int32 scale)
+{
+	Vector *result = &node->result;
+	int32 old_scale = result->scale;
+
+	/* what is NULL or an exception may have any mantissa */
+	if (old_scale < 0 || scale - old_scale <= 0 || scale - old_scale >= VECTOR_POWERS_OF_TEN ||
+		result->padded != NULL ||
+		!multiply_rows(node->ints, vector_powers_of_ten[scale - old_scale], node->ints, selection,
+					   nselected))
+		return;
+	result->scale = scale;
+	if (vector_value_begin_padded(node, old_scale))
+		set_bits(node->padded, NULL, selection, nselected);
+}
+
+/* Holds a mantissa of some scale; false if it is no matter of the result's. */
+static bool
+store_mantissa(VectorExpression *node, uint32 row, int128 mantissa, int32 scale)
+{
+	Vector *result = &node->result;
+	int64 value = (int64) mantissa;
+
+	if (mantissa != value)
+		return false;
+	if (result->scale < 0)
+		result->scale = scale;
+	if (result->scale != scale)
+	{
+		if (!vector_value_begin_padded(node, scale) ||
+			__builtin_mul_overflow(value, vector_powers_of_ten[result->scale - scale], &value))
+			return false;
+		vector_set_bit(node->padded, row);
+	}
+	node->ints[row] = value;
+	return true;
+}
+
 static void
 store_numeric(VectorExpression *node, VectorInput *input, uint32 row, const char *bytes,
 			  uint32 length, bool copy)
 {
-	Vector *result = &node->result;
 	int128 mantissa;
 	int32 scale;
 
-	if (numeric_to_scaled(bytes, length, &mantissa, &scale) &&
-		(result->scale < 0 || result->scale == scale) && mantissa == (int64) mantissa)
-	{
-		result->scale = scale;
-		node->ints[row] = (int64) mantissa;
-	}
-	else
+	if (!numeric_to_scaled(bytes, length, &mantissa, &scale) ||
+		!store_mantissa(node, row, mantissa, scale))
 		set_exception(node, row, copy ? copy_bytes(node, input, bytes, length) : bytes, length);
 }
 
@@ -158,14 +259,12 @@ vector_value_store(VectorExpression *node, VectorInput *input, uint32 row, Datum
 
 /* ---- rows of another vector --------------------------------------------------------------------- */
 
-/* A mantissa of another scale than the result's. */
+/* A mantissa that the result has no room for. */
 static void
-copy_misfit(VectorExpression *node, VectorInput *input, uint32 row, const Vector *from)
+set_misfit(VectorExpression *node, VectorInput *input, uint32 row, int128 mantissa, int32 scale)
 {
 	MemoryContext caller = MemoryContextSwitchTo(vector_node_memory(node, input));
-	int128 mantissa = from->form == VECTOR_WIDE ? from->wides[row] : (int128) from->ints[row];
-	struct varlena *made = (struct varlena *) DatumGetPointer(
-		numeric_from_scaled(mantissa, from->scale));
+	struct varlena *made = (struct varlena *) DatumGetPointer(numeric_from_scaled(mantissa, scale));
 
 	MemoryContextSwitchTo(caller);
 	set_exception(node, row, VARDATA_ANY(made), VARSIZE_ANY_EXHDR(made));
@@ -181,14 +280,11 @@ copy_numeric(VectorExpression *node, VectorInput *input, uint32 row, const Vecto
 		set_exception(node, row, from->starts[row], from->lengths[row]);
 	else if (from->form == VECTOR_INT || from->form == VECTOR_WIDE)
 	{
-		int128 mantissa = from->form == VECTOR_WIDE ? from->wides[row] : (int128) from->ints[row];
+		int32 scale;
+		int128 mantissa = vector_shown(from, row, &scale);
 
-		if (node->result.scale < 0)
-			node->result.scale = from->scale;
-		if (node->result.scale == from->scale && mantissa == (int64) mantissa)
-			node->ints[row] = (int64) mantissa;
-		else
-			copy_misfit(node, input, row, from);
+		if (!store_mantissa(node, row, mantissa, scale))
+			set_misfit(node, input, row, mantissa, scale);
 	}
 	else
 	{
@@ -214,7 +310,36 @@ copy_constant_numeric(VectorExpression *node, VectorInput *input, const uint16 *
 	{
 		for (uint32 i = 1; i < nselected; i++)
 			node->ints[selection[i]] = node->ints[first];
+		if (vector_bit(node->result.padded, first))
+			set_bits(node->padded, NULL, selection, nselected);
 	}
+}
+
+/* Mantissas that the result has room for as they are, or times a power of ten; false if not. */
+static bool
+copy_mantissas(VectorExpression *node, const uint16 *selection, uint32 nselected,
+			   const Vector *from)
+{
+	int32 scale = node->result.scale;
+
+	if (from->form != VECTOR_INT || from->exceptions != NULL)
+		return false;
+	if (from->scale == scale)
+	{
+		if (from->padded != NULL && !vector_value_begin_padded(node, from->padded_scale))
+			return false;
+		for (uint32 i = 0; i < nselected; i++)
+			node->ints[selection[i]] = from->ints[selection[i]];
+		if (from->padded != NULL)
+			set_bits(node->padded, from->padded, selection, nselected);
+		return true;
+	}
+	if (from->padded != NULL || from->scale < 0 || !vector_value_begin_padded(node, from->scale) ||
+		!multiply_rows(from->ints, vector_powers_of_ten[scale - from->scale], node->ints, selection,
+					   nselected))
+		return false;
+	set_bits(node->padded, NULL, selection, nselected);
+	return true;
 }
 
 static void
@@ -231,13 +356,7 @@ copy_values(VectorExpression *node, VectorInput *input, const uint16 *selection,
 			}
 			else if (from->constant)
 				copy_constant_numeric(node, input, selection, nselected, from);
-			else if (from->form == VECTOR_INT && from->scale == node->result.scale &&
-					 from->exceptions == NULL)
-			{
-				for (uint32 i = 0; i < nselected; i++)
-					node->ints[selection[i]] = from->ints[selection[i]];
-			}
-			else
+			else if (!copy_mantissas(node, selection, nselected, from))
 			{
 				for (uint32 i = 0; i < nselected; i++)
 					if (!vector_is_null(from, selection[i]))
@@ -267,16 +386,29 @@ copy_values(VectorExpression *node, VectorInput *input, const uint16 *selection,
 	}
 }
 
+static bool
+are_all_null(const Vector *vector)
+{
+	for (uint32 word = 0; word < BLOCK_WORDS; word++)
+		if (vector->nulls[word] != ~UINT64CONST(0))
+			return false;
+	return true;
+}
+
 void
 vector_value_copy(VectorExpression *node, VectorInput *input, const uint16 *selection,
 				  uint32 nselected, const Vector *from)
 {
 	if (nselected == 0)
 		return;
-	copy_values(node, input, selection, nselected, from);
+	if (from->nulls == NULL || !are_all_null(from))
+		copy_values(node, input, selection, nselected, from);
 	if (from->nulls == NULL)
 		return;
-	for (uint32 i = 0; i < nselected; i++)
+	node->result.nulls = node->nulls;
+	set_bits(node->nulls, from->nulls, selection, nselected);
+	/* whoever looks finds nothing */
+	for (uint32 i = 0; node->result.form == VECTOR_BYTES && i < nselected; i++)
 		if (vector_is_null(from, selection[i]))
-			vector_value_set_null(node, selection[i]);
+			node->lengths[selection[i]] = 0;
 }

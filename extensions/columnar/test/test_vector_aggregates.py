@@ -362,6 +362,44 @@ def test_states_are_the_bytes_of_core(sides: Twins, state: tuple[str, str, str, 
             all_same_by_batch(sides, iter([query]))
 
 
+CASES = (
+    "CASE WHEN {} THEN v * (1 - s) ELSE 0 END",
+    "CASE WHEN {} THEN v ELSE 0.0 END",
+    "CASE WHEN {} THEN v ELSE v * s END",
+    "CASE WHEN {} THEN v * s WHEN id % 7 = 1 THEN v ELSE 0 END",
+    "CASE WHEN {} THEN s * 0.5 END",
+    "CASE WHEN {} THEN CASE WHEN id % 7 = 1 THEN s * v ELSE 0 END ELSE 0.0 END",
+    "CASE WHEN {} THEN v * v * v * v ELSE 0 END",
+    "CASE WHEN {} THEN 1.50 ELSE 0 END",
+    "CASE WHEN few = 1 THEN 1.5 WHEN {} THEN 0.125 ELSE 0 END",
+    "coalesce(CASE WHEN {} THEN s * v END, 0)",
+    "CASE WHEN {} THEN v * s ELSE 0 END * 1.5",
+    "CASE WHEN {} THEN v * s ELSE 0 END - CASE WHEN id % 3 = 1 THEN v * s ELSE 0 END",
+    "CASE WHEN {} THEN v ELSE 'NaN' END",
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sums_of_several_scales_show_that_of_core(sides: Twins, case: str) -> None:
+    """The largest display scale in each group, and how many values had it."""
+    for condition in ("id > 0", "id % 2 = 0", "s < 0", "few = 2", "id < 0", "id = 2500"):
+        value = case.format(condition)
+        calls = (
+            f"sum({value}), avg({value}), stddev({value}), count({value}),"
+            f" state_numeric_avg({value}), state_numeric({value})"
+        )
+        for grouping in (*GROUPINGS[:3], " GROUP BY id"):
+            all_same_by_batch(sides, iter([f"SELECT {calls} FROM t_numeric_12_2{grouping}"]))
+            sides.same(f"SELECT {calls} FROM t_numeric_12_2 WHERE id % 5 = 0{grouping}")
+        # min, max and keys show the scale of one of several equal values
+        sides.same(
+            f"SELECT min({value}), max({value}), array_agg({value} ORDER BY id) FROM t_numeric_12_2"
+        )
+        with settings(sides, max_parallel_workers_per_gather="2", parallel_setup_cost="0",
+                      parallel_tuple_cost="0", min_parallel_table_scan_size="0"):  # fmt: skip
+            sides.same(f"SELECT few, sum({value}), avg({value}) FROM t_numeric_12_2 GROUP BY few")
+
+
 def test_arrays_of_averages_are_the_bytes_of_core(sides: Twins) -> None:
     sides.execute(
         "CREATE AGGREGATE state_average (integer) (SFUNC = int4_avg_accum, STYPE = int8[],"

@@ -84,6 +84,19 @@ CASE WHEN small <> 0 THEN i4 / small ELSE -1 END; CASE WHEN small = 0 THEN NULL 
 CASE WHEN bool THEN c ELSE 'zz' END; CASE WHEN bool THEN i4 > 0 ELSE i8 > 5 END; COALESCE(i2, i4, 7); COALESCE(free, n, 0.5); COALESCE(t, word, 'none')
 COALESCE(word, 'none'); COALESCE(small / nullif(small, 0), 5); NULLIF(i4, 5); NULLIF(word, 'MAIL'); NULLIF(n, 0); NULLIF(f8, 'NaN')
 GREATEST(i4, i2); LEAST(i4, i8); GREATEST(f8, f4); LEAST(f8, 1.5); GREATEST(d, d2); GREATEST(n, n4); LEAST(t, word)"""
+# numerics that show different numbers of digits
+SCALES = """CASE WHEN i4 > 0 THEN n * (1 - n4) ELSE 0 END; CASE WHEN i4 > 5000 THEN n ELSE 0 END; CASE WHEN i4 <= 5000 THEN n * n4 ELSE 0 END
+CASE WHEN i4 > 0 THEN n ELSE n * n4 END; CASE WHEN i4 > 0 THEN n * n4 ELSE n END; CASE WHEN i4 > 0 THEN n WHEN i4 > -500 THEN n4 WHEN bool THEN 0 ELSE n * n4 END
+CASE WHEN i4 > 0 THEN n ELSE 0.00001 END; CASE WHEN i4 > 0 THEN 1 WHEN i4 > -500 THEN 2.50 WHEN bool THEN 0.125 END; CASE WHEN bool THEN 0 ELSE wide END
+CASE WHEN word = 'MAIL' THEN 1.50 ELSE 0 END; CASE word WHEN 'MAIL' THEN 1.5 WHEN 'SHIP' THEN 0.125 WHEN 'AIR' THEN 2 ELSE 0 END; CASE WHEN word IS NULL THEN 0.0 ELSE 1 END
+CASE WHEN i4 > 0 THEN CASE WHEN bool THEN n4 ELSE 0 END ELSE 0.0 END; CASE WHEN i4 > 0 THEN CASE WHEN bool THEN n * n4 ELSE 0 END ELSE n END
+CASE WHEN bool THEN n ELSE 0 END + n4; CASE WHEN bool THEN n4 ELSE 0 END + n; n - CASE WHEN bool THEN n4 ELSE 0 END; CASE WHEN bool THEN n4 ELSE 0 END * n
+CASE WHEN bool THEN n4 ELSE 0 END - CASE WHEN i4 > 0 THEN n4 ELSE 0 END; CASE WHEN bool THEN n ELSE 0 END * CASE WHEN i4 > 0 THEN n4 ELSE 0.0 END
+CASE WHEN bool THEN n4 ELSE 0 END * (CASE WHEN i4 > 0 THEN n * n ELSE 1 END); CASE WHEN bool THEN wide ELSE 0 END * n; CASE WHEN bool THEN wide * n ELSE 7 END + n
+-CASE WHEN bool THEN n4 ELSE -1 END; abs(CASE WHEN bool THEN n4 ELSE -1.0 END); NULLIF(CASE WHEN bool THEN n4 ELSE 0 END, 1); NULLIF(CASE WHEN bool THEN n4 ELSE 0 END, 0.0)
+COALESCE(n * n4, 0); COALESCE(n, n4, 0); COALESCE(CASE WHEN bool THEN n4 ELSE 0 END, n); COALESCE(CASE WHEN bool THEN n4 END, 0.0) * 2; round(CASE WHEN bool THEN n4 ELSE 7 END, 2)
+(CASE WHEN bool THEN n4 ELSE 7 END)::numeric(20, 1); (CASE WHEN bool THEN n4 ELSE 7 END)::integer; (CASE WHEN bool THEN n4 ELSE 7 END)::float8
+CASE WHEN bool THEN 1e18 ELSE n4 END; CASE WHEN bool THEN n4 * n4 * n4 ELSE 10000000000 END; CASE WHEN bool THEN free ELSE 0 END; CASE WHEN bool THEN n ELSE 'NaN' END"""
 
 COMPARISONS = """i4 = 5; i4 <> 5; i4 <= -1000; i4 >= 2147483647; i4 < -2147483648; i2 < i4; i8 > i4; i8 >= 9223372036854775807; 5 < i4; i4 = 5.5
 runs = 1; o > 4000000000; bool; NOT bool; bool < (i4 > 0); f8 = f8; f8 < f4; f8 = 'NaN'; f8 < 'NaN'; f8 = 0; f4 < 'Infinity'; n = n4; n < n4; n >= 100.5
@@ -92,7 +105,8 @@ t = 'text 77'; t < 'text 3'; t >= 'text 3' COLLATE "C"; t = ''; word = ''; 'MAIL
 c = 'ch77'; c = 'ch77  '; c = 'ch77'::text; code = 'a'; code = ' a'; code < c; b = decode(md5('17'), 'hex'); b < decode(md5('17'), 'hex'); u = md5('17')::uuid; u < md5('17')::uuid
 d < '1995-06-17'; d = 'infinity'; d < d2; d = ts; d2 < ts; d < timestamp '1995-06-17 12:00'; d = timestamp '1995-06-17 12:00'; d <= timestamp '1995-06-17 00:00'
 d >= timestamp '-infinity'; d = timestamp 'infinity'; ts >= date '1995-06-17'; tz >= date '1995-06-17'; tz < timestamp '1995-06-17 00:00'; tz >= d2; tz < ts
-i4 IS DISTINCT FROM i2; word IS DISTINCT FROM 'MAIL'; n IS NOT DISTINCT FROM n4; word IS NOT DISTINCT FROM NULL"""
+i4 IS DISTINCT FROM i2; word IS DISTINCT FROM 'MAIL'; n IS NOT DISTINCT FROM n4; word IS NOT DISTINCT FROM NULL
+CASE WHEN bool THEN n4 ELSE 0 END = 0.00; CASE WHEN bool THEN n ELSE 7 END < n4; CASE WHEN bool THEN n4 ELSE 7 END IN (7.0, 0.5); 7 >= CASE WHEN bool THEN n4 ELSE 7 END"""
 LOGIC = """i4 > 0 AND i8 > 0; i4 > 0 OR i8 > 0; NOT (i4 > 0 AND i8 > 0); i4 > 0 AND t LIKE '%1%' AND n > 0; i4 > 0 OR (bool AND d2 > '1995-01-01'); i4 > 0 AND NULL
 small <> 0 AND 10 / small > 1; small = 0 OR 10 / small > 1; NOT (small = 0 OR 10 / small > 1); CASE WHEN small = 0 THEN false ELSE 10 / small > 1 END
 bool IS TRUE; bool IS NOT FALSE; (i4 > 0) IS UNKNOWN; word IS NULL; (i4 > 0) IS NOT NULL; i4 + 1 > 0; n * n4 > 10; length(t) > 10; upper(word) = 'MAIL'
@@ -112,6 +126,7 @@ VALUE_FAMILIES = {
     "dates": DATES,
     "texts": TEXTS,
     "choices": CHOICES,
+    "scales": SCALES,
 }
 CONDITION_FAMILIES = {
     "comparisons": COMPARISONS,

@@ -142,6 +142,36 @@ check_report(FormatPlace place, const char *message, const char *detail)
 	CHECK(harness_error.hint[0] != '\0');
 }
 
+/* CRC-32C, bit by bit. */
+static uint32
+reckon_crc(const char *bytes, uint32 length)
+{
+	uint32 crc = 0xffffffff;
+
+	for (uint32 i = 0; i < length; i++)
+	{
+		crc ^= (uint8) bytes[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78 : 0);
+	}
+	return ~crc;
+}
+
+/* Around the lengths at which several stretches are computed at once. */
+static void
+check_long_crcs(void)
+{
+	static const uint32 lengths[] = {1,	   7,	 1024, 3071, 3072, 3073,
+									 3080, 6143, 6144, 6151, 9216, 20000};
+	char bytes[20008];
+
+	for (int i = 0; i < lengthof(bytes); i++)
+		bytes[i] = (char) (i * 2654435761U >> 13);
+	for (int i = 0; i < lengthof(lengths); i++)
+		for (int start = 0; start < 8; start++)
+			CHECK(format_crc(bytes + start, lengths[i]) == reckon_crc(bytes + start, lengths[i]));
+}
+
 static void
 check_reports(void)
 {
@@ -170,5 +200,6 @@ main(int argc, char **argv)
 	/* the check value of CRC-32C */
 	CHECK(format_crc("123456789", 9) == 0xe3069283);
 	CHECK(format_crc("", 0) == 0);
+	check_long_crcs();
 	return harness_finish();
 }
