@@ -88,7 +88,7 @@ copy_branch(VectorExpression *node, VectorInput *input, const Branch *branches, 
 	vector_value_copy(node, input, branch->rows, branch->nrows, values);
 }
 
-/* The same for the constants among the branches, when all others are there. */
+/* The same for the constants among the branches, when all others are there: first the scale. */
 static void
 copy_constants(VectorExpression *node, VectorInput *input, const Branch *branches, int nbranches)
 {

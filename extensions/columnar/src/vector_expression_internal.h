@@ -211,8 +211,6 @@ extern void vector_value_set_null(VectorExpression *node, uint32 row);
  */
 extern void vector_value_raise_scale(VectorExpression *node, const uint16 *selection,
 									 uint32 nselected, int32 scale);
-/* Marks rows of a result as shown with fewer digits than its scale; false if others have another number. */
-extern bool vector_value_begin_padded(VectorExpression *node, int32 scale);
 
 /* ---- by code (vector_code.c) -------------------------------------------------------------------- */
 

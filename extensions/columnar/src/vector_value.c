@@ -8,7 +8,6 @@
  */
 #include "vector_expression_internal.h"
 
-#include "port/pg_bswap.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
@@ -40,13 +39,10 @@ vector_value_begin(VectorExpression *node, int32 scale)
 	vector_node_clear_nulls(node);
 }
 
-/* The lowest bits of the eight bytes. */
+/* The lowest bits of eight bytes, the first byte's first (little-endian, as format.c demands). */
 static inline uint64
 gather_bits(uint64 bytes)
 {
-#ifdef WORDS_BIGENDIAN
-	bytes = pg_bswap64(bytes);
-#endif
 	return (bytes * UINT64CONST(0x0102040810204080)) >> 56;
 }
 
@@ -108,8 +104,9 @@ copy_bytes(VectorExpression *node, VectorInput *input, const char *bytes, uint32
 
 /* ---- scales ------------------------------------------------------------------------------------- */
 
-bool
-vector_value_begin_padded(VectorExpression *node, int32 scale)
+/* Makes room for rows that are shown with so many digits; false if others are with another number. */
+static bool
+begin_padded(VectorExpression *node, int32 scale)
 {
 	Vector *result = &node->result;
 
@@ -156,7 +153,7 @@ vector_value_raise_scale(VectorExpression *node, const uint16 *selection, uint32
 					   nselected))
 		return;
 	result->scale = scale;
-	if (vector_value_begin_padded(node, old_scale))
+	if (begin_padded(node, old_scale))
 		set_bits(node->padded, NULL, selection, nselected);
 }
 
@@ -173,7 +170,7 @@ store_mantissa(VectorExpression *node, uint32 row, int128 mantissa, int32 scale)
 		result->scale = scale;
 	if (result->scale != scale)
 	{
-		if (!vector_value_begin_padded(node, scale) ||
+		if (!begin_padded(node, scale) ||
 			__builtin_mul_overflow(value, vector_powers_of_ten[result->scale - scale], &value))
 			return false;
 		vector_set_bit(node->padded, row);
@@ -326,7 +323,7 @@ copy_mantissas(VectorExpression *node, const uint16 *selection, uint32 nselected
 		return false;
 	if (from->scale == scale)
 	{
-		if (from->padded != NULL && !vector_value_begin_padded(node, from->padded_scale))
+		if (from->padded != NULL && !begin_padded(node, from->padded_scale))
 			return false;
 		for (uint32 i = 0; i < nselected; i++)
 			node->ints[selection[i]] = from->ints[selection[i]];
@@ -334,7 +331,7 @@ copy_mantissas(VectorExpression *node, const uint16 *selection, uint32 nselected
 			set_bits(node->padded, from->padded, selection, nselected);
 		return true;
 	}
-	if (from->padded != NULL || from->scale < 0 || !vector_value_begin_padded(node, from->scale) ||
+	if (from->padded != NULL || from->scale < 0 || !begin_padded(node, from->scale) ||
 		!multiply_rows(from->ints, vector_powers_of_ten[scale - from->scale], node->ints, selection,
 					   nselected))
 		return false;
