@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psycopg
@@ -143,7 +144,10 @@ def multiset_difference(actual: list[Row], expected: list[Row], types: list[int]
     surplus = list((a - b).elements())
     missing = list((b - a).elements())
     if any(oid in TOLERANCE for oid in types):
-        surplus, missing = remove_close_pairs(surplus, missing, types)
+        exact = [n for n, oid in enumerate(types) if oid not in TOLERANCE]
+        surplus, missing = remove_close_pairs(
+            surplus, missing, exact, lambda one, other: same_row(one, other, types)
+        )
     if not surplus and not missing:
         return ""
     return (
@@ -154,17 +158,16 @@ def multiset_difference(actual: list[Row], expected: list[Row], types: list[int]
 
 
 def remove_close_pairs(
-    surplus: list[Row], missing: list[Row], types: list[int]
+    surplus: list[Row], missing: list[Row], exact: list[int], same: Callable[[Row, Row], bool]
 ) -> tuple[list[Row], list[Row]]:
-    """Strike out rows whose only difference is the rounding of floats."""
-    exact = [n for n, oid in enumerate(types) if oid not in TOLERANCE]
+    """Strike out rows that are the same; `exact`: columns that have to be equal for that."""
     candidates: dict[Row, list[Row]] = {}
     for row in missing:
         candidates.setdefault(tuple(row[n] for n in exact), []).append(row)
     rest = []
     for row in surplus:
         group = candidates.get(tuple(row[n] for n in exact), [])
-        match = next((other for other in group if same_row(row, other, types)), None)
+        match = next((other for other in group if same(row, other)), None)
         if match is None:
             rest.append(row)
         else:

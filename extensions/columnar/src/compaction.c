@@ -320,14 +320,6 @@ is_compactable(const GroupTuple *tuple)
 		   tuple->entry.record.nrows > 0;
 }
 
-/* May another transaction still be filling the range of row numbers? */
-static bool
-is_being_written(const GroupTuple *tuple)
-{
-	return tuple->status == HEAPTUPLE_INSERT_IN_PROGRESS ||
-		   tuple->status == HEAPTUPLE_DELETE_IN_PROGRESS;
-}
-
 /* Rows of the group that are dead for everybody; upper bound where numbers have gaps. */
 static uint64
 count_dead(const GroupRecord *record, const DeletedRows *dead)
@@ -370,7 +362,7 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 		uint64 left;
 		bool small;
 
-		if (is_being_written(&tuples[i]))
+		if (group_tuple_is_being_written(&tuples[i]))
 			break;
 		if (!is_compactable(&tuples[i]))
 			continue; /* dead, or an older version: not in the way */
@@ -500,7 +492,8 @@ delete_idle_vectors(GroupCatalog *catalog, TransactionId oldest_xmin, const Grou
 
 	/* dead versions do not count: no snapshot that is left sees them */
 	for (uint32 i = 0; i < ntuples; i++)
-		if (!replaced[i] && (is_compactable(&tuples[i]) || is_being_written(&tuples[i])))
+		if (!replaced[i] &&
+			(is_compactable(&tuples[i]) || group_tuple_is_being_written(&tuples[i])))
 			kept[sweep.ntuples++] = tuples[i];
 	sweep.tuples = kept;
 	sweep.tids = palloc(sizeof(ItemPointerData) * sweep.capacity);

@@ -29,6 +29,7 @@
 #include "format.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
@@ -164,6 +165,14 @@ typedef struct GroupTuple
 	TransactionId xmax;
 	int status; /* HTSV_Result as of the horizon */
 } GroupTuple;
+
+/* May another transaction still be filling the range of row numbers? */
+static inline bool
+group_tuple_is_being_written(const GroupTuple *tuple)
+{
+	return tuple->status == HEAPTUPLE_INSERT_IN_PROGRESS ||
+		   tuple->status == HEAPTUPLE_DELETE_IN_PROGRESS;
+}
 
 extern GroupTuple *
 group_catalog_list_all(GroupCatalog *catalog, TransactionId oldest_xmin, uint32 *ntuples);

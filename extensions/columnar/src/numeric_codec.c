@@ -72,26 +72,26 @@ typedef enum WideLayout
 	WIDE_HALVES = 1
 } WideLayout;
 
-static const uint64 powers_of_ten[] = {1,
-									   10,
-									   100,
-									   1000,
-									   10000,
-									   100000,
-									   1000000,
-									   10000000,
-									   100000000,
-									   1000000000,
-									   UINT64CONST(10000000000),
-									   UINT64CONST(100000000000),
-									   UINT64CONST(1000000000000),
-									   UINT64CONST(10000000000000),
-									   UINT64CONST(100000000000000),
-									   UINT64CONST(1000000000000000),
-									   UINT64CONST(10000000000000000),
-									   UINT64CONST(100000000000000000),
-									   UINT64CONST(1000000000000000000),
-									   UINT64CONST(10000000000000000000)};
+const uint64 numeric_powers_of_ten[NUMERIC_POWERS_OF_TEN] = {1,
+															 10,
+															 100,
+															 1000,
+															 10000,
+															 100000,
+															 1000000,
+															 10000000,
+															 100000000,
+															 1000000000,
+															 UINT64CONST(10000000000),
+															 UINT64CONST(100000000000),
+															 UINT64CONST(1000000000000),
+															 UINT64CONST(10000000000000),
+															 UINT64CONST(100000000000000),
+															 UINT64CONST(1000000000000000),
+															 UINT64CONST(10000000000000000),
+															 UINT64CONST(100000000000000000),
+															 UINT64CONST(1000000000000000000),
+															 UINT64CONST(10000000000000000000)};
 
 /* ---- from a numeric's bytes ---------------------------------------------------------------- */
 
@@ -194,13 +194,13 @@ join_few_digits(const NumericParts *parts, int shift, uint64 *magnitude)
 	if (invalid >= BASE)
 		return false;
 	if (shift >= 0)
-		*magnitude = (sum * BASE + last) * powers_of_ten[shift];
+		*magnitude = (sum * BASE + last) * numeric_powers_of_ten[shift];
 	else
 	{
 		/* the last digit stands across the end of the scale */
-		uint32 divisor = (uint32) powers_of_ten[-shift];
+		uint32 divisor = (uint32) numeric_powers_of_ten[-shift];
 
-		*magnitude = sum * powers_of_ten[BASE_DIGITS + shift] + last / divisor;
+		*magnitude = sum * numeric_powers_of_ten[BASE_DIGITS + shift] + last / divisor;
 		return last % divisor == 0;
 	}
 	return true;
@@ -232,17 +232,17 @@ join_many_digits(const NumericParts *parts, int shift, uint128 *magnitude)
 	}
 	if (shift < 0)
 	{
-		uint32 divisor = (uint32) powers_of_ten[-shift];
+		uint32 divisor = (uint32) numeric_powers_of_ten[-shift];
 
 		*magnitude = sum;
 		return last % divisor == 0 &&
-			   multiply_add(magnitude, powers_of_ten[BASE_DIGITS + shift], last / divisor);
+			   multiply_add(magnitude, numeric_powers_of_ten[BASE_DIGITS + shift], last / divisor);
 	}
 	if (!multiply_add(&sum, BASE, last))
 		return false;
 	for (; shift > 0 && sum > 0; shift -= Min(shift, 18))
 	{
-		if (!multiply_add(&sum, powers_of_ten[Min(shift, 18)], 0))
+		if (!multiply_add(&sum, numeric_powers_of_ten[Min(shift, 18)], 0))
 			return false;
 	}
 	*magnitude = sum;
@@ -351,7 +351,7 @@ put_digits(uint64 value, uint16 *at)
 static uint16 *
 put_wide_digits(uint128 value, uint16 *at)
 {
-	const uint64 four = powers_of_ten[4 * BASE_DIGITS];
+	const uint64 four = numeric_powers_of_ten[4 * BASE_DIGITS];
 
 	while (value > PG_UINT64_MAX)
 	{
@@ -385,9 +385,10 @@ put_aligned_digits(uint128 magnitude, int32 scale, uint16 *at)
 	}
 	if (cut > 0)
 	{
-		uint64 divisor = powers_of_ten[cut];
+		uint64 divisor = numeric_powers_of_ten[cut];
 
-		*--at = (uint16) ((uint64) (magnitude % divisor) * powers_of_ten[BASE_DIGITS - cut]);
+		*--at = (uint16) ((uint64) (magnitude % divisor) *
+						  numeric_powers_of_ten[BASE_DIGITS - cut]);
 		magnitude /= divisor;
 	}
 	return put_wide_digits(magnitude, at);

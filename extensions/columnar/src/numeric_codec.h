@@ -21,6 +21,11 @@ typedef enum NumericEncoding
 	NUMERIC_BYTES = 2	/* a block of bytes_codec */
 } NumericEncoding;
 
+#define NUMERIC_POWERS_OF_TEN 20
+
+/* 10 ^ 0 .. 10 ^ 19; the last is no int64. */
+extern const uint64 numeric_powers_of_ten[NUMERIC_POWERS_OF_TEN];
+
 /*
  * A model for the blocks that will be NUMERIC_BYTES (bytes_model_train()); NULL, soon,
  * when a sample says that most values are scaled integers, which need none.

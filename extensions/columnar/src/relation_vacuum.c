@@ -125,8 +125,7 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 		range->first = record->first_row;
 		range->span = record->row_span;
 		range->present = NULL;
-		range->being_written = tuples[i].status == HEAPTUPLE_INSERT_IN_PROGRESS ||
-							   tuples[i].status == HEAPTUPLE_DELETE_IN_PROGRESS;
+		range->being_written = group_tuple_is_being_written(&tuples[i]);
 		if (record->state != GROUP_OPEN && (record->flags & GROUP_HAS_ROW_NUMBERS) &&
 			tuples[i].status == HEAPTUPLE_LIVE)
 			range->present = read_present_rows(catalog, record);

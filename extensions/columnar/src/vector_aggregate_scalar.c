@@ -104,16 +104,15 @@ set_initial_value(AggStatePerTrans transition, HeapTuple tuple)
 	pfree(string);
 }
 
-/* Fills *function and returns room for the arguments of its calls. */
-static FunctionCallInfo
-prepare_call(Oid oid, Expr *expression, int narguments, Oid collation, AggState *node,
-			 FmgrInfo *function)
+FunctionCallInfo
+scalar_states_prepare_call(Oid oid, Expr *expression, int narguments, Oid collation, Node *node,
+						   FmgrInfo *function)
 {
 	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(narguments));
 
 	fmgr_info(oid, function);
 	fmgr_info_set_expr((Node *) expression, function);
-	InitFunctionCallInfoData(*call, function, narguments, collation, (Node *) node, NULL);
+	InitFunctionCallInfoData(*call, function, narguments, collation, node, NULL);
 	return call;
 }
 
@@ -127,9 +126,9 @@ prepare_transition(AggStatePerTrans transition, const Aggref *aggref, AggState *
 	build_aggregate_transfn_expr(types, ntypes, 0, aggref->aggvariadic, transition->aggtranstype,
 								 aggref->inputcollid, transition->transfn_oid, InvalidOid,
 								 &expression, NULL);
-	transition->transfn_fcinfo = prepare_call(transition->transfn_oid, expression,
-											  transition->numTransInputs + 1, aggref->inputcollid,
-											  node, &transition->transfn);
+	transition->transfn_fcinfo = scalar_states_prepare_call(
+		transition->transfn_oid, expression, transition->numTransInputs + 1, aggref->inputcollid,
+		(Node *) node, &transition->transfn);
 
 	/* a state that begins as the first value must be of its type */
 	if (transition->transfn.fn_strict && transition->initValueIsNull &&
@@ -177,8 +176,9 @@ scalar_states_create(const VectorAggregate *aggregate)
 
 		scalar_states_check_owner(aggref->aggfnoid, transition->serialfn_oid);
 		build_aggregate_serialfn_expr(transition->serialfn_oid, &expression);
-		transition->serialfn_fcinfo = prepare_call(transition->serialfn_oid, expression, 1,
-												   InvalidOid, states->node, &transition->serialfn);
+		transition->serialfn_fcinfo = scalar_states_prepare_call(
+			transition->serialfn_oid, expression, 1, InvalidOid, scalar_states_node(states),
+			&transition->serialfn);
 	}
 	MemoryContextSwitchTo(old);
 	return states;

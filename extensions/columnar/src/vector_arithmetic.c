@@ -124,22 +124,22 @@ get_smallest(const VectorExpression *node)
 
 /* ---- whole blocks ------------------------------------------------------------------------------- */
 
-VECTOR_KERNEL static void
-add_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
+VECTOR_KERNEL void
+vector_add_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
 {
 	for (int i = 0; i < BLOCK_ROWS; i++)
 		into[i] = a[i] + b[i];
 }
 
-VECTOR_KERNEL static void
-subtract_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
+VECTOR_KERNEL void
+vector_subtract_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
 {
 	for (int i = 0; i < BLOCK_ROWS; i++)
 		into[i] = a[i] - b[i];
 }
 
-VECTOR_KERNEL static void
-multiply_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
+VECTOR_KERNEL void
+vector_multiply_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
 {
 	for (int i = 0; i < BLOCK_ROWS; i++)
 		into[i] = a[i] * b[i];
@@ -165,11 +165,11 @@ compute_block(VectorExpression *node, ArithmeticOperation operation, Vector *a, 
 	if (bits > 63)
 		return false;
 	if (operation == OPERATION_ADD)
-		add_blocks(a->ints, b->ints, node->ints);
+		vector_add_blocks(a->ints, b->ints, node->ints);
 	else if (operation == OPERATION_SUBTRACT)
-		subtract_blocks(a->ints, b->ints, node->ints);
+		vector_subtract_blocks(a->ints, b->ints, node->ints);
 	else
-		multiply_blocks(a->ints, b->ints, node->ints);
+		vector_multiply_blocks(a->ints, b->ints, node->ints);
 	node->result.bits = bits;
 	return true;
 }
@@ -359,9 +359,9 @@ evaluate_date(VectorExpression *node, VectorInput *input)
 	vector_node_begin(node, VECTOR_INT);
 	vector_node_merge_nulls(node, a, b);
 	if (arithmetic->operation == OPERATION_DATE_ADD)
-		add_blocks(a->ints, b->ints, node->ints);
+		vector_add_blocks(a->ints, b->ints, node->ints);
 	else
-		subtract_blocks(a->ints, b->ints, node->ints);
+		vector_subtract_blocks(a->ints, b->ints, node->ints);
 	if (!are_dates_finite(a, input) || (is_difference && !are_dates_finite(b, input)) ||
 		(!is_difference && !vector_are_between(node->ints, node->result.nulls, input,
 											   DATETIME_MIN_JULIAN - POSTGRES_EPOCH_JDATE,

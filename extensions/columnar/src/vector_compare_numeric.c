@@ -82,7 +82,7 @@ rescale_ints(VectorExpression *node, Vector *vector, int32 digits, const VectorI
 	if (digits >= VECTOR_POWERS_OF_TEN ||
 		vector_bits(vector, input->batch->nrows) + (digits * 10 + 2) / 3 + 1 > 63)
 		return NULL;
-	multiply_block(vector->ints, vector_powers_of_ten[digits], vector_node_ints(node));
+	multiply_block(vector->ints, numeric_powers_of_ten[digits], vector_node_ints(node));
 	return node->ints;
 }
 

@@ -22,26 +22,6 @@
 /* So many nodes are looked through for each one that is made. */
 #define SHARED_MAX 256
 
-const int64 vector_powers_of_ten[VECTOR_POWERS_OF_TEN] = {1,
-														  10,
-														  100,
-														  1000,
-														  10000,
-														  100000,
-														  1000000,
-														  10000000,
-														  100000000,
-														  1000000000,
-														  INT64CONST(10000000000),
-														  INT64CONST(100000000000),
-														  INT64CONST(1000000000000),
-														  INT64CONST(10000000000000),
-														  INT64CONST(100000000000000),
-														  INT64CONST(1000000000000000),
-														  INT64CONST(10000000000000000),
-														  INT64CONST(100000000000000000),
-														  INT64CONST(1000000000000000000)};
-
 bool
 vector_power_of_ten(int32 digits, int128 *power)
 {
@@ -49,7 +29,7 @@ vector_power_of_ten(int32 digits, int128 *power)
 		return false;
 	*power = 1;
 	for (; digits > 0; digits -= Min(digits, VECTOR_POWERS_OF_TEN - 1))
-		*power *= vector_powers_of_ten[Min(digits, VECTOR_POWERS_OF_TEN - 1)];
+		*power *= numeric_powers_of_ten[Min(digits, VECTOR_POWERS_OF_TEN - 1)];
 	return true;
 }
 

@@ -233,27 +233,6 @@ add_scaled(const int64 *restrict a, int64 a_factor, const int64 *restrict b, int
 		into[i] = a[i] * a_factor + b[i] * b_factor;
 }
 
-VECTOR_KERNEL static void
-add_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
-{
-	for (int i = 0; i < BLOCK_ROWS; i++)
-		into[i] = a[i] + b[i];
-}
-
-VECTOR_KERNEL static void
-subtract_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
-{
-	for (int i = 0; i < BLOCK_ROWS; i++)
-		into[i] = a[i] - b[i];
-}
-
-VECTOR_KERNEL static void
-multiply_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into)
-{
-	for (int i = 0; i < BLOCK_ROWS; i++)
-		into[i] = a[i] * b[i];
-}
-
 /* Bits of 10 ^ digits, generously. */
 static int
 count_power_bits(int32 digits)
@@ -278,18 +257,18 @@ compute_block(VectorExpression *node, NumericOperation operation, Vector *a, Vec
 	if (bits > 63)
 		return false;
 	if (operation == NUMERIC_TIMES)
-		multiply_blocks(a->ints, b->ints, node->ints);
+		vector_multiply_blocks(a->ints, b->ints, node->ints);
 	else if (a->scale != b->scale)
 	{
-		int64 b_factor = vector_powers_of_ten[scale - b->scale];
+		int64 b_factor = numeric_powers_of_ten[scale - b->scale];
 
-		add_scaled(a->ints, vector_powers_of_ten[scale - a->scale], b->ints,
+		add_scaled(a->ints, numeric_powers_of_ten[scale - a->scale], b->ints,
 				   operation == NUMERIC_MINUS ? -b_factor : b_factor, node->ints);
 	}
 	else if (operation == NUMERIC_PLUS)
-		add_blocks(a->ints, b->ints, node->ints);
+		vector_add_blocks(a->ints, b->ints, node->ints);
 	else
-		subtract_blocks(a->ints, b->ints, node->ints);
+		vector_subtract_blocks(a->ints, b->ints, node->ints);
 	node->result.bits = bits;
 	return true;
 }
@@ -314,8 +293,8 @@ static bool
 compute_narrow_rows(VectorExpression *node, NumericOperation operation, const Vector *a,
 					const Vector *b, const VectorInput *input)
 {
-	int64 a_factor = vector_powers_of_ten[node->result.scale - a->scale];
-	int64 b_factor = vector_powers_of_ten[node->result.scale - b->scale];
+	int64 a_factor = numeric_powers_of_ten[node->result.scale - a->scale];
+	int64 b_factor = numeric_powers_of_ten[node->result.scale - b->scale];
 
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
@@ -494,7 +473,7 @@ rescale_rows(VectorExpression *node, const Vector *from, int32 scale, int128 lim
 
 	if (from->form != VECTOR_INT || from->exceptions != NULL || abs(digits) >= VECTOR_POWERS_OF_TEN)
 		return false;
-	factor = vector_powers_of_ten[abs(digits)];
+	factor = numeric_powers_of_ten[abs(digits)];
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];
@@ -564,7 +543,7 @@ evaluate_to_float(VectorExpression *node, VectorInput *input)
 		vector_leaf_evaluate_scalar(node, input);
 		return;
 	}
-	divisor = (double) vector_powers_of_ten[from->scale];
+	divisor = (double) numeric_powers_of_ten[from->scale];
 	for (uint32 i = 0; i < input->nselected; i++)
 		node->floats[input->selection[i]] = (double) from->ints[input->selection[i]] / divisor;
 }

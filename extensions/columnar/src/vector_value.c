@@ -149,7 +149,7 @@ vector_value_raise_scale(VectorExpression *node, const uint16 *selection, uint32
 	/* what is NULL or an exception may have any mantissa */
 	if (old_scale < 0 || scale - old_scale <= 0 || scale - old_scale >= VECTOR_POWERS_OF_TEN ||
 		result->padded != NULL ||
-		!multiply_rows(node->ints, vector_powers_of_ten[scale - old_scale], node->ints, selection,
+		!multiply_rows(node->ints, numeric_powers_of_ten[scale - old_scale], node->ints, selection,
 					   nselected))
 		return;
 	result->scale = scale;
@@ -171,7 +171,7 @@ store_mantissa(VectorExpression *node, uint32 row, int128 mantissa, int32 scale)
 	if (result->scale != scale)
 	{
 		if (!begin_padded(node, scale) ||
-			__builtin_mul_overflow(value, vector_powers_of_ten[result->scale - scale], &value))
+			__builtin_mul_overflow(value, numeric_powers_of_ten[result->scale - scale], &value))
 			return false;
 		vector_set_bit(node->padded, row);
 	}
@@ -332,8 +332,8 @@ copy_mantissas(VectorExpression *node, const uint16 *selection, uint32 nselected
 		return true;
 	}
 	if (from->padded != NULL || from->scale < 0 || !begin_padded(node, from->scale) ||
-		!multiply_rows(from->ints, vector_powers_of_ten[scale - from->scale], node->ints, selection,
-					   nselected))
+		!multiply_rows(from->ints, numeric_powers_of_ten[scale - from->scale], node->ints,
+					   selection, nselected))
 		return false;
 	set_bits(node->padded, NULL, selection, nselected);
 	return true;

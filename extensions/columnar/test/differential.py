@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,6 +194,16 @@ def main() -> int:
             return run(make_node(cluster), options)
 
 
+def count_until(options: argparse.Namespace, start: float) -> Iterator[int]:
+    """0, 1, 2 ... until as many as --count, or --seconds have gone since the start."""
+    for number in itertools.count():
+        if options.count is not None and number >= options.count:
+            return
+        if options.seconds is not None and time.monotonic() - start >= options.seconds:
+            return
+        yield number
+
+
 def run(node: Node, options: argparse.Namespace) -> int:
     start = time.monotonic()
     kinds: Counter = Counter()
@@ -200,12 +211,9 @@ def run(node: Node, options: argparse.Namespace) -> int:
         failure = attempt(node, "script", parse_script(options.script.read_text()))
         print(failure or "no difference")
         return 1 if failure else 0
-    for number in itertools.count():
+    done = 0
+    for number in count_until(options, start):
         elapsed = time.monotonic() - start
-        if options.count is not None and number >= options.count:
-            break
-        if options.seconds is not None and elapsed >= options.seconds:
-            break
         if number and number % 100 == 0:
             print(f"{elapsed:.0f} s: {number} stories, {sum(kinds.values())} failures", flush=True)
         failure = attempt(node, options.seed + number)
@@ -215,9 +223,10 @@ def run(node: Node, options: argparse.Namespace) -> int:
             if options.reduce and kinds[kind] == 1:
                 failure = reduce(node, failure)
             print(failure if kinds[kind] <= 3 else f"seed {failure.seed}: {kind}", flush=True)
+        done = number + 1
     crashes = node.crashed()
     print(
-        f"{number} stories, {sum(kinds.values())} failures, {len(crashes)} crashes, {time.monotonic() - start:.0f} s"
+        f"{done} stories, {sum(kinds.values())} failures, {len(crashes)} crashes, {time.monotonic() - start:.0f} s"
     )
     for kind, count in kinds.most_common():
         print(f"{count:6} {kind}")

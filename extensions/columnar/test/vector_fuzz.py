@@ -49,14 +49,14 @@ from pathlib import Path
 
 import psycopg
 
-from extensions.columnar.test.differential import wait_for_recovery
+from extensions.columnar.test.differential import count_until, wait_for_recovery
 from extensions.columnar.test.random_columns import TYPES
 from extensions.columnar.test.random_expressions import Expr, boolean
 from extensions.columnar.test.random_queries import INNER, Asker, Query
 from extensions.columnar.test.random_tables import LARGE, World, know_columns, make_world
 from extensions.columnar.test.servers import make_node
 from extensions.columnar.test.twins import Twins
-from tests.assert_same import Outcome, Row
+from tests.assert_same import Outcome, Row, remove_close_pairs
 from tests.cluster import Cluster, Node
 
 EXTENSIONS = Path(__file__).parents[2]
@@ -103,19 +103,9 @@ def rows_difference(actual: list[Row], expected: list[Row], tolerances: list[str
     surplus, missing = list((a - b).elements()), list((b - a).elements())
     if any(kind != "exact" for kind in tolerances):
         exact = [n for n, kind in enumerate(tolerances) if kind == "exact"]
-        candidates: dict[Row, list[Row]] = {}
-        for row in missing:
-            candidates.setdefault(tuple(row[n] for n in exact), []).append(row)
-        rest = []
-        for row in surplus:
-            group = candidates.get(tuple(row[n] for n in exact), [])
-            match = next((other for other in group if same_row(row, other, tolerances)), None)
-            if match is None:
-                rest.append(row)
-            else:
-                group.remove(match)
-        surplus = rest
-        missing = [row for group in candidates.values() for row in group]
+        surplus, missing = remove_close_pairs(
+            surplus, missing, exact, lambda one, other: same_row(one, other, tolerances)
+        )
     if not surplus and not missing:
         return ""
     return (
@@ -424,12 +414,9 @@ def run(node: Node, options: argparse.Namespace) -> int:
     start = time.monotonic()
     fuzzer = Fuzzer(node)
     kinds: Counter = Counter()
-    for number in itertools.count():
+    done = 0
+    for number in count_until(options, start):
         elapsed = time.monotonic() - start
-        if options.count is not None and number >= options.count:
-            break
-        if options.seconds is not None and elapsed >= options.seconds:
-            break
         if number and number % 100 == 0:
             print(
                 f"{elapsed:.0f} s: {number} seeds, {fuzzer.counts}, {sum(kinds.values())} differences",
@@ -447,9 +434,10 @@ def run(node: Node, options: argparse.Namespace) -> int:
                 else f"seed {failure.seed}, query {failure.number}: {failure.kind}",
                 flush=True,
             )
+        done = number + 1
     crashes = node.crashed()
     print(
-        f"{number} seeds, {fuzzer.counts}, {sum(kinds.values())} differences, {len(crashes)} crashes, {time.monotonic() - start:.0f} s"
+        f"{done} seeds, {fuzzer.counts}, {sum(kinds.values())} differences, {len(crashes)} crashes, {time.monotonic() - start:.0f} s"
     )
     for kind, count in kinds.most_common():
         print(f"{count:6} {kind}")
