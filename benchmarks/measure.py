@@ -66,6 +66,8 @@ def print_table(console: Console, results: list[Result]) -> None:
 
 def show_value(value: float) -> str:
     """Two decimals, or more where the number is small: 0.155 is not within 0.15."""
+    if isinstance(value, int):
+        return str(value)
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
 
 

@@ -4,7 +4,8 @@ A cluster of two workers and one plain PostgreSQL are made for the run and remov
 have the settings of tests/local.conf and fsync off, so that ratios compare code, not disks.
 Latencies are medians of many runs over one connection with the simple protocol and no client
 library above libpq; CPU seconds are those of the one server process that serves the session.
-The columnar store has servers of its own: see columnar.py, columnar_cold.py, columnar_codecs.py.
+The columnar store has servers of its own: see columnar.py, columnar_cold.py, columnar_codecs.py;
+against DuckDB tpch.py, hits.py, distinct.py.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rich.console import Console
 from benchmarks.columnar import measure_columnar
 from benchmarks.columnar_codecs import measure_codecs
 from benchmarks.columnar_cold import measure_cold
+from benchmarks.distinct import measure_distinct
+from benchmarks.hits import measure_few_hits, measure_hits
 from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
 from benchmarks.tpch import measure_tpch, measure_tpch_10
 from tests.cluster import Cluster
@@ -200,6 +203,9 @@ def main() -> int:
         "columnar-codecs": measure_codecs,
         "tpch": measure_tpch,
         "tpch-10": measure_tpch_10,
+        "distinct": measure_distinct,
+        "hits": measure_hits,
+        "hits-small": measure_few_hits,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
