@@ -131,11 +131,13 @@ typedef RTEPermissionInfo CompatPermissions;
 typedef RangeTblEntry CompatPermissions;
 #endif
 
-/* GROUP BY without clauses that others make redundant, which the planner removes since 16. */
+/* GROUP BY and DISTINCT without clauses that others make redundant, which the planner removes since 16. */
 #if PG_VERSION_NUM >= 160000
 #define compat_group_clauses(root) ((root)->processed_groupClause)
+#define compat_distinct_clauses(root) ((root)->processed_distinctClause)
 #else
 #define compat_group_clauses(root) ((root)->parse->groupClause)
+#define compat_distinct_clauses(root) ((root)->parse->distinctClause)
 #endif
 
 /* ALTER TABLE ... ALTER COLUMN ... SET EXPRESSION, since 17. */

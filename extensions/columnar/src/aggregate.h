@@ -3,7 +3,7 @@
  *		Aggregation by batches: the node ColumnarAggregate.
  *
  *		aggregate_plan.c	which queries get it, and its paths
- *		aggregate_exec.c	the node
+ *		aggregate_exec.c	the node; aggregate_internal.h lists its files
  */
 #ifndef COLUMNAR_AGGREGATE_H
 #define COLUMNAR_AGGREGATE_H

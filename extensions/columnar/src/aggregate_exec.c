@@ -1,6 +1,6 @@
 /*
  * aggregate_exec.c
- *		ColumnarAggregate: groups and transition states from batches of its ColumnarScans.
+ *		ColumnarAggregate: groups and transition states from the batches of its children.
  *
  * For each batch: keys and arguments are evaluated as vectors, rows get the numbers of
  * their groups, every aggregate advances its states.  At the end one row per group goes
@@ -18,12 +18,11 @@
  * treated as keys.  Aggregates with one transition share it, arguments that are equal
  * are evaluated once.
  *
- * The scans are children whose rows nobody asks for; the time they need is measured
- * here, by batch.  In a parallel query each process aggregates the row groups it gets.
+ * In a parallel query each process aggregates the row groups that it gets.
  */
-#include "aggregate.h"
+#include "aggregate_internal.h"
 
-#include "commands/explain.h"
+#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -31,14 +30,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "utils/memutils.h"
-#include "utils/ruleutils.h"
 #include "utils/typcache.h"
-
-#include "custom_scan.h"
-#include "vector_aggregate.h"
-#include "vector_aggregate_final.h"
-#include "vector_expression.h"
-#include "vector_groups.h"
 
 /*
  * Groups that do not fit into memory are done in so many parts (a power of two), each of which
@@ -47,81 +39,6 @@
 #define SPLIT_BITS 4
 /* ... and unless there are so many groups, which a few large states are not. */
 #define SPLIT_GROUPS_MIN 64
-
-/* An expression over rows, and its values for the batch at hand. */
-typedef struct AggregateInput
-{
-	Expr *source;
-	bool
-		shared; /* evaluated once for all rows; else by its aggregate, for those that pass FILTER */
-	VectorExpression *expression;
-	Vector *values;
-} AggregateInput;
-
-/* Aggregates with the same transition. */
-typedef struct AggregateTransition
-{
-	const Aggref *aggref; /* one of them */
-	VectorAggregate *states;
-	int nargs;
-	int *args; /* into inputs */
-	VectorExpression *filter;
-} AggregateTransition;
-
-/* A column of what the node returns. */
-typedef struct AggregateColumn
-{
-	bool is_key;
-	int index;			/* into keys or transitions */
-	VectorFinal *final; /* of a result; NULL: a key or a state */
-} AggregateColumn;
-
-/* A part of the groups: those whose hash has these lowest bits. */
-typedef struct AggregatePart
-{
-	int nbits;
-	uint32 bits;
-} AggregatePart;
-
-typedef struct ColumnarAggregateState
-{
-	CustomScanState custom; /* first member */
-	VectorScope scope;
-	int nleaves;
-	ColumnarScanState **leaves;
-	AttrNumber **attributes; /* of each leaf: see VectorInput */
-	int leaf;				 /* the one that is read; nleaves: all are */
-
-	int ninputs;
-	AggregateInput *inputs;
-	int nkeys;
-	int *keys; /* into inputs */
-	int ntransitions;
-	AggregateTransition *transitions;
-	int ncolumns;
-	AggregateColumn *columns;
-
-	MemoryContext context;
-	VectorGroups *groups; /* NULL without keys */
-	uint32 ngroups;
-	Size limit;
-	int known_leaf;		/* of the row group whose dictionaries the groups know */
-	uint32 known_group; /* of that leaf */
-	uint64 number;		/* of batches */
-	uint32 numbers[BLOCK_ROWS];
-	uint32 filtered_numbers[BLOCK_ROWS];
-	uint16 filtered[BLOCK_ROWS];
-	uint16 chosen[BLOCK_ROWS];
-
-	bool whole;		/* results are returned, not states: each group once */
-	List *parts;	/* AggregatePart that are to be done; the first is at work */
-	FmgrInfo *hash; /* of each key, to part them */
-	Oid *collations;
-
-	bool emitting;
-	uint32 next; /* group to return */
-	uint64 spills;
-} ColumnarAggregateState;
 
 static const CustomExecMethods aggregate_exec_methods;
 
@@ -153,6 +70,36 @@ find_input(ColumnarAggregateState *state, Expr *source, bool shared)
 	return state->ninputs++;
 }
 
+static VectorKey
+describe_key(const Node *source)
+{
+	return (VectorKey){
+		.type = exprType(source), .typmod = exprTypmod(source), .collation = exprCollation(source)};
+}
+
+static void
+init_distinct(AggregateTransition *transition, const Aggref *aggref)
+{
+	VectorKey keys[2] = {{.type = INT8OID, .typmod = -1}};
+
+	keys[1] = describe_key((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+	transition->distinct = vector_groups_create(2, keys);
+}
+
+/* The aggregate for rows from which duplicates were taken. */
+static const Aggref *
+make_plain(const Aggref *aggref)
+{
+	Aggref *plain;
+
+	if (aggref->aggdistinct == NIL)
+		return aggref;
+	plain = (Aggref *) copyObjectImpl(aggref);
+	plain->aggdistinct = NIL;
+	plain->aggorder = NIL;
+	return plain;
+}
+
 static int
 find_transition(ColumnarAggregateState *state, const Aggref *aggref)
 {
@@ -171,12 +118,14 @@ find_transition(ColumnarAggregateState *state, const Aggref *aggref)
 			state, lfirst_node(TargetEntry, cell)->expr, aggref->aggfilter == NULL);
 	if (aggref->aggfilter != NULL)
 		transition->filter = vector_expression_compile(aggref->aggfilter, &state->scope);
-	transition->states = vector_aggregate_create(aggref, &state->custom.ss.ps);
+	if (aggref->aggdistinct != NIL)
+		init_distinct(transition, aggref);
+	transition->states = vector_aggregate_create(make_plain(aggref), &state->custom.ss.ps);
 	return state->ntransitions++;
 }
 
 static void
-init_aggregate(ColumnarAggregateState *state, AggregateColumn *column, Aggref *aggref)
+init_aggregate(ColumnarAggregateState *state, AggregateOutput *output, Aggref *aggref)
 {
 	Aggref *partial = aggref;
 
@@ -185,14 +134,14 @@ init_aggregate(ColumnarAggregateState *state, AggregateColumn *column, Aggref *a
 		partial = copyObject(aggref);
 		mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
 	}
-	column->index = find_transition(state, partial);
+	output->index = find_transition(state, partial);
 	if (state->whole)
-		column->final = vector_final_create(aggref, state->transitions[column->index].states,
+		output->final = vector_final_create(aggref, state->transitions[output->index].states,
 											&state->custom.ss.ps);
 }
 
 static void
-init_columns(ColumnarAggregateState *state, List *tlist)
+init_outputs(ColumnarAggregateState *state, List *tlist)
 {
 	int ninputs = 0;
 	ListCell *cell;
@@ -206,21 +155,21 @@ init_columns(ColumnarAggregateState *state, List *tlist)
 	state->inputs = palloc0(sizeof(AggregateInput) * Max(ninputs, 1));
 	state->keys = palloc(sizeof(int) * Max(list_length(tlist), 1));
 	state->transitions = palloc0(sizeof(AggregateTransition) * Max(list_length(tlist), 1));
-	state->columns = palloc(sizeof(AggregateColumn) * Max(list_length(tlist), 1));
+	state->outputs = palloc(sizeof(AggregateOutput) * Max(list_length(tlist), 1));
 	foreach(cell, tlist)
 	{
 		Expr *expression = lfirst_node(TargetEntry, cell)->expr;
-		AggregateColumn *column = &state->columns[state->ncolumns++];
+		AggregateOutput *output = &state->outputs[state->noutputs++];
 
-		column->is_key = !IsA(expression, Aggref);
-		column->final = NULL;
-		if (column->is_key)
+		output->is_key = !IsA(expression, Aggref);
+		output->final = NULL;
+		if (output->is_key)
 		{
-			column->index = state->nkeys;
+			output->index = state->nkeys;
 			state->keys[state->nkeys++] = find_input(state, expression, true);
 		}
 		else
-			init_aggregate(state, column, (Aggref *) expression);
+			init_aggregate(state, output, (Aggref *) expression);
 	}
 }
 
@@ -230,74 +179,41 @@ init_groups(ColumnarAggregateState *state)
 	VectorKey *keys = palloc(sizeof(VectorKey) * Max(state->nkeys, 1));
 
 	for (int i = 0; i < state->nkeys; i++)
-	{
-		Node *source = (Node *) state->inputs[state->keys[i]].source;
-
-		keys[i].type = exprType(source);
-		keys[i].typmod = exprTypmod(source);
-		keys[i].collation = exprCollation(source);
-	}
+		keys[i] = describe_key((Node *) state->inputs[state->keys[i]].source);
 	if (state->nkeys > 0)
 		state->groups = vector_groups_create(state->nkeys, keys);
 }
 
-/* The relation whose columns the expressions name: 0 if they name none. */
-static Index
-find_relation(List *tlist)
+static void
+init_group_vector(ColumnarAggregateState *state)
 {
-	List *vars = pull_var_clause((Node *) tlist, PVC_RECURSE_AGGREGATES | PVC_RECURSE_PLACEHOLDERS);
+	FormData_pg_attribute int8_attribute = {.atttypid = INT8OID,
+											.atttypmod = -1,
+											.attlen = sizeof(int64),
+											.attbyval = true,
+											.attalign = TYPALIGN_DOUBLE};
+	ColumnType *type = palloc(sizeof(ColumnType));
 
-	return vars == NIL ? 0 : linitial_node(Var, vars)->varno;
+	column_type_init(type, &int8_attribute);
+	state->group_vector = (Vector){.type = type,
+								   .form = VECTOR_INT,
+								   .scale = -1,
+								   .bits = VECTOR_BITS_UNKNOWN,
+								   .ints = state->group_words};
 }
 
 /* What is computed of the rows, and a slot for such rows. */
 static void
-init_scope(ColumnarAggregateState *state, List *tlist, EState *estate)
+init_scope(ColumnarAggregateState *state, EState *estate)
 {
 	VectorScope *scope = &state->scope;
-	Relation relation = state->leaves[0]->custom.ss.ss_currentRelation;
 
 	scope->parent = &state->custom.ss.ps;
 	scope->context = state->context;
-	scope->varno = find_relation(tlist);
-	if (scope->varno != 0 && estate->es_range_table_size >= scope->varno)
-		relation = ExecGetRangeTableRelation(estate, scope->varno);
-	scope->slot = ExecInitExtraTupleSlot(estate, RelationGetDescr(relation), &TTSOpsVirtual);
+	scope->varno = INDEX_VAR;
+	scope->slot = ExecInitExtraTupleSlot(estate, ExecTypeFromExprList(state->columns),
+										 &TTSOpsVirtual);
 	ExecStoreAllNullTuple(scope->slot);
-}
-
-static AttrNumber *
-make_attributes(const List *list)
-{
-	AttrNumber *attributes;
-	ListCell *cell;
-
-	if (list == NIL)
-		return NULL;
-	attributes = palloc(sizeof(AttrNumber) * list_length(list));
-	foreach(cell, list)
-		attributes[foreach_current_index(cell)] = (AttrNumber) lfirst_int(cell);
-	return attributes;
-}
-
-static void
-init_leaves(ColumnarAggregateState *state, CustomScan *plan, EState *estate, int eflags)
-{
-	ListCell *child;
-	ListCell *attributes;
-
-	state->nleaves = list_length(plan->custom_plans);
-	state->leaves = palloc(sizeof(ColumnarScanState *) * state->nleaves);
-	state->attributes = palloc(sizeof(AttrNumber *) * state->nleaves);
-	forboth(child, plan->custom_plans, attributes, linitial_node(List, plan->custom_private))
-	{
-		int i = foreach_current_index(child);
-		PlanState *scan = ExecInitNode(lfirst(child), estate, eflags);
-
-		state->custom.custom_ps = lappend(state->custom.custom_ps, scan);
-		state->leaves[i] = (ColumnarScanState *) scan;
-		state->attributes[i] = make_attributes(lfirst(attributes));
-	}
 }
 
 /* All groups at once. */
@@ -319,41 +235,21 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "columnar aggregate",
 										   ALLOCSET_DEFAULT_SIZES);
-	init_leaves(state, plan, estate, eflags);
-	init_scope(state, plan->custom_scan_tlist, estate);
+	batch_reader_init(&state->reader, node, 0, linitial(plan->custom_private), eflags);
+	state->columns = batch_source_columns(plan->custom_scan_tlist);
+	init_scope(state, estate);
 	caller = MemoryContextSwitchTo(state->context);
 	state->whole = linitial_int(lsecond(plan->custom_private));
 	begin_parts(state);
-	init_columns(state, plan->custom_scan_tlist);
+	init_outputs(state, (List *) batch_source_number_columns((Node *) plan->custom_scan_tlist,
+															 state->columns));
 	init_groups(state);
+	init_group_vector(state);
 	MemoryContextSwitchTo(caller);
 	state->limit = get_hash_memory_limit();
-	state->known_leaf = -1;
 }
 
 /* ---- input -------------------------------------------------------------------------------------- */
-
-/* The next batch of the leaves; NULL when all are read. */
-static RowBatch *
-fetch_batch(ColumnarAggregateState *state)
-{
-	while (state->leaf < state->nleaves)
-	{
-		ColumnarScanState *scan = state->leaves[state->leaf];
-		Instrumentation *instrument = scan->custom.ss.ps.instrument;
-		RowBatch *batch;
-
-		if (instrument)
-			InstrStartNode(instrument);
-		batch = custom_scan_next_batch(scan);
-		if (instrument)
-			InstrStopNode(instrument, batch ? batch->nselected : 0);
-		if (batch != NULL)
-			return batch;
-		state->leaf++;
-	}
-	return NULL;
-}
 
 static void
 evaluate_inputs(ColumnarAggregateState *state, VectorInput *input)
@@ -370,12 +266,6 @@ assign_groups(ColumnarAggregateState *state, VectorInput *input)
 	Vector **keys = palloc(sizeof(Vector *) * state->nkeys);
 	uint32 ngroups;
 
-	if (state->known_leaf != state->leaf || state->known_group != input->batch->group)
-	{
-		vector_groups_forget_dictionaries(state->groups);
-		state->known_leaf = state->leaf;
-		state->known_group = input->batch->group;
-	}
 	for (int i = 0; i < state->nkeys; i++)
 		keys[i] = state->inputs[state->keys[i]].values;
 	ngroups = vector_groups_assign(state->groups, keys, input->selection, input->nselected,
@@ -412,6 +302,61 @@ collect_arguments(ColumnarAggregateState *state, const AggregateTransition *tran
 	return arguments;
 }
 
+/* The rows whose argument is not NULL, and which their group has not met yet. */
+static uint32
+choose_new_rows(ColumnarAggregateState *state, AggregateTransition *transition,
+				const VectorRows *rows)
+{
+	Vector *argument = state->inputs[transition->args[0]].values;
+	Vector *keys[2] = {&state->group_vector, argument};
+	uint32 known = vector_groups_count(transition->distinct);
+	uint32 present = 0;
+	uint32 kept = 0;
+	uint32 pairs[BLOCK_ROWS];
+
+	for (uint32 i = 0; i < rows->nselected; i++)
+	{
+		uint16 row = rows->selection[i];
+
+		state->group_words[row] = rows->groups ? rows->groups[i] : 0;
+		state->filtered[present] = row;
+		present += !vector_is_null(argument, row);
+	}
+	vector_groups_assign(transition->distinct, keys, state->filtered, present, pairs);
+	/* pairs are numbered as they appear */
+	for (uint32 i = 0; i < present; i++)
+	{
+		uint16 row = state->filtered[i];
+
+		state->filtered[kept] = row;
+		state->filtered_numbers[kept] = (uint32) state->group_words[row];
+		if (pairs[i] == known)
+		{
+			known++;
+			kept++;
+		}
+	}
+	return kept;
+}
+
+static void
+advance_transition(ColumnarAggregateState *state, AggregateTransition *transition, VectorRows *rows)
+{
+	VectorRows distinct;
+
+	if (transition->distinct != NULL)
+	{
+		uint32 kept = choose_new_rows(state, transition, rows);
+
+		if (kept == 0)
+			return;
+		vector_rows_init(&distinct, rows->nrows, state->filtered, kept,
+						 state->groups ? state->filtered_numbers : NULL, state->ngroups);
+		rows = &distinct;
+	}
+	vector_aggregate_advance(transition->states, collect_arguments(state, transition), rows);
+}
+
 /* An aggregate with a FILTER: its arguments may raise errors for rows that do not pass it. */
 static void
 advance_filtered(ColumnarAggregateState *state, AggregateTransition *transition, VectorInput *input)
@@ -431,7 +376,7 @@ advance_filtered(ColumnarAggregateState *state, AggregateTransition *transition,
 	}
 	vector_rows_init(&rows, input->batch->nrows, filtered.selection, filtered.nselected,
 					 state->groups ? state->filtered_numbers : NULL, state->ngroups);
-	vector_aggregate_advance(transition->states, collect_arguments(state, transition), &rows);
+	advance_transition(state, transition, &rows);
 }
 
 /* The functions that part groups: not of keys that cannot be hashed, which others determine. */
@@ -499,14 +444,9 @@ choose_part(ColumnarAggregateState *state, VectorInput *input)
 }
 
 static void
-take_batch(ColumnarAggregateState *state, RowBatch *batch)
+take_batch(ColumnarAggregateState *state, VectorInput input)
 {
 	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
-	VectorInput input = {.batch = batch,
-						 .attributes = state->attributes[state->leaf],
-						 .selection = batch->selection,
-						 .nselected = batch->nselected,
-						 .number = ++state->number};
 	MemoryContext caller;
 	VectorRows rows;
 
@@ -522,7 +462,7 @@ take_batch(ColumnarAggregateState *state, RowBatch *batch)
 	}
 	if (state->groups != NULL)
 		assign_groups(state, &input);
-	vector_rows_init(&rows, batch->nrows, input.selection, input.nselected,
+	vector_rows_init(&rows, input.batch->nrows, input.selection, input.nselected,
 					 state->groups ? state->numbers : NULL, state->ngroups);
 	for (int i = 0; i < state->ntransitions; i++)
 	{
@@ -531,8 +471,7 @@ take_batch(ColumnarAggregateState *state, RowBatch *batch)
 		if (transition->filter != NULL)
 			advance_filtered(state, transition, &input);
 		else
-			vector_aggregate_advance(transition->states, collect_arguments(state, transition),
-									 &rows);
+			advance_transition(state, transition, &rows);
 	}
 	MemoryContextSwitchTo(caller);
 }
@@ -543,7 +482,11 @@ count_memory(const ColumnarAggregateState *state)
 	Size memory = vector_groups_memory(state->groups);
 
 	for (int i = 0; i < state->ntransitions; i++)
+	{
 		memory += vector_aggregate_memory(state->transitions[i].states);
+		if (state->transitions[i].distinct != NULL)
+			memory += vector_groups_memory(state->transitions[i].distinct);
+	}
 	return memory;
 }
 
@@ -553,21 +496,22 @@ forget_groups(ColumnarAggregateState *state)
 	if (state->groups != NULL)
 		vector_groups_reset(state->groups);
 	for (int i = 0; i < state->ntransitions; i++)
+	{
 		vector_aggregate_reset(state->transitions[i].states);
+		if (state->transitions[i].distinct != NULL)
+			vector_groups_reset(state->transitions[i].distinct);
+	}
 	state->ngroups = 0;
 	state->next = 0;
 	state->emitting = false;
 }
 
-/* Begins to read from the first row again, for other groups. */
+/* Begins to read from the first row again, for other groups or other parameters. */
 static void
 read_again(ColumnarAggregateState *state)
 {
 	forget_groups(state);
-	state->leaf = 0;
-	state->known_leaf = -1;
-	for (int i = 0; i < state->nleaves; i++)
-		ExecReScan(&state->leaves[i]->custom.ss.ps);
+	batch_reader_rescan(&state->reader, &state->custom);
 }
 
 /*
@@ -600,7 +544,7 @@ split_part(ColumnarAggregateState *state)
 static void
 aggregate(ColumnarAggregateState *state)
 {
-	RowBatch *batch;
+	VectorInput input;
 
 	if (state->groups == NULL && state->ngroups == 0)
 	{
@@ -608,10 +552,10 @@ aggregate(ColumnarAggregateState *state)
 		for (int i = 0; i < state->ntransitions; i++)
 			vector_aggregate_resize(state->transitions[i].states, 1);
 	}
-	while ((batch = fetch_batch(state)) != NULL)
+	while (batch_reader_next(&state->reader, &input))
 	{
 		CHECK_FOR_INTERRUPTS();
-		take_batch(state, batch);
+		take_batch(state, input);
 		if (state->groups == NULL || count_memory(state) <= state->limit)
 			continue;
 		if (!state->whole)
@@ -637,17 +581,17 @@ store_group(ColumnarAggregateState *state, uint32 group)
 	ResetExprContext(econtext);
 	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	ExecClearTuple(slot);
-	for (int i = 0; i < state->ncolumns; i++)
+	for (int i = 0; i < state->noutputs; i++)
 	{
-		const AggregateColumn *column = &state->columns[i];
+		const AggregateOutput *output = &state->outputs[i];
 		bool *isnull = &slot->tts_isnull[i];
 
-		if (column->is_key)
-			slot->tts_values[i] = vector_groups_value(state->groups, column->index, group, isnull);
-		else if (column->final != NULL)
-			slot->tts_values[i] = vector_final_value(column->final, group, isnull);
+		if (output->is_key)
+			slot->tts_values[i] = vector_groups_value(state->groups, output->index, group, isnull);
+		else if (output->final != NULL)
+			slot->tts_values[i] = vector_final_value(output->final, group, isnull);
 		else
-			slot->tts_values[i] = vector_aggregate_state(state->transitions[column->index].states,
+			slot->tts_values[i] = vector_aggregate_state(state->transitions[output->index].states,
 														 group, isnull);
 	}
 	ExecStoreVirtualTuple(slot);
@@ -680,7 +624,7 @@ execute(CustomScanState *node)
 				return node->ss.ss_ScanTupleSlot;
 			return ExecProject(node->ss.ps.ps_ProjInfo);
 		}
-		if (state->leaf < state->nleaves)
+		if (batch_reader_has_more(&state->reader))
 			forget_groups(state);
 		else if (list_length(state->parts) > 1)
 		{
@@ -697,24 +641,13 @@ rescan(CustomScanState *node)
 {
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
-	forget_groups(state);
 	begin_parts(state);
-	state->leaf = 0;
-	state->known_leaf = -1;
 	for (int i = 0; i < state->ninputs; i++)
 		vector_expression_reset(state->inputs[i].expression);
 	for (int i = 0; i < state->ntransitions; i++)
 		if (state->transitions[i].filter != NULL)
 			vector_expression_reset(state->transitions[i].filter);
-	for (int i = 0; i < state->nleaves; i++)
-	{
-		PlanState *leaf = &state->leaves[i]->custom.ss.ps;
-
-		if (node->ss.ps.chgParam != NULL)
-			UpdateChangedParamSet(leaf, node->ss.ps.chgParam);
-		/* else the leaf is told so when its first batch is asked for */
-		ExecReScan(leaf);
-	}
+	read_again(state);
 }
 
 static void
@@ -722,57 +655,8 @@ end(CustomScanState *node)
 {
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
-	for (int i = 0; i < state->nleaves; i++)
-		ExecEndNode(&state->leaves[i]->custom.ss.ps);
+	batch_reader_end(&state->reader);
 	MemoryContextDelete(state->context);
-}
-
-/* ---- EXPLAIN ------------------------------------------------------------------------------------ */
-
-static char *
-deparse(Expr *expression, CustomScanState *node, List *ancestors, ExplainState *es)
-{
-	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
-
-	return deparse_expression((Node *) expression, context,
-							  es->verbose || list_length(es->rtable) > 1, false);
-}
-
-static List *
-add_scalar_part(List *texts, const VectorExpression *expression, CustomScanState *node,
-				List *ancestors, ExplainState *es)
-{
-	Expr *part = vector_expression_scalar_part(expression);
-
-	return part ? lappend(texts, deparse(part, node, ancestors, es)) : texts;
-}
-
-static void
-explain(CustomScanState *node, List *ancestors, ExplainState *es)
-{
-	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
-	List *keys = NIL;
-	List *scalar = NIL;
-
-	for (int i = 0; i < state->nkeys; i++)
-		keys = lappend(keys, deparse(state->inputs[state->keys[i]].source, node, ancestors, es));
-	if (keys != NIL)
-		ExplainPropertyList("Group Key", keys, es);
-	for (int i = 0; i < state->ninputs; i++)
-		scalar = add_scalar_part(scalar, state->inputs[i].expression, node, ancestors, es);
-	for (int i = 0; i < state->ntransitions; i++)
-	{
-		const AggregateTransition *transition = &state->transitions[i];
-
-		if (transition->filter != NULL)
-			scalar = add_scalar_part(scalar, transition->filter, node, ancestors, es);
-		if (!vector_aggregate_has_kernel(transition->aggref))
-			scalar = lappend(scalar, deparse((Expr *) transition->aggref, node, ancestors, es));
-	}
-	if (scalar != NIL)
-		ExplainPropertyList("Evaluated by Row", scalar, es);
-	if (es->analyze && state->spills > 0)
-		ExplainPropertyUInteger("Times Memory Was Full", NULL, state->spills, es);
 }
 
 static const CustomExecMethods aggregate_exec_methods = {
@@ -781,7 +665,7 @@ static const CustomExecMethods aggregate_exec_methods = {
 	.ExecCustomScan = execute,
 	.EndCustomScan = end,
 	.ReScanCustomScan = rescan,
-	.ExplainCustomScan = explain,
+	.ExplainCustomScan = aggregate_explain,
 };
 
 const CustomScanMethods aggregate_scan_methods = {

@@ -5,7 +5,7 @@
  *		Finalize HashAggregate
  *		  -> Gather					(or not)
  *			   -> ColumnarAggregate		groups, transition states
- *					-> ColumnarScan			batches; one per table of a partition tree
+ *					-> ColumnarScan			batches; one per table of a partition tree; or ColumnarJoin
  *
  * The node does the first half of an aggregation that is split as core splits it for
  * parallel query, so that final functions, HAVING, projection and what does not fit
@@ -15,20 +15,24 @@
  * Where the groups fit into memory there is also the whole aggregation in one process,
  * without Finalize: the node computes results and HAVING.
  *
- * Which queries: GROUP BY (no grouping sets) or plain aggregation over one columnar
- * table, or a tree of partitions or children that all are columnar; aggregates that can
- * be split, without DISTINCT and ORDER BY; keys that can be hashed by default equality;
- * no volatile functions and subqueries in them.
+ * An aggregate with DISTINCT cannot be split, so it is always computed as a whole.
  *
- * The children are ColumnarScans that decode batches for the node; their rows are never
- * formed.  Expressions are in terms of the query's relation, the parent of a tree; which
- * of a child's columns these are stands in custom_private.
+ * Which queries: GROUP BY (no grouping sets), plain aggregation, or SELECT DISTINCT over what
+ * can be read by batches (see batch_path.h): one columnar table, a tree of partitions or
+ * children that all are columnar, or a join; aggregates whose states can be combined,
+ * without ORDER BY; keys that can be hashed by default equality; no volatile functions and
+ * subqueries in them.
+ *
+ * The children make batches for the node; their rows are never formed.  Expressions are in
+ * terms of the query's relations, the parent of a tree; which of a child's columns these
+ * are stands in custom_private.
  */
 #include "aggregate.h"
 
-#include "access/table.h"
+#include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -43,16 +47,20 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "custom_scan.h"
+#include "batch_path.h"
+#include "batch_source.h"
 #include "settings.h"
-#include "table_am.h"
 #include "vector_aggregate.h"
 #include "vector_groups.h"
 
 /* What a kernel costs per value, and a transition function called for each row. */
-#define KERNEL_COST (0.1 * cpu_operator_cost)
+#define KERNEL_COST (0.05 * cpu_operator_cost)
+
+/* Looking a value of a DISTINCT aggregate up. */
+#define DISTINCT_COST (0.5 * cpu_operator_cost)
 
 /* Computing a result of a group from its state. */
 #define RESULT_COST (0.1 * cpu_operator_cost)
@@ -62,15 +70,6 @@
 
 static create_upper_paths_hook_type previous_upper_hook = NULL;
 
-/* One columnar table below the node. */
-typedef struct AggregateLeaf
-{
-	RelOptInfo *rel;
-	Bitmapset *columns; /* attribute numbers that the node asks for */
-	List *
-		attributes; /* integers: attribute of the leaf by attribute - 1 of the query's relation; NIL: the same */
-} AggregateLeaf;
-
 typedef struct AggregateQuery
 {
 	PlannerInfo *root;
@@ -79,9 +78,10 @@ typedef struct AggregateQuery
 	GroupPathExtraData *extra;
 	PathTarget *partial; /* what the node returns: keys, states */
 	List *results;		 /* the same with results in the place of states */
-	List *clauses;		 /* GROUP BY, without redundant ones */
-	List *leaves;		 /* AggregateLeaf */
-	double pages;
+	List *clauses;		 /* GROUP BY or DISTINCT, without redundant ones */
+	List *pathkeys;		 /* for sorting by these */
+	PathTarget *target;	 /* what core wants of the groups */
+	bool only_whole;	 /* an aggregate cannot be split */
 } AggregateQuery;
 
 /* ---- what the node returns ---------------------------------------------------------------------- */
@@ -97,15 +97,52 @@ is_possible_key(const SortGroupClause *clause, const Expr *expression)
 								 exprCollation((const Node *) expression));
 }
 
+/* Can states of the aggregate be combined, and do they travel between processes? */
+static bool
+can_be_split(const Aggref *aggref)
+{
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Form_pg_aggregate form;
+	bool result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	result = OidIsValid(form->aggcombinefn) &&
+			 (aggref->aggtranstype != INTERNALOID ||
+			  (OidIsValid(form->aggserialfn) && OidIsValid(form->aggdeserialfn)));
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Core sorts the arguments of a DISTINCT aggregate; the node leaves out what a group has met
+ * before.  That makes a difference to sums of floats alone, of those that have kernels.
+ */
+static bool
+is_possible_distinct(const Aggref *aggref)
+{
+	Node *argument;
+
+	if (list_length(aggref->args) != 1 || list_length(aggref->aggdistinct) != 1 ||
+		!vector_aggregate_has_kernel(aggref))
+		return false;
+	argument = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
+	if (!is_possible_key(linitial_node(SortGroupClause, aggref->aggdistinct), (Expr *) argument))
+		return false;
+	return (aggref->aggtype != FLOAT8OID && aggref->aggtype != FLOAT4OID) ||
+		   (exprType(argument) != FLOAT8OID && exprType(argument) != FLOAT4OID);
+}
+
 static bool
 is_possible_aggregate(const Aggref *aggref)
 {
-	return aggref->aggkind == AGGKIND_NORMAL && aggref->aggdistinct == NIL &&
-		   aggref->aggorder == NIL && aggref->agglevelsup == 0 && !aggref->aggvariadic &&
-		   aggref->aggdirectargs == NIL;
+	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && !aggref->aggvariadic &&
+		   aggref->aggdirectargs == NIL && can_be_split(aggref) &&
+		   (aggref->aggdistinct == NIL ? aggref->aggorder == NIL : is_possible_distinct(aggref));
 }
 
-/* Only plain columns of the relation, no volatile functions, no subqueries. */
+/* Only plain columns of the relations, no volatile functions, no subqueries. */
 static bool
 is_possible_expression(Node *expression, const RelOptInfo *input)
 {
@@ -117,7 +154,7 @@ is_possible_expression(Node *expression, const RelOptInfo *input)
 	{
 		Var *var = lfirst(cell);
 
-		if (!IsA(var, Var) || var->varno != input->relid || var->varattno <= 0)
+		if (!IsA(var, Var) || !bms_is_member(var->varno, input->relids) || var->varattno <= 0)
 			return false;
 	}
 	return !contain_volatile_functions(expression) && !contain_subplans(expression);
@@ -151,7 +188,7 @@ find_inputs(Node *node, TargetInputs *inputs)
 static PathTarget *
 make_partial_target(AggregateQuery *query)
 {
-	PathTarget *grouped = query->grouped->reltarget;
+	PathTarget *grouped = query->target;
 	PathTarget *partial = create_empty_pathtarget();
 	TargetInputs inputs = {0};
 	List *others = NIL;
@@ -193,6 +230,7 @@ make_partial_target(AggregateQuery *query)
 
 			if (!is_possible_aggregate((Aggref *) expression))
 				return NULL;
+			query->only_whole |= ((Aggref *) expression)->aggdistinct != NIL;
 			*state = *(Aggref *) expression;
 			mark_partial_aggref(state, AGGSPLIT_INITIAL_SERIAL);
 			lfirst(cell) = state;
@@ -201,126 +239,6 @@ make_partial_target(AggregateQuery *query)
 			return NULL;
 	}
 	return set_pathtarget_cost_width(query->root, partial);
-}
-
-/* ---- tables ------------------------------------------------------------------------------------- */
-
-static Bitmapset *
-collect_attributes(const PathTarget *target, Index varno)
-{
-	Bitmapset *offsets = NULL;
-	Bitmapset *attributes = NULL;
-	int offset = -1;
-
-	pull_varattnos((Node *) target->exprs, varno, &offsets);
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
-		attributes = bms_add_member(attributes, offset + FirstLowInvalidHeapAttributeNumber);
-	return attributes;
-}
-
-/* Translates attribute numbers of a parent into those of its child; false if one is no plain column there. */
-static bool
-translate_leaf(AggregateLeaf *leaf, const AppendRelInfo *member, const Bitmapset *wanted,
-			   const List *of_parent)
-{
-	int attribute = -1;
-	int natts = list_length(of_parent) ? list_length(of_parent)
-									   : list_length(member->translated_vars);
-
-	for (int i = 0; i < natts; i++)
-	{
-		int above = of_parent ? list_nth_int(of_parent, i) : i + 1;
-		Var *var = above > 0 ? list_nth(member->translated_vars, above - 1) : NULL;
-
-		leaf->attributes = lappend_int(leaf->attributes, var && IsA(var, Var) ? var->varattno : 0);
-	}
-	while ((attribute = bms_next_member(wanted, attribute)) >= 0)
-	{
-		int own = list_nth_int(leaf->attributes, attribute - 1);
-
-		if (own <= 0)
-			return false;
-		leaf->columns = bms_add_member(leaf->columns, own);
-	}
-	return true;
-}
-
-/* Do the relation's conditions run in a ColumnarScan alone? */
-static bool
-is_possible_leaf(PlannerInfo *root, RelOptInfo *rel)
-{
-	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-	Relation relation;
-	bool result;
-	ListCell *cell;
-
-	if (rel->rtekind != RTE_RELATION || rte->tablesample != NULL || rel->lateral_relids != NULL ||
-		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
-		return false;
-	/* a condition without columns becomes a node above the scan */
-	foreach(cell, rel->baserestrictinfo)
-		if (lfirst_node(RestrictInfo, cell)->pseudoconstant)
-			return false;
-	relation = table_open(rte->relid, NoLock);
-	result = columnar_is_table(relation);
-	table_close(relation, NoLock);
-	return result;
-}
-
-/* Adds the tables of a tree; false if one of them is not for us. */
-static bool
-add_leaves(AggregateQuery *query, RelOptInfo *rel, const Bitmapset *wanted, List *of_parent)
-{
-	ListCell *cell;
-
-	foreach(cell, query->root->append_rel_list)
-	{
-		AppendRelInfo *member = lfirst_node(AppendRelInfo, cell);
-		RelOptInfo *child;
-		AggregateLeaf *leaf;
-
-		if (member->parent_relid != rel->relid)
-			continue;
-		child = query->root->simple_rel_array[member->child_relid];
-		if (child == NULL || IS_DUMMY_REL(child))
-			continue;
-		leaf = palloc0(sizeof(AggregateLeaf));
-		leaf->rel = child;
-		if (!translate_leaf(leaf, member, wanted, of_parent))
-			return false;
-		if (planner_rt_fetch(child->relid, query->root)->inh)
-		{
-			if (!add_leaves(query, child, wanted, leaf->attributes))
-				return false;
-			continue;
-		}
-		if (!is_possible_leaf(query->root, child))
-			return false;
-		query->leaves = lappend(query->leaves, leaf);
-		query->pages += child->pages;
-	}
-	return true;
-}
-
-static bool
-collect_leaves(AggregateQuery *query)
-{
-	RelOptInfo *input = query->input;
-	Bitmapset *wanted = collect_attributes(query->partial, input->relid);
-
-	if (planner_rt_fetch(input->relid, query->root)->inh)
-		return add_leaves(query, input, wanted, NIL) && query->leaves != NIL;
-	if (is_possible_leaf(query->root, input))
-	{
-		AggregateLeaf *leaf = palloc0(sizeof(AggregateLeaf));
-
-		leaf->rel = input;
-		leaf->columns = wanted;
-		query->leaves = list_make1(leaf);
-		query->pages = input->pages;
-		return true;
-	}
-	return false;
 }
 
 /* ---- plan --------------------------------------------------------------------------------------- */
@@ -335,7 +253,15 @@ add_params(Node *node, List **params)
 	return expression_tree_walker(node, add_params, params);
 }
 
-/* path->custom_private: the leaves' lists of attributes; results and HAVING of a whole aggregation. */
+/* The children's columns, for the node's; see batch_source_columns(). */
+static List *
+map_columns(const CustomScan *scan, const List *attributes)
+{
+	return batch_path_map_columns(batch_source_columns(scan->custom_scan_tlist), attributes,
+								  scan->custom_plans);
+}
+
+/* path->custom_private: the children's attributes; results and HAVING of a whole aggregation. */
 static Plan *
 make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
 		  List *custom_plans)
@@ -353,7 +279,7 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 													 foreach_current_index(cell) + 1, NULL, false));
 	scan->scan.plan.qual = copyObject(lthird(path->custom_private));
 	scan->custom_plans = custom_plans;
-	scan->custom_private = list_make2(linitial(path->custom_private),
+	scan->custom_private = list_make2(map_columns(scan, linitial(path->custom_private)),
 									  list_make1_int(results != NIL));
 	/* core looks here for the parameters that a node depends on, and not in custom_scan_tlist */
 	add_params((Node *) scan->custom_scan_tlist, &scan->custom_exprs);
@@ -398,6 +324,8 @@ estimate_work(AggregateQuery *query, double rows)
 
 			cost_qual_eval_node(&cost, (Node *) aggref->args, query->root);
 			per_row += vector_aggregate_has_kernel(aggref) ? KERNEL_COST : cpu_operator_cost * 2;
+			if (aggref->aggdistinct != NIL)
+				per_row += DISTINCT_COST;
 		}
 		else
 		{
@@ -410,46 +338,43 @@ estimate_work(AggregateQuery *query, double rows)
 }
 
 /*
- * The node over the leaves' scans, for the first half of the aggregation; with workers
- * its share of the work of each process.
+ * The node over its input, for the first half of the aggregation; `partial`: its share of the
+ * work of each process of a parallel query.  NULL if there are no batches to read.
  */
 static CustomPath *
-make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
+make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 {
 	CustomPath *path = makeNode(CustomPath);
-	List *attributes = NIL;
-	double rows = 0;
+	BatchPath *batch = batch_path_find(query->root, query->input, query->partial->exprs, partial);
 	double groups;
-	Cost cost = 0;
-	ListCell *cell;
 
-	foreach(cell, query->leaves)
-	{
-		AggregateLeaf *leaf = lfirst(cell);
-		CustomPath *scan = custom_scan_make_batch_path(query->root, leaf->rel, leaf->columns,
-													   workers);
-
-		if (scan == NULL)
-			return NULL;
-		path->custom_paths = lappend(path->custom_paths, scan);
-		attributes = lappend(attributes, leaf->attributes);
-		rows += scan->path.rows;
-		cost += scan->path.total_cost;
-	}
-	groups = estimate_groups(query, rows);
-	cost += estimate_work(query, rows);
-
+	if (batch == NULL)
+		return NULL;
+	groups = estimate_groups(query, batch->rows);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = partial_rel;
 	path->path.pathtarget = query->partial;
 	path->path.parallel_safe = query->input->consider_parallel && query->grouped->consider_parallel;
-	path->path.parallel_workers = workers;
+	path->path.parallel_workers = batch->workers;
 	path->path.rows = clamp_row_est(groups);
-	path->path.startup_cost = cost;
-	path->path.total_cost = cost + groups * cpu_tuple_cost;
-	path->custom_private = list_make3(attributes, NIL, NIL);
+	path->path.startup_cost = batch->total_cost + estimate_work(query, batch->rows);
+	path->path.total_cost = path->path.startup_cost + groups * cpu_tuple_cost;
+	path->custom_paths = batch->paths;
+	path->custom_private = list_make3(batch->attributes, NIL, NIL);
 	path->methods = &path_methods;
 	return path;
+}
+
+/* Is there one value of the column for each combination of these? */
+static bool
+is_determined(const AggregateQuery *query, const Var *var, List *columns)
+{
+	RangeTblEntry *rte = planner_rt_fetch(var->varno, query->root);
+	List *constraints = NIL;
+
+	return rte->rtekind == RTE_RELATION &&
+		   (!rte->inh || rte->relkind == RELKIND_PARTITIONED_TABLE) &&
+		   check_functional_grouping(rte->relid, var->varno, 0, columns, &constraints);
 }
 
 /*
@@ -461,25 +386,77 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, int workers)
 static bool
 has_true_groups(const AggregateQuery *query)
 {
-	RangeTblEntry *rte = planner_rt_fetch(query->input->relid, query->root);
 	List *columns = NIL;
-	List *constraints = NIL;
-	bool others = false;
 	ListCell *cell;
 
 	foreach(cell, query->results)
 	{
-		Node *expression = lfirst(cell);
+		Var *var = lfirst(cell);
 
-		if (foreach_current_index(cell) >= list_length(query->clauses))
-			others |= !IsA(expression, Aggref);
-		else if (IsA(expression, Var))
-			columns = lappend(columns, expression);
+		if (foreach_current_index(cell) < list_length(query->clauses))
+			columns = lappend(columns, var);
+		else if (!IsA(var, Aggref) && !is_determined(query, var, columns))
+			return false;
 	}
-	if (!others)
-		return true;
-	return (!rte->inh || rte->relkind == RELKIND_PARTITIONED_TABLE) &&
-		   check_functional_grouping(rte->relid, query->input->relid, 0, columns, &constraints);
+	return true;
+}
+
+/* What a path of core's is made of: the path below aggregation, sorts and Gather. */
+static const Path *
+find_source(const Path *path, bool *parallel)
+{
+	*parallel = false;
+	for (;;)
+	{
+		switch (nodeTag(path))
+		{
+			case T_AggPath:
+				path = ((const AggPath *) path)->subpath;
+				break;
+			case T_GroupPath:
+				path = ((const GroupPath *) path)->subpath;
+				break;
+			case T_SortPath:
+				path = ((const SortPath *) path)->subpath;
+				break;
+			case T_ProjectionPath:
+				path = ((const ProjectionPath *) path)->subpath;
+				break;
+			case T_GatherPath:
+				*parallel = true;
+				path = ((const GatherPath *) path)->subpath;
+				break;
+			case T_GatherMergePath:
+				*parallel = true;
+				path = ((const GatherMergePath *) path)->subpath;
+				break;
+			default:
+				return path;
+		}
+	}
+}
+
+/*
+ * Removes core's paths for the same work by rows, of one process or of several.  They only seem to
+ * cost as little where few rows are expected, and if there are more rows than that, which is
+ * common above joins, it is a matter of seconds.
+ */
+static void
+remove_outdone(AggregateQuery *query, bool parallel)
+{
+	List *paths = query->grouped->pathlist;
+	ListCell *cell;
+
+	foreach(cell, paths)
+	{
+		bool is_parallel;
+		const Path *source = find_source(lfirst(cell), &is_parallel);
+
+		if (is_parallel == parallel && source->parent == query->input &&
+			batch_path_has_batches(source))
+			paths = foreach_delete_current(paths, cell);
+	}
+	query->grouped->pathlist = paths;
 }
 
 /*
@@ -494,12 +471,15 @@ add_whole_path(AggregateQuery *query, const CustomPath *partial)
 	double groups = partial->path.rows;
 	QualCost having_cost;
 
-	if (query->clauses == NIL || !has_true_groups(query) ||
-		groups * (GROUP_MEMORY + query->partial->width) > get_hash_memory_limit())
+	if (!has_true_groups(query))
+		return false;
+	if (!query->only_whole &&
+		(query->clauses == NIL ||
+		 groups * (GROUP_MEMORY + query->partial->width) > get_hash_memory_limit()))
 		return false;
 	*path = *partial;
 	path->path.parent = query->grouped;
-	path->path.pathtarget = query->grouped->reltarget;
+	path->path.pathtarget = query->target;
 	path->custom_private = list_make3(linitial(partial->custom_private), query->results, having);
 
 	cost_qual_eval(&having_cost, having, query->root);
@@ -512,6 +492,7 @@ add_whole_path(AggregateQuery *query, const CustomPath *partial)
 			groups * clauselist_selectivity(query->root, having, 0, JOIN_INNER, NULL));
 	path->path.total_cost += path->path.rows *
 							 (cpu_tuple_cost + path->path.pathtarget->cost.per_tuple);
+	remove_outdone(query, false);
 	add_path(query->grouped, &path->path);
 	return true;
 }
@@ -530,24 +511,21 @@ add_final_paths(AggregateQuery *query, Path *path)
 	if (query->clauses == NIL)
 	{
 		add_path(query->grouped,
-				 (Path *) create_agg_path(root, query->grouped, path, query->grouped->reltarget,
-										  AGG_PLAIN, AGGSPLIT_FINAL_DESERIAL, NIL, having, &costs,
-										  groups));
+				 (Path *) create_agg_path(root, query->grouped, path, query->target, AGG_PLAIN,
+										  AGGSPLIT_FINAL_DESERIAL, NIL, having, &costs, groups));
 		return;
 	}
-	add_path(query->grouped, (Path *) create_agg_path(
-								 root, query->grouped, path, query->grouped->reltarget, AGG_HASHED,
-								 AGGSPLIT_FINAL_DESERIAL, query->clauses, having, &costs, groups));
+	add_path(query->grouped, (Path *) create_agg_path(root, query->grouped, path, query->target,
+													  AGG_HASHED, AGGSPLIT_FINAL_DESERIAL,
+													  query->clauses, having, &costs, groups));
 	if (grouping_is_sortable(query->clauses))
 	{
 		/* nothing to sort by if conditions make constants of all keys */
-		if (root->group_pathkeys != NIL)
-			path = (Path *) create_sort_path(root, query->grouped, path, root->group_pathkeys,
-											 -1.0);
-		add_path(query->grouped,
-				 (Path *) create_agg_path(root, query->grouped, path, query->grouped->reltarget,
-										  AGG_SORTED, AGGSPLIT_FINAL_DESERIAL, query->clauses,
-										  having, &costs, groups));
+		if (query->pathkeys != NIL)
+			path = (Path *) create_sort_path(root, query->grouped, path, query->pathkeys, -1.0);
+		add_path(query->grouped, (Path *) create_agg_path(root, query->grouped, path, query->target,
+														  AGG_SORTED, AGGSPLIT_FINAL_DESERIAL,
+														  query->clauses, having, &costs, groups));
 	}
 }
 
@@ -556,42 +534,73 @@ add_paths(AggregateQuery *query)
 {
 	RelOptInfo *partial_rel = fetch_upper_rel(query->root, UPPERREL_PARTIAL_GROUP_AGG,
 											  query->grouped->relids);
-	CustomPath *path = make_partial_path(query, partial_rel, 0);
-	int workers;
+	CustomPath *path = make_partial_path(query, partial_rel, false);
+	double rows;
 
 	if (path == NULL)
 		return;
 	/* one of the two: their costs are so close that a sort too many would not tell */
-	if (!add_whole_path(query, path))
+	if (!add_whole_path(query, path) && !query->only_whole)
 		add_final_paths(query, &path->path);
 
-	if (!query->grouped->consider_parallel || !query->input->consider_parallel)
+	if (query->only_whole || !query->grouped->consider_parallel || !query->input->consider_parallel)
 		return;
-	workers = compute_parallel_worker(query->input, query->pages, -1,
-									  max_parallel_workers_per_gather);
-	if (workers <= 0)
+	path = make_partial_path(query, partial_rel, true);
+	if (path == NULL)
 		return;
-	path = make_partial_path(query, partial_rel, workers);
-	if (path != NULL)
-	{
-		double rows = path->path.rows * workers;
-
-		add_final_paths(query, (Path *) create_gather_path(query->root, partial_rel, &path->path,
-														   query->partial, NULL, &rows));
-	}
+	rows = path->path.rows * path->path.parallel_workers;
+	remove_outdone(query, true);
+	add_final_paths(query, (Path *) create_gather_path(query->root, partial_rel, &path->path,
+													   query->partial, NULL, &rows));
 }
 
-/* May the query be aggregated by batches, as far as it is known without its target? */
+/* May rows of the relation be grouped by batches, as far as it is known without the target? */
 static bool
-is_possible_query(const PlannerInfo *root, RelOptInfo *input)
+is_possible_input(const PlannerInfo *root, RelOptInfo *input)
 {
+	return columnar_enable_vector && columnar_enable_custom_scan && !root->parse->hasTargetSRFs &&
+		   (IS_SIMPLE_REL(input) || IS_JOIN_REL(input)) && input->lateral_relids == NULL &&
+		   !IS_DUMMY_REL(input);
+}
+
+static void
+add_group_paths(AggregateQuery *query)
+{
+	const PlannerInfo *root = query->root;
 	const Query *parse = root->parse;
 
-	return columnar_enable_vector && columnar_enable_custom_scan &&
-		   (parse->hasAggs || parse->groupClause != NIL) && parse->groupingSets == NIL &&
-		   !parse->hasTargetSRFs && !root->hasNonPartialAggs && !root->hasNonSerialAggs &&
-		   input->reloptkind == RELOPT_BASEREL && input->rtekind == RTE_RELATION &&
-		   input->lateral_relids == NULL && !IS_DUMMY_REL(input);
+	if ((!parse->hasAggs && parse->groupClause == NIL) || parse->groupingSets != NIL)
+		return;
+	query->clauses = compat_group_clauses(root);
+	/* GROUP BY of constants alone: one group, or none if there are no rows */
+	if (query->clauses == NIL && parse->groupClause != NIL)
+		return;
+	query->pathkeys = root->group_pathkeys;
+	query->target = query->grouped->reltarget;
+	query->partial = make_partial_target(query);
+	if (query->partial != NULL)
+		add_paths(query);
+}
+
+/* SELECT DISTINCT of rows that are not grouped: its columns are keys of groups without aggregates. */
+static void
+add_distinct_paths(AggregateQuery *query)
+{
+	PlannerInfo *root = query->root;
+	const Query *parse = root->parse;
+	GroupPathExtraData extra = {.targetList = root->processed_tlist};
+
+	query->clauses = compat_distinct_clauses(root);
+	if (query->clauses == NIL || parse->hasDistinctOn || parse->hasAggs ||
+		parse->groupClause != NIL || parse->groupingSets != NIL || parse->hasWindowFuncs ||
+		parse->havingQual != NULL)
+		return;
+	query->extra = &extra;
+	query->pathkeys = root->distinct_pathkeys;
+	query->target = root->upper_targets[UPPERREL_DISTINCT];
+	query->partial = make_partial_target(query);
+	if (query->partial != NULL)
+		add_paths(query);
 }
 
 static void
@@ -603,15 +612,10 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 
 	if (previous_upper_hook)
 		previous_upper_hook(root, stage, input_rel, output_rel, extra);
-	if (stage != UPPERREL_GROUP_AGG || !is_possible_query(root, input_rel))
-		return;
-	query.clauses = compat_group_clauses(root);
-	/* GROUP BY of constants alone: one group, or none if there are no rows */
-	if (query.clauses == NIL && root->parse->groupClause != NIL)
-		return;
-	query.partial = make_partial_target(&query);
-	if (query.partial != NULL && collect_leaves(&query))
-		add_paths(&query);
+	if (stage == UPPERREL_GROUP_AGG && is_possible_input(root, input_rel))
+		add_group_paths(&query);
+	else if (stage == UPPERREL_DISTINCT && is_possible_input(root, input_rel))
+		add_distinct_paths(&query);
 }
 
 void

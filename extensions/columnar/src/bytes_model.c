@@ -577,6 +577,7 @@ read_dictionary(BytesModel *model, ByteCursor *cursor)
 
 	if (nentries == 0)
 		format_damaged("a dictionary is empty");
+	dictionary->serial = dictionary_next_serial();
 	dictionary->nentries = (uint32) nentries;
 	dictionary->starts = palloc(nentries * sizeof(char *));
 	dictionary->lengths = palloc(nentries * sizeof(uint32));

@@ -127,3 +127,11 @@ column_block_free(ColumnBlock *block)
 	block->codes = NULL;
 	block->nrows = 0;
 }
+
+uint64
+dictionary_next_serial(void)
+{
+	static uint64 serial = 0;
+
+	return ++serial;
+}

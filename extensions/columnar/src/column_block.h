@@ -24,6 +24,7 @@ typedef enum BlockForm
 /* Distinct values of a chunk, in no promised order; shared by its blocks. */
 typedef struct Dictionary
 {
+	uint64 serial; /* no other of the process has or had the same, as addresses do; never 0 */
 	uint32 nentries;
 	const char **starts;
 	uint32 *lengths;
@@ -61,6 +62,9 @@ extern void column_block_use(ColumnBlock *block, BlockForm form);
 extern Datum column_block_datum(ColumnBlock *block, uint32 row, bool *isnull);
 
 extern void column_block_free(ColumnBlock *block);
+
+/* For a new dictionary, and for one whose entries were replaced. */
+extern uint64 dictionary_next_serial(void);
 
 static inline bool
 column_block_is_null(const ColumnBlock *block, uint32 row)

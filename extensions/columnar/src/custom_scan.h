@@ -17,6 +17,7 @@
 #ifndef COLUMNAR_CUSTOM_SCAN_H
 #define COLUMNAR_CUSTOM_SCAN_H
 
+#include "batch_source.h"
 #include "prune.h"
 
 #include "commands/explain.h"
@@ -105,8 +106,8 @@ typedef struct ScanColumns
 
 typedef struct ColumnarScanState
 {
-	CustomScanState custom; /* first member */
-	MemoryContext context;	/* of the scan: readers, blocks */
+	BatchSource source;	   /* first member */
+	MemoryContext context; /* of the scan: readers, blocks */
 	Pruner *pruner;			/* NULL: strata_columnar.enable_pruning is off */
 	RowScan *scan;			/* NULL until the first row is asked for */
 	Bitmapset *ahead;		/* attributes to read ahead */
@@ -124,12 +125,6 @@ typedef struct ColumnarScanState
 } ColumnarScanState;
 
 extern const CustomScanMethods custom_scan_methods;
-
-/*
- * For a node above that works on batches, in the place of ExecProcNode(): the next batch
- * with rows that pass all conditions, or NULL.  Valid until the next call.
- */
-extern RowBatch *custom_scan_next_batch(ColumnarScanState *state);
 
 /* What this process did so far. */
 extern ScanCounters custom_scan_counters(ColumnarScanState *state);

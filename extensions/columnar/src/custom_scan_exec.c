@@ -43,8 +43,7 @@ struct ScanFilter
 	ScanColumns columns;
 	VectorExpression *vector; /* NULL: row by row */
 	/* outcomes by code of a dictionary, if the only column is encoded so: see filter_by_code() */
-	Dictionary *dictionary;
-	uint32 group;
+	uint64 serial;	/* of the dictionary; 0: none */
 	int8 *outcomes; /* -1 unknown */
 	uint32 capacity;
 };
@@ -66,8 +65,8 @@ StaticAssertDecl(sizeof(ScanCounters) % sizeof(uint64) == 0, "ScanCounters is al
 static void
 init_columns(ScanColumns *columns, Node *expression, ColumnarScanState *state)
 {
-	CustomScan *plan = (CustomScan *) state->custom.ss.ps.plan;
-	TupleDesc descriptor = RelationGetDescr(state->custom.ss.ss_currentRelation);
+	CustomScan *plan = (CustomScan *) state->source.custom.ss.ps.plan;
+	TupleDesc descriptor = RelationGetDescr(state->source.custom.ss.ss_currentRelation);
 	Bitmapset *offsets = NULL;
 	Bitmapset *members;
 	int member = -1;
@@ -97,9 +96,9 @@ decode_columns(ScanColumns *columns, RowBatch *batch)
 static void
 store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 {
-	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
+	TupleTableSlot *slot = state->source.custom.ss.ss_ScanTupleSlot;
 	MemoryContext caller = MemoryContextSwitchTo(
-		state->custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+		state->source.custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
 
 	ExecClearTuple(slot);
 	for (int i = 0; i < columns->count; i++)
@@ -110,7 +109,7 @@ store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 															 &slot->tts_isnull[attribute - 1]);
 	}
 	ExecStoreVirtualTuple(slot);
-	slot->tts_tableOid = RelationGetRelid(state->custom.ss.ss_currentRelation);
+	slot->tts_tableOid = RelationGetRelid(state->source.custom.ss.ss_currentRelation);
 	row_number_to_tid(row_batch_row_number(state->batch, row), &slot->tts_tid);
 	MemoryContextSwitchTo(caller);
 }
@@ -119,7 +118,7 @@ store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 static void
 forget_columns(ColumnarScanState *state, const ScanColumns *columns)
 {
-	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
+	TupleTableSlot *slot = state->source.custom.ss.ss_ScanTupleSlot;
 
 	ExecClearTuple(slot);
 	for (int i = 0; i < columns->count; i++)
@@ -134,7 +133,7 @@ forget_columns(ColumnarScanState *state, const ScanColumns *columns)
 static bool
 passes_row(ColumnarScanState *state, ScanFilter *filter, uint32 row)
 {
-	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+	ExprContext *econtext = state->source.custom.ss.ps.ps_ExprContext;
 
 	ResetExprContext(econtext);
 	store_row(state, &filter->columns, row);
@@ -164,7 +163,7 @@ prepare_by_code(ColumnarScanState *state, ScanFilter *filter)
 	if (block->form != BLOCK_CODES || block->has_exceptions)
 		return false;
 	dictionary = block->dictionary;
-	if (filter->dictionary == dictionary && filter->group == state->batch->group)
+	if (filter->serial == dictionary->serial)
 		return true;
 
 	if (filter->capacity < dictionary->nentries)
@@ -175,8 +174,7 @@ prepare_by_code(ColumnarScanState *state, ScanFilter *filter)
 		filter->capacity = dictionary->nentries;
 	}
 	memset(filter->outcomes, -1, dictionary->nentries);
-	filter->dictionary = dictionary;
-	filter->group = state->batch->group;
+	filter->serial = dictionary->serial;
 	return true;
 }
 
@@ -197,11 +195,12 @@ passes_by_code(ColumnarScanState *state, ScanFilter *filter, uint32 row)
 static uint32
 filter_vector(ColumnarScanState *state, ScanFilter *filter)
 {
-	VectorInput input = {.batch = state->batch,
+	VectorInput input = {.batch = &state->source.batch,
 						 .selection = state->batch->selection,
 						 .nselected = state->batch->nselected,
 						 .number = state->nbatches};
 
+	vector_batch_of_rows(&state->source.batch, state->batch);
 	return vector_expression_filter(filter->vector, &input, state->batch->selection);
 }
 
@@ -237,7 +236,7 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 {
 	uint32 kept = filter->vector ? filter_vector(state, filter) : filter_rows(state, filter);
 
-	InstrCountFiltered1(&state->custom, state->batch->nselected - kept);
+	InstrCountFiltered1(&state->source.custom, state->batch->nselected - kept);
 	state->batch->nselected = kept;
 }
 
@@ -246,21 +245,21 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 static void
 begin_scan(ColumnarScanState *state)
 {
-	state->scan = row_scan_begin(state->custom.ss.ss_currentRelation, NULL,
-								 state->custom.ss.ps.state->es_snapshot, state->ahead,
+	state->scan = row_scan_begin(state->source.custom.ss.ss_currentRelation, NULL,
+								 state->source.custom.ss.ps.state->es_snapshot, state->ahead,
 								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
 								 state->shared ? &state->shared->scan : NULL);
-	pgstat_count_heap_scan(state->custom.ss.ss_currentRelation);
+	pgstat_count_heap_scan(state->source.custom.ss.ss_currentRelation);
 }
 
 /* The next batch with rows that pass the filters, and the place before its first; false at the end. */
 static bool
 next_batch(ColumnarScanState *state, ScanDirection direction)
 {
-	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+	ExprContext *econtext = state->source.custom.ss.ps.ps_ExprContext;
 	MemoryContext caller = MemoryContextSwitchTo(state->context);
 
-	econtext->ecxt_scantuple = state->custom.ss.ss_ScanTupleSlot;
+	econtext->ecxt_scantuple = state->source.custom.ss.ss_ScanTupleSlot;
 	forget_columns(state, &state->output);
 	if (state->scan == NULL)
 		begin_scan(state);
@@ -270,7 +269,8 @@ next_batch(ColumnarScanState *state, ScanDirection direction)
 		if (state->batch != NULL)
 		{
 			/* a macro of indexes, but tables have the same counter: tuples returned */
-			pgstat_count_index_tuples(state->custom.ss.ss_currentRelation, state->batch->nselected);
+			pgstat_count_index_tuples(state->source.custom.ss.ss_currentRelation,
+									  state->batch->nselected);
 			state->nbatches++;
 		}
 		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
@@ -342,7 +342,7 @@ static void
 apply_row_qual(ColumnarScanState *state)
 {
 	RowBatch *batch = state->batch;
-	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
+	ExprContext *econtext = state->source.custom.ss.ps.ps_ExprContext;
 	uint32 kept = 0;
 
 	decode_columns(&state->output, batch);
@@ -351,26 +351,29 @@ apply_row_qual(ColumnarScanState *state)
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(econtext);
 		store_row(state, &state->output, batch->selection[i]);
-		econtext->ecxt_scantuple = state->custom.ss.ss_ScanTupleSlot;
+		econtext->ecxt_scantuple = state->source.custom.ss.ss_ScanTupleSlot;
 		if (ExecQual(state->row_qual, econtext))
 			batch->selection[kept++] = batch->selection[i];
 	}
 	forget_columns(state, &state->output);
-	InstrCountFiltered1(&state->custom, batch->nselected - kept);
+	InstrCountFiltered1(&state->source.custom, batch->nselected - kept);
 	batch->nselected = kept;
 }
 
-RowBatch *
-custom_scan_next_batch(ColumnarScanState *state)
+/* For a node above that works on batches: the next one with rows that pass all quals. */
+static VectorBatch *
+produce_batch(BatchSource *source)
 {
-	if (state->custom.ss.ps.chgParam != NULL)
-		ExecReScan(&state->custom.ss.ps);
+	ColumnarScanState *state = (ColumnarScanState *) source;
+
 	while (next_batch(state, ForwardScanDirection))
 	{
 		if (state->row_qual != NULL)
 			apply_row_qual(state);
-		if (state->batch->nselected > 0)
-			return state->batch;
+		if (state->batch->nselected == 0)
+			continue;
+		vector_batch_of_rows(&source->batch, state->batch);
+		return &source->batch;
 	}
 	return NULL;
 }
@@ -400,7 +403,8 @@ create_state(CustomScan *plan)
 	ColumnarScanState *state = palloc0(sizeof(ColumnarScanState));
 
 	NodeSetTag(state, T_CustomScanState);
-	state->custom.methods = &exec_methods;
+	state->source.custom.methods = &exec_methods;
+	state->source.next_batch = produce_batch;
 	return (Node *) state;
 }
 
@@ -433,7 +437,7 @@ add_filter(ColumnarScanState *state, List *quals, VectorScope *scope)
 {
 	ScanFilter *filter = &state->filters[state->nfilters++];
 
-	filter->state = ExecInitQual(quals, &state->custom.ss.ps);
+	filter->state = ExecInitQual(quals, &state->source.custom.ss.ps);
 	init_columns(&filter->columns, (Node *) quals, state);
 	if (scope != NULL)
 		filter->vector = vector_expression_compile_quals(quals, scope);
@@ -445,16 +449,17 @@ init_quals(ColumnarScanState *state, CustomScan *plan)
 	int nbatch = list_nth_int(plan->custom_private, SCAN_BATCH_QUALS);
 	List *batch_quals = list_copy_head(plan->custom_exprs, nbatch);
 	List *row_quals = list_copy_tail(plan->custom_exprs, nbatch);
-	VectorScope scope = {
-		.parent = &state->custom.ss.ps, .varno = plan->scan.scanrelid, .context = state->context};
+	VectorScope scope = {.parent = &state->source.custom.ss.ps,
+						 .varno = plan->scan.scanrelid,
+						 .context = state->context};
 
 	state->filters = palloc0(sizeof(ScanFilter) * Max(nbatch, 1));
 	if (nbatch > 0 && columnar_enable_vector &&
 		!needs_row((Node *) batch_quals, plan->scan.scanrelid))
 	{
-		scope.slot = ExecInitExtraTupleSlot(state->custom.ss.ps.state,
-											RelationGetDescr(state->custom.ss.ss_currentRelation),
-											&TTSOpsVirtual);
+		scope.slot = ExecInitExtraTupleSlot(
+			state->source.custom.ss.ps.state,
+			RelationGetDescr(state->source.custom.ss.ss_currentRelation), &TTSOpsVirtual);
 		ExecStoreAllNullTuple(scope.slot);
 		add_filter(state, batch_quals, &scope);
 	}
@@ -463,7 +468,7 @@ init_quals(ColumnarScanState *state, CustomScan *plan)
 		for (int i = 0; i < nbatch; i++)
 			add_filter(state, list_make1(list_nth(batch_quals, i)), NULL);
 	}
-	state->row_qual = ExecInitQual(row_quals, &state->custom.ss.ps);
+	state->row_qual = ExecInitQual(row_quals, &state->source.custom.ss.ps);
 	init_columns(&state->output, (Node *) list_concat(row_quals, plan->scan.plan.targetlist),
 				 state);
 }
@@ -524,10 +529,13 @@ rescan(CustomScanState *node)
 		pgstat_count_heap_scan(node->ss.ss_currentRelation);
 	}
 	if (state->pruner != NULL)
+	{
 		pruner_reset(state->pruner);
+		pruner_forget_limits(state->pruner);
+	}
 	for (int i = 0; i < state->nfilters; i++)
 	{
-		state->filters[i].dictionary = NULL;
+		state->filters[i].serial = 0;
 		if (state->filters[i].vector != NULL)
 			vector_expression_reset(state->filters[i].vector);
 	}

@@ -42,8 +42,8 @@ show_rows_removed(CustomScanState *node, ExplainState *es)
 static void
 show_columns(ColumnarScanState *state, ExplainState *es)
 {
-	CustomScan *plan = (CustomScan *) state->custom.ss.ps.plan;
-	TupleDesc descriptor = RelationGetDescr(state->custom.ss.ss_currentRelation);
+	CustomScan *plan = (CustomScan *) state->source.custom.ss.ps.plan;
+	TupleDesc descriptor = RelationGetDescr(state->source.custom.ss.ss_currentRelation);
 	Bitmapset *columns;
 	List *names = NIL;
 	int column = -1;
@@ -65,7 +65,7 @@ show_counters(ColumnarScanState *state, ExplainState *es)
 	const ScanCounters *workers = &state->workers;
 
 	/* a scan that is not shared runs whole in each worker, which cannot tell the leader */
-	if (state->custom.ss.ps.worker_instrument != NULL && !state->custom.ss.ps.plan->parallel_aware)
+	if (state->source.custom.ss.ps.worker_instrument != NULL && !state->source.custom.ss.ps.plan->parallel_aware)
 		return;
 
 	if (state->pruner != NULL)

@@ -25,6 +25,7 @@
 #include "parser/parsetree.h"
 
 #include "aggregate.h"
+#include "join.h"
 #include "settings.h"
 #include "table_am.h"
 
@@ -303,6 +304,7 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 
 		custom_scan_collect_facts(&facts, rel, relation);
 		index_cost_charge(root, rel, &facts);
+		join_estimate_relation(root, rel);
 		if (columnar_enable_custom_scan)
 			add_paths(root, rel, &facts);
 	}
@@ -325,5 +327,6 @@ custom_scan_initialize(void)
 	set_rel_pathlist_hook = set_pathlist;
 	metadata_count_initialize();
 	aggregate_initialize();
+	join_initialize();
 	bitmap_prefetch_initialize();
 }

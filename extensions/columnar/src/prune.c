@@ -27,9 +27,19 @@
 /* More values than this are not looked up in a Bloom filter: one of them would be found by error. */
 #define BLOOM_VALUES_MAX 64
 
+/* Rows whose value is not within are of no use to the node above. */
+typedef struct PruneLimit
+{
+	AttrNumber attribute;
+	int64 low;
+	int64 high;
+} PruneLimit;
+
 struct Pruner
 {
 	RowPruner callbacks; /* first member */
+	MemoryContext context;
+	List *limits; /* PruneLimit */
 	PlanState *parent;
 	PruneTest *test; /* NULL: keep everything */
 	List *clauses;
@@ -445,10 +455,37 @@ may_hold(PruneTest *test, RowGroupReader *reader, int64 block)
 }
 
 static bool
+is_within_limit(const PruneLimit *limit, RowGroupReader *reader, int64 block)
+{
+	const ChunkSummary *summary = row_group_reader_summary(reader, limit->attribute);
+	const ZoneMap *zone;
+
+	if (summary == NULL || row_group_reader_type(reader, limit->attribute)->zone != ZONE_INT)
+		return true;
+	zone = block < 0 ? &summary->zone
+					 : chunk_reader_zone(row_group_reader_chunk(reader, limit->attribute),
+										 (uint32) block);
+	return !zone->has_bounds || (zone->min.number <= limit->high && zone->max.number >= limit->low);
+}
+
+static bool
+are_within_limits(const Pruner *pruner, RowGroupReader *reader, int64 block)
+{
+	ListCell *cell;
+
+	foreach(cell, pruner->limits)
+		if (!is_within_limit(lfirst(cell), reader, block))
+			return false;
+	return true;
+}
+
+static bool
 ask(Pruner *pruner, RowGroupReader *reader, int64 block)
 {
 	bool keep;
 
+	if (!are_within_limits(pruner, reader, block))
+		return false;
 	if (pruner->test == NULL)
 		return true;
 	if (!pruner->has_values)
@@ -497,6 +534,7 @@ pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
 	List *tests = NIL;
 	ListCell *cell;
 
+	pruner->context = CurrentMemoryContext;
 	pruner->callbacks.keep_group = keep_group;
 	pruner->callbacks.keep_block = keep_block;
 	pruner->parent = parent;
@@ -539,6 +577,24 @@ void
 pruner_reset(Pruner *pruner)
 {
 	pruner->has_values = false;
+}
+
+void
+pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high)
+{
+	MemoryContext caller = MemoryContextSwitchTo(pruner->context);
+	PruneLimit *limit = palloc(sizeof(PruneLimit));
+
+	*limit = (PruneLimit){.attribute = attribute, .low = low, .high = high};
+	pruner->limits = lappend(pruner->limits, limit);
+	MemoryContextSwitchTo(caller);
+}
+
+void
+pruner_forget_limits(Pruner *pruner)
+{
+	list_free_deep(pruner->limits);
+	pruner->limits = NIL;
 }
 
 const PruneCounters *

@@ -38,6 +38,23 @@ vector_of_block(Vector *vector, const ColumnBlock *block)
 	vector->datums = NULL;
 }
 
+static void
+get_row_column(VectorBatch *batch, AttrNumber column, Vector *into)
+{
+	vector_of_block(into, row_batch_column(batch->rows, column));
+}
+
+void
+vector_batch_of_rows(VectorBatch *batch, RowBatch *rows)
+{
+	batch->nrows = rows->nrows;
+	batch->nselected = rows->nselected;
+	batch->selection = rows->selection;
+	batch->get_column = get_row_column;
+	batch->rows = rows;
+	batch->owner = NULL;
+}
+
 /* The datum of a dictionary entry; made once, beside the dictionary. */
 static Datum
 find_entry_datum(const Vector *vector, uint32 code)

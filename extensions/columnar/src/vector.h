@@ -63,12 +63,28 @@ typedef struct Vector
 	const Datum *datums;
 } Vector;
 
+/*
+ * Up to 1024 rows that a node has for the node above it: of a table, or of a join.  Columns are
+ * made when they are first asked for.
+ */
+typedef struct VectorBatch VectorBatch;
+struct VectorBatch
+{
+	uint32 nrows; /* positions are below */
+	uint32 nselected;
+	uint16 *selection; /* positions of the rows to look at, ascending; room for BLOCK_ROWS */
+	/* a column (1, 2 ...) of the batch; lives until the next batch */
+	void (*get_column)(VectorBatch *batch, AttrNumber column, Vector *into);
+	RowBatch *rows; /* the table's rows, whose attributes are the columns; NULL of others */
+	void *owner;	/* for get_column() */
+};
+
 /* Rows that an expression is evaluated for. */
 typedef struct VectorInput
 {
-	RowBatch *batch;
-	const AttrNumber *
-		attributes; /* of the batch's relation, by attribute - 1 of the expression's; NULL: the same */
+	VectorBatch *batch;
+	const AttrNumber
+		*attributes; /* of the batch, by attribute - 1 of the expression's; NULL: the same */
 	const uint16 *selection; /* positions, ascending */
 	uint32 nselected;
 	uint64 number; /* differs from batch to batch: what is kept between calls belongs to one */
@@ -85,6 +101,9 @@ vector_is_null(const Vector *vector, uint32 row)
 {
 	return vector_bit(vector->nulls, row);
 }
+
+/* A table's batch; its selection is shared. */
+extern void vector_batch_of_rows(VectorBatch *batch, RowBatch *rows);
 
 /* Borrows a decoded block. */
 extern void vector_of_block(Vector *vector, const ColumnBlock *block);

@@ -4,7 +4,9 @@
  *		vector_aggregate_final.h.
  *
  * An internal state goes through its serialized form, which is the one form that all
- * kernels make.  Aggregates without a final function return their state.
+ * kernels make; but sums and averages are made of the total, as numeric_sum() and
+ * numeric_avg() do, where the kernel has one.  Aggregates without a final function return
+ * their state.
  */
 #include "compat.h"
 
@@ -18,15 +20,26 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/expandeddatum.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 
+#include "numeric_codec.h"
 #include "vector_aggregate_final.h"
 #include "vector_aggregate_internal.h"
+
+typedef enum FinalShortcut
+{
+	FINAL_FUNCTION, /* none */
+	FINAL_SUM,
+	FINAL_AVERAGE
+} FinalShortcut;
 
 struct VectorFinal
 {
 	VectorAggregate *states;
+	FinalShortcut shortcut;
 	FmgrInfo deserialize;
 	FunctionCallInfo deserialize_call; /* NULL: the state is not internal */
 	FmgrInfo function;
@@ -45,15 +58,23 @@ check_user(Oid aggregate)
 	InvokeFunctionExecuteHook(aggregate);
 }
 
-static FunctionCallInfo
-make_call(Oid oid, Expr *expression, int narguments, Oid collation, Node *node, FmgrInfo *function)
+static FinalShortcut
+find_shortcut(const VectorAggregate *states, Oid function)
 {
-	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(narguments));
-
-	fmgr_info(oid, function);
-	fmgr_info_set_expr((Node *) expression, function);
-	InitFunctionCallInfoData(*call, function, narguments, collation, node, NULL);
-	return call;
+	if (states->kernel->total == NULL)
+		return FINAL_FUNCTION;
+	switch (function)
+	{
+		case F_NUMERIC_SUM:
+		case F_NUMERIC_POLY_SUM:
+			return FINAL_SUM;
+		case F_NUMERIC_AVG:
+		case F_NUMERIC_POLY_AVG:
+		case F_INT8_AVG:
+			return FINAL_AVERAGE;
+		default:
+			return FINAL_FUNCTION;
+	}
 }
 
 VectorFinal *
@@ -72,6 +93,7 @@ vector_final_create(const Aggref *aggref, VectorAggregate *states, PlanState *pa
 	form = (Form_pg_aggregate) GETSTRUCT(tuple);
 	check_user(aggref->aggfnoid);
 	final->states = states;
+	final->shortcut = find_shortcut(states, form->aggfinalfn);
 	final->state_length = get_typlen(aggref->aggtranstype);
 	if (OidIsValid(form->aggfinalfn) || aggref->aggtranstype == INTERNALOID)
 		node = scalar_states_node(scalar_states_create(states));
@@ -79,8 +101,8 @@ vector_final_create(const Aggref *aggref, VectorAggregate *states, PlanState *pa
 	{
 		scalar_states_check_owner(aggref->aggfnoid, form->aggdeserialfn);
 		build_aggregate_deserialfn_expr(form->aggdeserialfn, &expression);
-		final->deserialize_call = make_call(form->aggdeserialfn, expression, 2, InvalidOid, node,
-											&final->deserialize);
+		final->deserialize_call = scalar_states_prepare_call(form->aggdeserialfn, expression, 2,
+															 InvalidOid, node, &final->deserialize);
 		final->deserialize_call->args[1].value = PointerGetDatum(NULL);
 		final->deserialize_call->args[1].isnull = false;
 	}
@@ -91,8 +113,8 @@ vector_final_create(const Aggref *aggref, VectorAggregate *states, PlanState *pa
 		scalar_states_check_owner(aggref->aggfnoid, form->aggfinalfn);
 		build_aggregate_finalfn_expr(types, narguments, aggref->aggtranstype, aggref->aggtype,
 									 aggref->inputcollid, form->aggfinalfn, &expression);
-		final->call = make_call(form->aggfinalfn, expression, narguments, aggref->inputcollid, node,
-								&final->function);
+		final->call = scalar_states_prepare_call(form->aggfinalfn, expression, narguments,
+												 aggref->inputcollid, node, &final->function);
 		for (int i = 1; i < narguments; i++)
 			final->call->args[i].isnull = true;
 	}
@@ -100,13 +122,29 @@ vector_final_create(const Aggref *aggref, VectorAggregate *states, PlanState *pa
 	return final;
 }
 
+static Datum
+make_result_of_total(const VectorFinal *final, const AggregateTotal *total)
+{
+	Datum sum = numeric_from_scaled(total->mantissa, total->scale);
+
+	if (final->shortcut == FINAL_SUM)
+		return sum;
+	return DirectFunctionCall2(numeric_div, sum, NumericGetDatum(int64_to_numeric(total->count)));
+}
+
 Datum
 vector_final_value(VectorFinal *final, uint32 group, bool *isnull)
 {
-	Datum state = vector_aggregate_state(final->states, group, isnull);
 	FunctionCallInfo call = final->deserialize_call;
+	AggregateTotal total;
+	Datum state;
 	Datum result;
 
+	*isnull = false;
+	if (final->shortcut != FINAL_FUNCTION &&
+		final->states->kernel->total(final->states, group, &total))
+		return make_result_of_total(final, &total);
+	state = vector_aggregate_state(final->states, group, isnull);
 	if (call != NULL && !*isnull)
 	{
 		call->args[0].value = state;

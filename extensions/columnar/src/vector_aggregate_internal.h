@@ -13,6 +13,14 @@
 
 #include "lib/stringinfo.h"
 
+/* mantissa / 10^scale, the sum of so many values; their largest scale is this one. */
+typedef struct AggregateTotal
+{
+	int128 mantissa;
+	int32 scale;
+	int64 count;
+} AggregateTotal;
+
 typedef struct AggregateKernel
 {
 	Size size; /* of the object, which is zeroed at first */
@@ -24,6 +32,8 @@ typedef struct AggregateKernel
 	Datum (*state)(VectorAggregate *aggregate, uint32 group, bool *isnull);
 	/* The memory of `states` was freed: forget the arrays. */
 	void (*reset)(VectorAggregate *aggregate);
+	/* Is the group's state no more than a total (of at least one value)?  NULL: never. */
+	bool (*total)(VectorAggregate *aggregate, uint32 group, AggregateTotal *total);
 } AggregateKernel;
 
 typedef struct ScalarStates ScalarStates;
@@ -110,6 +120,9 @@ extern void scalar_states_check_owner(Oid aggregate, Oid function);
 /* The AggState that aggregates' functions find in their call. */
 extern Node *scalar_states_node(ScalarStates *states);
 extern void scalar_states_resize(ScalarStates *states, uint32 ngroups);
+/* Fills *function and returns room for the arguments of its calls; `node`: scalar_states_node(). */
+extern FunctionCallInfo scalar_states_prepare_call(Oid oid, Expr *expression, int narguments,
+												   Oid collation, Node *node, FmgrInfo *function);
 /* Calls the transition function; the arguments in the context of scalar_states_row_context(). */
 extern void
 scalar_states_advance(ScalarStates *states, uint32 group, const NullableDatum *arguments);
@@ -147,6 +160,8 @@ wire_term(int128 mantissa, int32 scale)
 extern void wire_put_total(StringInfo into, const WireTerm *terms, int nterms, int32 dscale);
 /* An integer as numericvar_serialize() writes what int128_to_numericvar() makes. */
 extern void wire_put_int128(StringInfo into, int128 value);
+/* The state of avg(int2) and avg(int4): {count, sum}. */
+extern Datum wire_average_array(int64 count, int64 total);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 

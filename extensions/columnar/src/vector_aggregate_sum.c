@@ -716,16 +716,6 @@ serialize_int128(const SumAggregate *sum, uint32 group, int64 count)
 	return PointerGetDatum(pq_endtypsend(&buffer));
 }
 
-/* The state of avg(int2) and avg(int4): {count, sum}. */
-static Datum
-make_average_array(int64 count, int64 total)
-{
-	Datum elements[2] = {Int64GetDatum(count), Int64GetDatum(total)};
-
-	return PointerGetDatum(
-		construct_array(elements, 2, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-}
-
 /* A state of core's transition function combined with what the levels hold. */
 static Datum
 combine_with_core(SumAggregate *sum, uint32 group, const SumTotal *total, bool *isnull)
@@ -767,7 +757,7 @@ get_sum(VectorAggregate *aggregate, uint32 group, bool *isnull)
 			return Int64GetDatum((int64) get_level_sum(&sum->levels[0], group));
 		case SUM_AVERAGE:
 			*isnull = false;
-			return make_average_array(
+			return wire_average_array(
 				total.count, total.count > 0 ? (int64) get_level_sum(&sum->levels[0], group) : 0);
 		case SUM_INT128:
 		case SUM_INT128_SQUARES:
@@ -779,5 +769,29 @@ get_sum(VectorAggregate *aggregate, uint32 group, bool *isnull)
 	pg_unreachable();
 }
 
-const AggregateKernel sum_kernel = {sizeof(SumAggregate), NULL,	   grow_sums,
-									advance_sums,		  get_sum, reset_sums};
+/* Values of several scales, or that core's function added, are no simple total. */
+static bool
+get_total(VectorAggregate *aggregate, uint32 group, AggregateTotal *total)
+{
+	const SumAggregate *sum = (SumAggregate *) aggregate;
+
+	total->count = 0;
+	if (aggregate->scalar != NULL && scalar_states_has(aggregate->scalar, group))
+		return false;
+	for (int i = 0; i < sum->nlevels; i++)
+	{
+		const SumLevel *level = &sum->levels[i];
+		int64 count = level->narrow[group].count;
+		int128 mantissa = get_level_sum(level, group);
+
+		if (count == 0 && mantissa == 0)
+			continue;
+		if (count == 0 || total->count > 0)
+			return false;
+		*total = (AggregateTotal){.mantissa = mantissa, .scale = level->scale, .count = count};
+	}
+	return total->count > 0;
+}
+
+const AggregateKernel sum_kernel = {
+	sizeof(SumAggregate), NULL, grow_sums, advance_sums, get_sum, reset_sums, get_total};

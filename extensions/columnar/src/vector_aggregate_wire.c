@@ -13,7 +13,9 @@
  */
 #include "compat.h"
 
+#include "catalog/pg_type.h"
 #include "libpq/pqformat.h"
+#include "utils/array.h"
 
 #include "vector_aggregate_internal.h"
 
@@ -164,4 +166,13 @@ wire_put_int128(StringInfo into, int128 value)
 	WireTerm term = wire_term(value, 0);
 
 	put_total(into, &term, 1, 0, false);
+}
+
+Datum
+wire_average_array(int64 count, int64 total)
+{
+	Datum elements[2] = {Int64GetDatum(count), Int64GetDatum(total)};
+
+	return PointerGetDatum(
+		construct_array(elements, 2, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }

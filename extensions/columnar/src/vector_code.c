@@ -7,7 +7,7 @@
  * up for the rows.  It is compiled a second time for this, into nodes of their own, as the
  * first ones may hold values of the same batch.  NULL counts as one more code.
  *
- * What is known is forgotten with the row group: a dictionary's address can come again.
+ * What is known is forgotten with the dictionary.
  */
 #include "vector_expression_internal.h"
 
@@ -19,10 +19,7 @@
 /* Which dictionary it was. */
 typedef struct CodeKey
 {
-	const RowScan *scan;
-	const Dictionary *dictionary;
-	uint64 group_id;
-	uint32 footer_crc;
+	uint64 serial; /* 0: none */
 	uint32 nentries;
 } CodeKey;
 
@@ -31,17 +28,19 @@ struct VectorCodes
 	VectorScope scope;
 	VectorExpression *twin; /* the expression over entries */
 	Vector entries;
-	uint64 number;	/* of batches of entries */
-	RowBatch batch; /* of entries: their number alone */
+	uint64 number;	   /* of batches of entries */
+	VectorBatch batch; /* of entries: their number alone */
+	uint16 selection[BLOCK_ROWS];
 	uint64 entry_nulls[BLOCK_WORDS];
 	const char *entry_starts[BLOCK_ROWS];
 	uint32 entry_lengths[BLOCK_ROWS];
 	uint32 todo[BLOCK_ROWS]; /* their codes */
 
-	MemoryContext memory; /* of a row group: all below */
+	MemoryContext memory; /* of a dictionary: all below */
 	CodeKey key;
-	uint8 *decided;	 /* by code: is truth[] known? */
-	uint32 ndecided; /* of the entries, NULL not counted */
+	const Dictionary *dictionary; /* of the batch */
+	uint8 *decided;				  /* by code: is truth[] known? */
+	uint32 ndecided;			  /* of the entries, NULL not counted */
 	uint8 *truth;
 	uint8 *evaluated;  /* by code: is the value known? */
 	uint32 nevaluated; /* the same */
@@ -59,17 +58,12 @@ struct VectorCodes
 	Datum *datums;
 };
 
-/* The node's column, if it is coded in this batch. */
-static ColumnBlock *
-find_block(VectorExpression *node, VectorInput *input)
+/* The node's column; false if it is not coded in this batch. */
+static bool
+find_column(VectorExpression *node, VectorInput *input, Vector *column)
 {
-	AttrNumber attribute = node->coded;
-	ColumnBlock *block;
-
-	if (input->attributes != NULL)
-		attribute = input->attributes[attribute - 1];
-	block = row_batch_column(input->batch, attribute);
-	return block->form == BLOCK_CODES && !block->has_exceptions ? block : NULL;
+	vector_leaf_column(input, node->coded, column);
+	return column->form == VECTOR_CODES && column->exceptions == NULL;
 }
 
 static void
@@ -90,7 +84,7 @@ create_codes(VectorExpression *node)
 	codes->entries.lengths = codes->entry_lengths;
 	codes->twin = vector_node_compile(node->expression, &codes->scope);
 	for (int i = 0; i < BLOCK_ROWS; i++)
-		codes->batch.selection[i] = i;
+		codes->selection[i] = i;
 	MemoryContextSwitchTo(caller);
 }
 
@@ -99,28 +93,22 @@ vector_code_forget(VectorExpression *node)
 {
 	if (node->codes == NULL)
 		return;
-	node->codes->key.dictionary = NULL;
+	node->codes->key.serial = 0;
 	vector_expression_reset(node->codes->twin);
 }
 
 /* Forgets what is known if the dictionary is another one. */
 static VectorCodes *
-prepare_codes(VectorExpression *node, VectorInput *input, const ColumnBlock *block)
+prepare_codes(VectorExpression *node, const Vector *column)
 {
-	const GroupRecord *record = row_group_reader_record(input->batch->reader);
-	CodeKey key = {.scan = input->batch->scan,
-				   .dictionary = block->dictionary,
-				   .group_id = record->group_id,
-				   .footer_crc = record->footer_crc,
-				   .nentries = block->dictionary->nentries};
+	CodeKey key = {.serial = column->dictionary->serial, .nentries = column->dictionary->nentries};
 	VectorCodes *codes;
 
 	if (node->codes == NULL)
 		create_codes(node);
 	codes = node->codes;
-	if (codes->key.scan == key.scan && codes->key.dictionary == key.dictionary &&
-		codes->key.group_id == key.group_id && codes->key.footer_crc == key.footer_crc &&
-		codes->key.nentries == key.nentries)
+	codes->dictionary = column->dictionary;
+	if (codes->key.serial == key.serial && codes->key.nentries == key.nentries)
 		return codes;
 
 	codes->key = key;
@@ -139,10 +127,9 @@ make_array(VectorCodes *codes, Size element)
 
 /* May codes of the block be unknown? */
 static bool
-has_unknown_codes(const VectorCodes *codes, const ColumnBlock *block, const uint8 *known,
-				  uint32 nknown)
+has_unknown_codes(const VectorCodes *codes, const Vector *column, const uint8 *known, uint32 nknown)
 {
-	return nknown < codes->key.nentries || (block->has_nulls && !known[codes->key.nentries]);
+	return nknown < codes->key.nentries || (column->nulls != NULL && !known[codes->key.nentries]);
 }
 
 /*
@@ -150,7 +137,7 @@ has_unknown_codes(const VectorCodes *codes, const ColumnBlock *block, const uint
  * dictionary among them.  At first, all entries of a small dictionary, if none can fail.
  */
 static uint32
-collect_codes(VectorExpression *node, VectorInput *input, const ColumnBlock *block, uint8 *known,
+collect_codes(VectorExpression *node, VectorInput *input, const Vector *column, uint8 *known,
 			  uint32 *nknown)
 {
 	VectorCodes *codes = node->codes;
@@ -165,7 +152,7 @@ collect_codes(VectorExpression *node, VectorInput *input, const ColumnBlock *blo
 			codes->todo[ntodo++] = code;
 		}
 		*nknown = nentries;
-		if (block->has_nulls && !known[nentries])
+		if (column->nulls != NULL && !known[nentries])
 		{
 			known[nentries] = 1;
 			codes->todo[ntodo++] = nentries;
@@ -176,7 +163,7 @@ collect_codes(VectorExpression *node, VectorInput *input, const ColumnBlock *blo
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];
-		uint32 code = column_block_is_null(block, row) ? nentries : block->codes[row];
+		uint32 code = vector_is_null(column, row) ? nentries : column->codes[row];
 
 		if (known[code])
 			continue;
@@ -191,9 +178,9 @@ collect_codes(VectorExpression *node, VectorInput *input, const ColumnBlock *blo
 static VectorInput
 make_input(VectorCodes *codes, uint32 ntodo)
 {
-	const Dictionary *dictionary = codes->key.dictionary;
+	const Dictionary *dictionary = codes->dictionary;
 	VectorInput input = {.batch = &codes->batch,
-						 .selection = codes->batch.selection,
+						 .selection = codes->selection,
 						 .nselected = ntodo,
 						 .number = ++codes->number};
 
@@ -220,7 +207,7 @@ make_input(VectorCodes *codes, uint32 ntodo)
 static void
 forget_codes(VectorCodes *codes)
 {
-	codes->key.dictionary = NULL;
+	codes->key.serial = 0;
 }
 
 /* ---- conditions --------------------------------------------------------------------------------- */
@@ -242,20 +229,20 @@ decide_codes(VectorCodes *codes, uint32 ntodo)
 bool
 vector_code_decide(VectorExpression *node, VectorInput *input, uint8 *truth)
 {
-	ColumnBlock *block = find_block(node, input);
+	Vector column;
 	VectorCodes *codes;
 
-	if (block == NULL)
+	if (!find_column(node, input, &column))
 		return false;
-	codes = prepare_codes(node, input, block);
+	codes = prepare_codes(node, &column);
 	if (codes->decided == NULL)
 	{
 		codes->decided = make_array(codes, sizeof(uint8));
 		codes->truth = make_array(codes, sizeof(uint8));
 	}
-	if (has_unknown_codes(codes, block, codes->decided, codes->ndecided))
+	if (has_unknown_codes(codes, &column, codes->decided, codes->ndecided))
 	{
-		uint32 ntodo = collect_codes(node, input, block, codes->decided, &codes->ndecided);
+		uint32 ntodo = collect_codes(node, input, &column, codes->decided, &codes->ndecided);
 
 		if (ntodo > 0)
 			decide_codes(codes, ntodo);
@@ -264,7 +251,7 @@ vector_code_decide(VectorExpression *node, VectorInput *input, uint8 *truth)
 	if (vector_input_is_sparse(input))
 	{
 		for (uint32 i = 0; i < input->nselected; i++)
-			truth[input->selection[i]] = codes->truth[block->codes[input->selection[i]]];
+			truth[input->selection[i]] = codes->truth[column.codes[input->selection[i]]];
 		node->partial = true;
 	}
 	else
@@ -272,13 +259,13 @@ vector_code_decide(VectorExpression *node, VectorInput *input, uint8 *truth)
 		uint32 nrows = input->batch->nrows;
 
 		for (uint32 i = 0; i < nrows; i++)
-			truth[i] = codes->truth[block->codes[i]];
+			truth[i] = codes->truth[column.codes[i]];
 		node->partial = codes->ndecided < codes->key.nentries;
 	}
-	if (!block->has_nulls)
+	if (column.nulls == NULL)
 		return true;
 	for (uint32 i = 0; i < input->nselected; i++)
-		if (column_block_is_null(block, input->selection[i]))
+		if (vector_is_null(&column, input->selection[i]))
 			truth[input->selection[i]] = codes->truth[codes->key.nentries];
 	node->partial = true;
 	return true;
@@ -401,34 +388,34 @@ evaluate_codes(VectorExpression *node, VectorCodes *codes, uint32 ntodo)
 }
 
 static inline uint32
-get_code(const VectorCodes *codes, const ColumnBlock *block, uint32 row)
+get_code(const VectorCodes *codes, const Vector *column, uint32 row)
 {
-	return column_block_is_null(block, row) ? codes->key.nentries : block->codes[row];
+	return vector_is_null(column, row) ? codes->key.nentries : column->codes[row];
 }
 
 /* Sets the bits of the selected rows whose code has a flag (1). */
 static const uint64 *
-look_up_bits(const VectorCodes *codes, const uint8 *flags, VectorInput *input,
-			 const ColumnBlock *block, uint64 *bits)
+look_up_bits(const VectorCodes *codes, const uint8 *flags, VectorInput *input, const Vector *column,
+			 uint64 *bits)
 {
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];
 
-		bits[row >> 6] |= (uint64) flags[get_code(codes, block, row)] << (row & 63);
+		bits[row >> 6] |= (uint64) flags[get_code(codes, column, row)] << (row & 63);
 	}
 	return bits;
 }
 
 static void
 look_up_bytes(VectorExpression *node, const VectorCodes *codes, VectorInput *input,
-			  const ColumnBlock *block)
+			  const Vector *column)
 {
 	vector_node_use_bytes(node);
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];
-		uint32 code = get_code(codes, block, row);
+		uint32 code = get_code(codes, column, row);
 
 		if (codes->starts[code] == NULL)
 			continue;
@@ -441,7 +428,7 @@ look_up_bytes(VectorExpression *node, const VectorCodes *codes, VectorInput *inp
 
 static void
 look_up_values(VectorExpression *node, const VectorCodes *codes, VectorInput *input,
-			   const ColumnBlock *block)
+			   const Vector *column)
 {
 	const uint16 *selection = input->selection;
 	uint32 nselected = input->nselected;
@@ -450,16 +437,16 @@ look_up_values(VectorExpression *node, const VectorCodes *codes, VectorInput *in
 	{
 		vector_node_begin(node, VECTOR_DATUM);
 		for (uint32 i = 0; i < nselected; i++)
-			node->datums[selection[i]] = codes->datums[get_code(codes, block, selection[i])];
+			node->datums[selection[i]] = codes->datums[get_code(codes, column, selection[i])];
 	}
 	else if (codes->ints != NULL)
 	{
 		vector_node_begin(node, VECTOR_INT);
 		for (uint32 i = 0; i < nselected; i++)
-			node->ints[selection[i]] = codes->ints[block->codes[selection[i]]];
+			node->ints[selection[i]] = codes->ints[column->codes[selection[i]]];
 		/* NULL may have a value */
-		for (uint32 i = 0; block->has_nulls && i < nselected; i++)
-			node->ints[selection[i]] = codes->ints[get_code(codes, block, selection[i])];
+		for (uint32 i = 0; column->nulls != NULL && i < nselected; i++)
+			node->ints[selection[i]] = codes->ints[get_code(codes, column, selection[i])];
 		if (node->type.form == FORM_NUMERIC)
 			node->result.scale = Max(codes->scale, 0);
 	}
@@ -467,42 +454,42 @@ look_up_values(VectorExpression *node, const VectorCodes *codes, VectorInput *in
 	{
 		vector_node_begin(node, VECTOR_FLOAT);
 		for (uint32 i = 0; i < nselected; i++)
-			node->floats[selection[i]] = codes->floats[get_code(codes, block, selection[i])];
+			node->floats[selection[i]] = codes->floats[get_code(codes, column, selection[i])];
 	}
 	else
 		vector_node_begin(node, VECTOR_BYTES);
 	if (codes->starts != NULL && (codes->ints == NULL || codes->has_exceptions))
-		look_up_bytes(node, codes, input, block);
+		look_up_bytes(node, codes, input, column);
 }
 
 bool
 vector_code_evaluate(VectorExpression *node, VectorInput *input)
 {
-	ColumnBlock *block = find_block(node, input);
+	Vector column;
 	VectorCodes *codes;
 
-	if (block == NULL)
+	if (!find_column(node, input, &column))
 		return false;
-	codes = prepare_codes(node, input, block);
+	codes = prepare_codes(node, &column);
 	if (codes->evaluated == NULL)
 		make_arrays(node, codes);
-	if (has_unknown_codes(codes, block, codes->evaluated, codes->nevaluated))
+	if (has_unknown_codes(codes, &column, codes->evaluated, codes->nevaluated))
 	{
-		uint32 ntodo = collect_codes(node, input, block, codes->evaluated, &codes->nevaluated);
+		uint32 ntodo = collect_codes(node, input, &column, codes->evaluated, &codes->nevaluated);
 
 		if (ntodo > 0)
 			evaluate_codes(node, codes, ntodo);
 	}
-	look_up_values(node, codes, input, block);
+	look_up_values(node, codes, input, &column);
 	if (codes->has_nulls)
-		node->result.nulls = look_up_bits(codes, codes->is_null, input, block,
+		node->result.nulls = look_up_bits(codes, codes->is_null, input, &column,
 										  vector_node_clear_nulls(node));
 	if (codes->has_exceptions)
-		node->result.exceptions = look_up_bits(codes, codes->is_exception, input, block,
+		node->result.exceptions = look_up_bits(codes, codes->is_exception, input, &column,
 											   vector_node_clear_exceptions(node));
 	if (codes->padded_scale >= 0)
 	{
-		node->result.padded = look_up_bits(codes, codes->is_padded, input, block,
+		node->result.padded = look_up_bits(codes, codes->is_padded, input, &column,
 										   vector_node_clear_padded(node));
 		node->result.padded_scale = codes->padded_scale;
 	}

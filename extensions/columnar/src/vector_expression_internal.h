@@ -36,6 +36,8 @@
 #include "nodes/makefuncs.h"
 #include "nodes/primnodes.h"
 
+#include "numeric_codec.h"
+
 /* For which rows of which batch something is known. */
 typedef struct VectorMemo
 {
@@ -181,6 +183,9 @@ extern bool vector_call_match(Expr *expression, VectorCall *call);
 
 /* ---- leaves (vector_leaf.c) --------------------------------------------------------------------- */
 
+/* The values of a column that expressions know by this attribute number. */
+extern void vector_leaf_column(const VectorInput *input, AttrNumber attribute, Vector *into);
+
 extern VectorExpression *vector_leaf_compile_column(Var *var, VectorScope *scope);
 extern VectorExpression *vector_leaf_compile_value(Expr *expression, VectorScope *scope);
 extern VectorExpression *
@@ -325,10 +330,16 @@ vector_trim(const char *bytes, uint32 length)
 
 /* ---- numbers ------------------------------------------------------------------------------------ */
 
+/* So many numeric_powers_of_ten are int64. */
 #define VECTOR_POWERS_OF_TEN 19
 
-/* 10 ^ 0 .. 10 ^ 18 */
-extern const int64 vector_powers_of_ten[VECTOR_POWERS_OF_TEN];
+/* Whole blocks (vector_arithmetic.c); the caller knows that nothing overflows. */
+extern void
+vector_add_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into);
+extern void
+vector_subtract_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into);
+extern void
+vector_multiply_blocks(const int64 *restrict a, const int64 *restrict b, int64 *restrict into);
 
 /* 10 ^ digits; false if it passes int128. */
 extern bool vector_power_of_ten(int32 digits, int128 *power);

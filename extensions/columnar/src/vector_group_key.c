@@ -176,15 +176,9 @@ group_key_forget(GroupKey *key, MemoryContext context)
 	key->images_capacity = 0;
 	key->any_odd = false;
 	value_set_forget(&key->values, context);
-	group_key_forget_dictionary(key);
+	key->codes.serial = 0;
 	if (key->codes.capacity > CODES_KEPT)
 		free_codes(&key->codes);
-}
-
-void
-group_key_forget_dictionary(GroupKey *key)
-{
-	key->codes.dictionary = NULL;
 }
 
 /* ---- loading a batch ----------------------------------------------------------------------- */
@@ -322,7 +316,7 @@ begin_dictionary(GroupKey *key, const Dictionary *dictionary)
 	CodeWords *codes = &key->codes;
 	uint32 nentries = Max(dictionary->nentries, 1);
 
-	if (codes->dictionary == dictionary && codes->nentries == dictionary->nentries)
+	if (codes->serial == dictionary->serial && codes->nentries == dictionary->nentries)
 		return;
 	if (codes->capacity < nentries)
 	{
@@ -335,7 +329,7 @@ begin_dictionary(GroupKey *key, const Dictionary *dictionary)
 	}
 	memset(codes->words, 0xFF, sizeof(int64) * (Size) nentries);
 	memset(codes->states, 0, nentries);
-	codes->dictionary = dictionary;
+	codes->serial = dictionary->serial;
 	codes->nentries = dictionary->nentries;
 }
 

@@ -22,27 +22,8 @@
 
 /* ---- words of numerics --------------------------------------------------------------------- */
 
+/* The largest of numeric_powers_of_ten that is an int64. */
 #define POWER_MAX 18
-
-static const int64 powers_of_ten[POWER_MAX + 1] = {1,
-												   10,
-												   100,
-												   1000,
-												   10000,
-												   100000,
-												   1000000,
-												   10000000,
-												   100000000,
-												   1000000000,
-												   INT64CONST(10000000000),
-												   INT64CONST(100000000000),
-												   INT64CONST(1000000000000),
-												   INT64CONST(10000000000000),
-												   INT64CONST(100000000000000),
-												   INT64CONST(1000000000000000),
-												   INT64CONST(10000000000000000),
-												   INT64CONST(100000000000000000),
-												   INT64CONST(1000000000000000000)};
 
 /* The mantissa at another scale; false if that is no int64. */
 static inline bool
@@ -53,15 +34,26 @@ rescale(int128 mantissa, int32 from, int32 to, int64 *word)
 	while (from > to)
 	{
 		int32 step = Min(from - to, POWER_MAX);
+		int64 power = (int64) numeric_powers_of_ten[step];
 
-		if (mantissa % powers_of_ten[step] != 0)
-			return false;
-		mantissa /= powers_of_ten[step];
+		if (mantissa == (int64) mantissa)
+		{
+			/* many times faster */
+			if ((int64) mantissa % power != 0)
+				return false;
+			mantissa = (int64) mantissa / power;
+		}
+		else
+		{
+			if (mantissa % power != 0)
+				return false;
+			mantissa /= power;
+		}
 		from -= step;
 	}
 	if (to - from > POWER_MAX || mantissa > PG_INT64_MAX || mantissa < PG_INT64_MIN)
 		return false;
-	return !__builtin_mul_overflow((int64) mantissa, powers_of_ten[to - from], word);
+	return !__builtin_mul_overflow((int64) mantissa, numeric_powers_of_ten[to - from], word);
 }
 
 /* The word of a numeric's bytes; false if it is odd. */
@@ -128,6 +120,28 @@ get_numeric_bytes(const Vector *vector, uint32 row, uint32 *length)
 	return vector_bytes(vector, row, length);
 }
 
+/* The number of an odd numeric. */
+static int64
+number_odd(GroupKey *key, const Vector *vector, uint32 row)
+{
+	Datum value;
+	int64 number;
+
+	if (key->values.closed && key->values.count == 0)
+		return VALUE_ABSENT;
+	if (is_scaled(vector, row))
+		value = make_shown(vector, row);
+	else
+	{
+		uint32 length;
+		const char *bytes = get_numeric_bytes(vector, row, &length);
+
+		value = column_type_from_bytes(&key->type, bytes, length);
+	}
+	value_set_number_datums(&key->values, &value, 1, &number);
+	return number;
+}
+
 /* Rows that are not NULL, one by one; true if one of them is odd. */
 static bool
 convert_numerics(GroupKey *key, const Vector *vector, const uint16 *rows, uint32 n, int64 *words,
@@ -138,31 +152,27 @@ convert_numerics(GroupKey *key, const Vector *vector, const uint16 *rows, uint32
 	for (uint32 i = 0; i < n; i++)
 	{
 		uint32 row = rows[i];
-		Datum value;
+		bool has_word;
 
-		tags[i] = TAG_VALUE;
 		if (is_scaled(vector, row))
 		{
-			int128 mantissa = get_mantissa(vector, row);
-
 			if (key->scale < 0)
 				key->scale = vector->scale;
-			if (rescale(mantissa, vector->scale, key->scale, &words[i]))
-				continue;
-			value = make_shown(vector, row);
+			has_word = rescale(get_mantissa(vector, row), vector->scale, key->scale, &words[i]);
 		}
 		else
 		{
 			uint32 length;
 			const char *bytes = get_numeric_bytes(vector, row, &length);
 
-			if (find_numeric_word(key, bytes, length, &words[i]))
-				continue;
-			value = column_type_from_bytes(&key->type, bytes, length);
+			has_word = find_numeric_word(key, bytes, length, &words[i]);
 		}
-		value_set_number_datums(&key->values, &value, 1, &words[i]);
-		tags[i] = TAG_ODD;
-		has_odd = true;
+		tags[i] = has_word ? TAG_VALUE : TAG_ODD;
+		if (!has_word)
+		{
+			words[i] = number_odd(key, vector, row);
+			has_odd = true;
+		}
 	}
 	return has_odd;
 }
@@ -170,10 +180,12 @@ convert_numerics(GroupKey *key, const Vector *vector, const uint16 *rows, uint32
 /* ---- words of other values ----------------------------------------------------------------- */
 
 static double
-get_datum_float(const GroupKey *key, Datum value)
+get_datum_float(const Vector *vector, uint32 row)
 {
-	return key->type.length == sizeof(float4) ? float_widen_single((uint32) value)
-											  : DatumGetFloat8(value);
+	Datum value = vector->datums[row];
+
+	return vector->type->length == sizeof(float4) ? float_widen_single((uint32) value)
+												  : DatumGetFloat8(value);
 }
 
 static void
@@ -230,14 +242,13 @@ group_word_convert(GroupKey *key, const Vector *vector, const uint16 *rows, uint
 	{
 		case GROUP_KEY_INT:
 			for (uint32 i = 0; i < n; i++)
-				words[i] = is_datum ? column_type_to_int(&key->type, vector->datums[rows[i]])
+				words[i] = is_datum ? column_type_to_int(vector->type, vector->datums[rows[i]])
 									: vector->ints[rows[i]];
 			break;
 		case GROUP_KEY_FLOAT:
 			for (uint32 i = 0; i < n; i++)
-				words[i] = group_word_of_float(is_datum
-												   ? get_datum_float(key, vector->datums[rows[i]])
-												   : vector->floats[rows[i]]);
+				words[i] = group_word_of_float(is_datum ? get_datum_float(vector, rows[i])
+														: vector->floats[rows[i]]);
 			break;
 		case GROUP_KEY_BYTES:
 			convert_bytes(key, vector, rows, n, words);
@@ -271,9 +282,9 @@ find_display_scale(const GroupKey *key, const Vector *vector, uint32 row)
 
 /* Has the double the sign bit? */
 static bool
-is_negative_float(const GroupKey *key, const Vector *vector, uint32 row)
+is_negative_float(const Vector *vector, uint32 row)
 {
-	double value = vector->form == VECTOR_DATUM ? get_datum_float(key, vector->datums[row])
+	double value = vector->form == VECTOR_DATUM ? get_datum_float(vector, row)
 												: vector->floats[row];
 	int64 bits;
 
@@ -290,7 +301,7 @@ group_word_shown(const GroupKey *key, const Vector *vector, uint32 row, uint32 i
 		return 0;
 	if (key->kind == GROUP_KEY_NUMERIC)
 		return (int16) find_display_scale(key, vector, row);
-	return (word == 0 || word == GROUP_NAN_WORD) && is_negative_float(key, vector, row);
+	return (word == 0 || word == GROUP_NAN_WORD) && is_negative_float(vector, row);
 }
 
 /* The bytes of a value that is in the set of values. */

@@ -50,7 +50,7 @@ typedef enum GroupLayout
 /* From combinations of dictionary codes to groups. */
 typedef struct CodeTable
 {
-	const Dictionary **dictionaries; /* of each key, NULL: the table is empty */
+	uint64 *serials; /* of each key's dictionary; 0: the table is empty */
 	uint32 *nentries;
 	uint32 *groups; /* group + 1; 0: not met yet */
 	uint32 capacity;
@@ -90,7 +90,7 @@ begin_groups(VectorGroups *groups)
 	group_table_forget(&groups->table, groups->data);
 	for (int i = 0; i < groups->nkeys; i++)
 		group_key_forget(&groups->keys[i], groups->data);
-	vector_groups_forget_dictionaries(groups);
+	groups->code_table.serials[0] = 0;
 }
 
 VectorGroups *
@@ -110,7 +110,7 @@ vector_groups_create(int nkeys, const VectorKey *keys)
 	groups->nkeys = nkeys;
 	for (int i = 0; i < nkeys; i++)
 		group_key_init(&groups->keys[i], &keys[i]);
-	groups->code_table.dictionaries = palloc0(sizeof(Dictionary *) * (Size) nkeys);
+	groups->code_table.serials = palloc0(sizeof(uint64) * (Size) nkeys);
 	groups->code_table.nentries = palloc0(sizeof(uint32) * (Size) nkeys);
 	begin_groups(groups);
 	MemoryContextSwitchTo(old);
@@ -123,14 +123,6 @@ vector_groups_reset(VectorGroups *groups)
 	MemoryContextReset(groups->data);
 	MemoryContextReset(groups->scratch);
 	begin_groups(groups);
-}
-
-void
-vector_groups_forget_dictionaries(VectorGroups *groups)
-{
-	groups->code_table.dictionaries[0] = NULL;
-	for (int i = 0; i < groups->nkeys; i++)
-		group_key_forget_dictionary(&groups->keys[i]);
 }
 
 uint32
@@ -567,7 +559,7 @@ static bool
 has_code_table(VectorGroups *groups, Vector *const *vectors)
 {
 	CodeTable *table = &groups->code_table;
-	bool same = table->dictionaries[0] != NULL;
+	bool same = table->serials[0] != 0;
 	uint64 nentries = 1;
 
 	for (int i = 0; i < groups->nkeys; i++)
@@ -579,7 +571,7 @@ has_code_table(VectorGroups *groups, Vector *const *vectors)
 		nentries *= (uint64) dictionary->nentries + 1;
 		if (nentries > CODE_TABLE_ENTRIES)
 			return false;
-		same &= table->dictionaries[i] == dictionary && table->nentries[i] == dictionary->nentries;
+		same &= table->serials[i] == dictionary->serial && table->nentries[i] == dictionary->nentries;
 	}
 	if (same)
 		return true;
@@ -595,7 +587,7 @@ has_code_table(VectorGroups *groups, Vector *const *vectors)
 	memset(table->groups, 0, sizeof(uint32) * nentries);
 	for (int i = 0; i < groups->nkeys; i++)
 	{
-		table->dictionaries[i] = vectors[i]->dictionary;
+		table->serials[i] = vectors[i]->dictionary->serial;
 		table->nentries[i] = vectors[i]->dictionary->nentries;
 	}
 	return true;

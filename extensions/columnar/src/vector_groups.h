@@ -26,9 +26,6 @@ extern bool vector_groups_can_key(Oid type, Oid collation);
 /* nkeys >= 1. Memory: a child of the current context. */
 extern VectorGroups *vector_groups_create(int nkeys, const VectorKey *keys);
 
-/* Dictionaries of the batches to come are others than before: call between row groups. */
-extern void vector_groups_forget_dictionaries(VectorGroups *groups);
-
 /* numbers[i] = group of row selection[i]; new groups are made. Returns how many groups there are. */
 extern uint32 vector_groups_assign(VectorGroups *groups, Vector *const *keys,
 								   const uint16 *selection, uint32 nselected, uint32 *numbers);

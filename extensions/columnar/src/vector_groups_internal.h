@@ -68,9 +68,12 @@ typedef struct ValueSlot
 	uint32 entry; /* number of the value + 1; 0: free */
 } ValueSlot;
 
+/* The number of a value that a closed set does not have; no value has it. */
+#define VALUE_ABSENT PG_INT64_MAX
+
 /*
  * Values numbered 0, 1, 2 ... in order of appearance.  Compared by their bytes, or
- * by the functions of the type.  `value_set_init` tells how; what it was told outlives
+ * by the functions of the type.  group_key_init() tells how; what it was told outlives
  * value_set_forget(), the values do not.
  */
 typedef struct ValueSet
@@ -84,6 +87,8 @@ typedef struct ValueSet
 	bool hash_is_extended;
 	FmgrInfo hash;
 	FmgrInfo equal;
+
+	bool closed; /* nothing is added; until value_set_forget() */
 
 	MemoryContext context; /* of what follows; none while the set is empty */
 	ValueSlot *slots;
@@ -101,7 +106,8 @@ extern void value_set_forget(ValueSet *set, MemoryContext context);
 
 /*
  * The numbers of n values, given by what follows their varlena header (of types of
- * fixed length: by all their bytes).  Sets that compare bytes only.
+ * fixed length: by all their bytes).  Those that are not there are added; a closed set has
+ * VALUE_ABSENT for them.  Sets that compare bytes only.
  */
 extern void value_set_number_bytes(ValueSet *set, const char *const *starts, const uint32 *lengths,
 								   uint32 n, int64 *numbers);
@@ -134,7 +140,7 @@ typedef enum GroupKeyKind
 	GROUP_KEY_DATUM	   /* the same, compared by the type's functions */
 } GroupKeyKind;
 
-/* What a word means.  A NULL has the word 0. */
+/* What a word means: bits.  A NULL has the word 0. */
 typedef enum WordTag
 {
 	TAG_VALUE = 0,
@@ -152,7 +158,7 @@ typedef struct WordColumn
 /* The words of a dictionary's entries, looked up when first met. */
 typedef struct CodeWords
 {
-	const Dictionary *dictionary; /* whose; NULL: none yet */
+	uint64 serial; /* of the dictionary; 0: none yet */
 	uint32 nentries;
 	uint32 capacity;
 	int64 *words;
@@ -205,9 +211,6 @@ extern void group_key_init(GroupKey *key, const VectorKey *description);
 
 /* Forgets all groups: `context`, in which their memory was, has been reset. */
 extern void group_key_forget(GroupKey *key, MemoryContext context);
-
-/* The next dictionary is another one, though it may lie where the last one did. */
-extern void group_key_forget_dictionary(GroupKey *key);
 
 /*
  * Sets key->rows and key->has_odd from n rows of a vector.  Garbage goes to the current context.

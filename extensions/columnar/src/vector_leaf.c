@@ -21,10 +21,12 @@
 
 /* ---- columns ------------------------------------------------------------------------------------ */
 
-static AttrNumber
-map_attribute(const VectorInput *input, AttrNumber attribute)
+void
+vector_leaf_column(const VectorInput *input, AttrNumber attribute, Vector *into)
 {
-	return input->attributes ? input->attributes[attribute - 1] : attribute;
+	if (input->attributes != NULL)
+		attribute = input->attributes[attribute - 1];
+	input->batch->get_column(input->batch, attribute, into);
 }
 
 static void
@@ -36,8 +38,7 @@ evaluate_column(VectorExpression *node, VectorInput *input)
 	if (shared->entries != NULL)
 		node->result = *shared->entries;
 	else
-		vector_of_block(&node->result,
-						row_batch_column(input->batch, map_attribute(input, attribute)));
+		vector_leaf_column(input, attribute, &node->result);
 	/* the block's type goes away with its row group */
 	node->result.type = &node->type;
 }
@@ -291,7 +292,7 @@ fill_slot(const VectorExpression *node, VectorInput *input, uint32 row)
 		/* column 0 is none: the row's place alone, and NULLs for columns that were dropped */
 		Bitmapset *none = bms_make_singleton(0);
 
-		row_batch_store(input->batch, row, none, slot);
+		row_batch_store(input->batch->rows, row, none, slot);
 		bms_free(none);
 	}
 	ExecClearTuple(slot);
@@ -305,7 +306,7 @@ fill_slot(const VectorExpression *node, VectorInput *input, uint32 row)
 	}
 	ExecStoreVirtualTuple(slot);
 	if (scalar->whole)
-		row_number_to_tid(row_batch_row_number(input->batch, row), &slot->tts_tid);
+		row_number_to_tid(row_batch_row_number(input->batch->rows, row), &slot->tts_tid);
 }
 
 void

@@ -30,6 +30,7 @@
 void
 value_set_forget(ValueSet *set, MemoryContext context)
 {
+	set->closed = false;
 	set->context = context;
 	set->slots = NULL;
 	set->nslots = 0;
@@ -294,8 +295,11 @@ add_bytes(ValueSet *set, const char *bytes, uint32 length)
 	return set->count++;
 }
 
-/* The number of a value with so many bytes that count; there is room for one more. */
-static inline uint32
+/*
+ * The number of a value with so many bytes that count.  Unless the set is closed, there is room
+ * for one more.
+ */
+static inline int64
 number_bytes(ValueSet *set, uint32 hash, const char *bytes, uint32 significant, uint32 length)
 {
 	uint32 mask = set->nslots - 1;
@@ -306,6 +310,8 @@ number_bytes(ValueSet *set, uint32 hash, const char *bytes, uint32 significant, 
 
 		if (slot->entry == 0)
 		{
+			if (set->closed)
+				return VALUE_ABSENT;
 			slot->hash = hash;
 			slot->entry = add_bytes(set, bytes, length) + 1;
 			return slot->entry - 1;
@@ -332,7 +338,7 @@ value_set_number_bytes(ValueSet *set, const char *const *starts, const uint32 *l
 		uint32 hashes[LOOK_UP_ROWS];
 		uint32 significant[LOOK_UP_ROWS];
 
-		reserve_values(set, nrows);
+		reserve_values(set, set->closed ? 0 : nrows);
 		for (uint32 i = 0; i < nrows; i++)
 		{
 			const char *bytes = starts[done + i];
@@ -380,7 +386,7 @@ add_datum(ValueSet *set, Datum value)
 	return set->count++;
 }
 
-static uint32
+static int64
 number_datum(ValueSet *set, uint32 hash, Datum value)
 {
 	uint32 mask = set->nslots - 1;
@@ -391,6 +397,8 @@ number_datum(ValueSet *set, uint32 hash, Datum value)
 
 		if (slot->entry == 0)
 		{
+			if (set->closed)
+				return VALUE_ABSENT;
 			slot->entry = add_datum(set, value) + 1;
 			slot->hash = hash;
 			return slot->entry - 1;
@@ -411,7 +419,7 @@ value_set_number_datums(ValueSet *set, const Datum *datums, uint32 n, int64 *num
 		uint32 nrows = Min(n - done, LOOK_UP_ROWS);
 		uint32 hashes[LOOK_UP_ROWS];
 
-		reserve_values(set, nrows);
+		reserve_values(set, set->closed ? 0 : nrows);
 		for (uint32 i = 0; i < nrows; i++)
 			hashes[i] = hash_datum(set, datums[done + i]);
 		if (is_large(set->nslots))

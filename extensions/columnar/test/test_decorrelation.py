@@ -7,6 +7,7 @@ where a sub-select may well be the cheaper plan, so most tests set enable_decorr
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,12 @@ TABLES = (
     " $$ BEGIN RETURN coalesce($1::text, 'none'); END $$",
     "ANALYZE o; ANALYZE t; ANALYZE u",
 )
+
+
+def count_joins(plan: str, kind: str) -> int:
+    """Joins of a kind, by rows or by batches, whichever side is looked up in."""
+    kinds = [kind, "Right" if kind == "Left" else f"Right {kind}"]
+    return sum(plan.count(f"{k} Join") + len(re.findall(f"Join: {k}$", plan, re.M)) for k in kinds)
 
 
 ALWAYS = "SET strata_columnar.enable_decorrelation = always"
@@ -125,8 +132,7 @@ def test_comparison_with_an_aggregate(tables: Twins, expression: str, comparison
 
 def test_strict_comparison_is_an_inner_join(tables: Twins) -> None:
     plan = joined(tables, "SELECT id FROM o WHERE v > (SELECT 0.2 * avg(x) FROM t WHERE t.k = o.k)")
-    assert "Left Join" not in plan, plan
-    assert "Right Join" not in plan, plan
+    assert count_joins(plan, "Left") == 0, plan
 
 
 @pytest.mark.parametrize(
@@ -306,7 +312,7 @@ def test_a_dropped_not_null_constraint_replans(own_tables: Twins) -> None:
         "PREPARE p AS SELECT id FROM o WHERE n NOT IN (SELECT j FROM t WHERE y > 20)"
     )
     plan = own_tables.plan("EXECUTE p")
-    assert "Anti Join" in plan, plan
+    assert count_joins(plan, "Anti") > 0, plan
     own_tables.same("EXECUTE p")
     own_tables.execute("ALTER TABLE t ALTER j DROP NOT NULL", "UPDATE t SET j = NULL WHERE y = 25")
     assert own_tables.same("EXECUTE p") == []
@@ -360,7 +366,7 @@ def test_exists_with_or_is_a_join_per_arm(tables: Twins) -> None:
         plan = joined(
             tables, f"SELECT id FROM o {place} (SELECT FROM t WHERE t.k = o.k OR t.j = o.n)"
         )
-        assert plan.count("Hash Left Join") + plan.count("Hash Right Join") == 2, plan
+        assert count_joins(plan, "Left") == 2, plan
     # an arm that cannot be joined
     tables.same("SELECT id FROM o WHERE EXISTS (SELECT FROM t WHERE t.k = o.k OR t.y < o.n)")
 
@@ -370,7 +376,7 @@ def test_not_exists_is_an_anti_join(tables: Twins) -> None:
         tables,
         "SELECT id FROM o WHERE NOT EXISTS (SELECT j FROM t WHERE t.k = o.k GROUP BY j HAVING count(*) > 4)",
     )
-    assert "Anti Join" in plan, plan
+    assert count_joins(plan, "Anti") > 0, plan
 
 
 # ---- IN, NOT IN, ANY, ALL ---------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+/*
+ * batch_path.h
+ *		For the planner: what a node that works on batches can read.
+ *
+ * A columnar table, a partition tree of columnar tables (a child for each), or a join that
+ * is a ColumnarJoin.
+ */
+#ifndef COLUMNAR_BATCH_PATH_H
+#define COLUMNAR_BATCH_PATH_H
+
+#include "compat.h"
+
+#include "nodes/pathnodes.h"
+
+typedef struct BatchPath
+{
+	List *paths; /* children: CustomPath; or, where rows are taken too, one Path of any kind */
+	/*
+	 * For each child NIL; or, of a member of a tree, integers: the range table index of the tree's
+	 * top, then the member's attribute by attribute - 1 of the top, 0 if it has none.
+	 */
+	List *attributes;
+	int workers; /* each process of a parallel query reads its share; 0: reads all */
+	double rows; /* of each process */
+	Cost startup_cost;
+	Cost total_cost; /* without making tuples */
+} BatchPath;
+
+/*
+ * How the columns in `expressions` can be read of the relation by batches; NULL if they
+ * cannot.  partial: by the processes of a parallel query, each a share.
+ */
+extern BatchPath *
+batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool partial);
+
+/*
+ * Keeps a ColumnarJoin as the way to read a join relation, if it is the cheapest so far: serial,
+ * or partial.  The path is no longer the caller's, and must not be given to add_path().
+ */
+extern void batch_path_offer(RelOptInfo *rel, CustomPath *path);
+
+/* Does the path stand for a node that has batches? */
+extern bool batch_path_has_batches(const Path *path);
+
+/* What was offered: the cheapest, whose cost is without making tuples; or NULL. */
+extern CustomPath *batch_path_offered(RelOptInfo *rel, bool partial);
+
+/* The same as batch_path_find() of a path that is read by batches or rows; in all processes. */
+extern BatchPath *batch_path_of_rows(Path *path);
+
+/*
+ * For a plan: a list of lists as in JOIN_PRIVATE_PROBE.  columns: the Vars that the reader's columns
+ * are, NULL for those that are not of this side; attributes: of the BatchPath; plans: the
+ * children's, made of its paths.  A plan in the list is replaced if it needs a Result above.
+ */
+extern List *batch_path_map_columns(const List *columns, const List *attributes, List *plans);
+
+#endif

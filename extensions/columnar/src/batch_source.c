@@ -1,0 +1,194 @@
+/*
+ * batch_source.c
+ *		Reading the batches of one child, or of several in turn.
+ *
+ * Children are nodes of their own in EXPLAIN, though nobody asks them for rows: their time and
+ * the rows of their batches are counted here.
+ */
+#include "batch_source.h"
+
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+
+#include "custom_scan.h"
+#include "join.h"
+
+List *
+batch_source_columns(List *expressions)
+{
+	List *vars = pull_var_clause((Node *) expressions,
+								 PVC_RECURSE_AGGREGATES | PVC_RECURSE_PLACEHOLDERS);
+	List *columns = NIL;
+	ListCell *cell;
+
+	foreach(cell, vars)
+		columns = list_append_unique(columns, lfirst(cell));
+	return columns;
+}
+
+/* Which columns Vars are, or the Vars that columns are. */
+typedef struct ColumnNames
+{
+	List *columns;
+	bool to_numbers;
+} ColumnNames;
+
+static Node *
+translate_columns(Node *node, ColumnNames *names)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && names->to_numbers)
+	{
+		Var *var = (Var *) node;
+		ListCell *cell;
+
+		foreach(cell, names->columns)
+			if (equal(lfirst(cell), var))
+				return (Node *) makeVar(INDEX_VAR, foreach_current_index(cell) + 1, var->vartype,
+										var->vartypmod, var->varcollid, 0);
+		elog(ERROR, "column %d of relation %u is not among those that are read", var->varattno,
+			 var->varno);
+	}
+	if (IsA(node, Var) && ((Var *) node)->varno == INDEX_VAR)
+		return copyObject(list_nth(names->columns, ((Var *) node)->varattno - 1));
+	return expression_tree_mutator(node, translate_columns, names);
+}
+
+Node *
+batch_source_number_columns(Node *expression, List *columns)
+{
+	return translate_columns(expression, &(ColumnNames){.columns = columns, .to_numbers = true});
+}
+
+Node *
+batch_source_name_columns(Node *expression, List *columns)
+{
+	return translate_columns(expression, &(ColumnNames){.columns = columns});
+}
+
+/* Has the node batches? */
+static bool
+is_source(const PlanState *plan)
+{
+	const CustomScanMethods *methods;
+
+	if (!IsA(plan->plan, CustomScan))
+		return false;
+	methods = ((CustomScan *) plan->plan)->methods;
+	return methods == &custom_scan_methods || methods == &join_scan_methods;
+}
+
+static void
+init_child(BatchChild *child, PlanState *plan, const List *columns)
+{
+	ListCell *cell;
+
+	child->plan = plan;
+	child->attributes = palloc(sizeof(AttrNumber) * Max(list_length(columns), 1));
+	foreach(cell, columns)
+		child->attributes[foreach_current_index(cell)] = (AttrNumber) lfirst_int(cell);
+	child->rows = is_source(plan) ? NULL : batch_rows_create(plan);
+}
+
+void
+batch_reader_init(BatchReader *reader, CustomScanState *node, int first, const List *columns,
+				  int eflags)
+{
+	CustomScan *plan = (CustomScan *) node->ss.ps.plan;
+	ListCell *cell;
+
+	reader->nchildren = list_length(columns);
+	reader->children = palloc0(sizeof(BatchChild) * Max(reader->nchildren, 1));
+	reader->current = 0;
+	reader->number = 0;
+	foreach(cell, columns)
+	{
+		int i = foreach_current_index(cell);
+		PlanState *child = ExecInitNode(list_nth(plan->custom_plans, first + i), node->ss.ps.state,
+										eflags);
+
+		node->custom_ps = lappend(node->custom_ps, child);
+		init_child(&reader->children[i], child, lfirst(cell));
+	}
+}
+
+static VectorBatch *
+read_source(PlanState *plan)
+{
+	BatchSource *source = (BatchSource *) plan;
+	VectorBatch *batch;
+
+	if (plan->chgParam != NULL)
+		ExecReScan(plan);
+	if (plan->instrument)
+		InstrStartNode(plan->instrument);
+	batch = source->next_batch(source);
+	if (plan->instrument)
+		InstrStopNode(plan->instrument, batch ? batch->nselected : 0);
+	return batch;
+}
+
+/* Tells a child; no more than what it can make use of arrives. */
+static void
+limit_child(const BatchChild *child, AttrNumber column, int64 low, int64 high)
+{
+	if (child->rows != NULL)
+		return;
+	if (((CustomScan *) child->plan->plan)->methods == &join_scan_methods)
+		join_limit_column(child->plan, column, low, high);
+	else if (((ColumnarScanState *) child->plan)->pruner != NULL)
+		pruner_add_limit(((ColumnarScanState *) child->plan)->pruner, column, low, high);
+}
+
+void
+batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high)
+{
+	for (int i = 0; i < reader->nchildren; i++)
+		limit_child(&reader->children[i], reader->children[i].attributes[column - 1], low, high);
+}
+
+bool
+batch_reader_next(BatchReader *reader, VectorInput *input)
+{
+	for (; reader->current < reader->nchildren; reader->current++)
+	{
+		BatchChild *child = &reader->children[reader->current];
+		VectorBatch *batch = child->rows ? batch_rows_next(child->rows) : read_source(child->plan);
+
+		if (batch == NULL)
+			continue;
+		input->batch = batch;
+		input->attributes = child->attributes;
+		input->selection = batch->selection;
+		input->nselected = batch->nselected;
+		input->number = ++reader->number;
+		return true;
+	}
+	return false;
+}
+
+void
+batch_reader_rescan(BatchReader *reader, CustomScanState *node)
+{
+	reader->current = 0;
+	for (int i = 0; i < reader->nchildren; i++)
+	{
+		PlanState *child = reader->children[i].plan;
+
+		if (node->ss.ps.chgParam != NULL)
+			UpdateChangedParamSet(child, node->ss.ps.chgParam);
+		ExecReScan(child);
+		if (reader->children[i].rows != NULL)
+			batch_rows_rescan(reader->children[i].rows);
+	}
+}
+
+void
+batch_reader_end(BatchReader *reader)
+{
+	for (int i = 0; i < reader->nchildren; i++)
+		ExecEndNode(reader->children[i].plan);
+}

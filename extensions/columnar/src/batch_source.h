@@ -1,0 +1,91 @@
+/*
+ * batch_source.h
+ *		Between the nodes that work on batches: who has them, and who reads them.
+ *
+ *		batch_source.c	reading the batches of one child, or of several in turn
+ *		batch_rows.c	batches of the rows of any plan
+ */
+#ifndef COLUMNAR_BATCH_SOURCE_H
+#define COLUMNAR_BATCH_SOURCE_H
+
+#include "vector.h"
+
+#include "nodes/execnodes.h"
+
+/* The state of a node that has batches; first member of its own. */
+typedef struct BatchSource BatchSource;
+struct BatchSource
+{
+	CustomScanState custom; /* first member */
+	VectorBatch batch;
+	/* in the place of ExecProcNode(): the next batch with selected rows, valid until the next call; or NULL */
+	VectorBatch *(*next_batch)(BatchSource *source);
+};
+
+/*
+ * The columns that expressions name: distinct Vars, in the order of their first appearance.
+ * Planner and executor have the same list of the same expressions.
+ */
+extern List *batch_source_columns(List *expressions);
+
+/* The expression with Var(INDEX_VAR, number) in the place of these columns; and back. */
+extern Node *batch_source_number_columns(Node *expression, List *columns);
+extern Node *batch_source_name_columns(Node *expression, List *columns);
+
+/* Batches of the rows of any plan: column i is the i-th of its target list. */
+typedef struct BatchRows BatchRows;
+
+/* Memory: a child of the current context. */
+extern BatchRows *batch_rows_create(PlanState *plan);
+extern VectorBatch *batch_rows_next(BatchRows *rows);
+
+/* The plan was told to begin anew. */
+extern void batch_rows_rescan(BatchRows *rows);
+
+/* A child that is read. */
+typedef struct BatchChild
+{
+	PlanState *plan;
+	AttrNumber *attributes; /* its column, by column - 1 of the reader */
+	BatchRows *rows;		/* it has no batches of its own; else NULL */
+} BatchChild;
+
+/* The children that a node reads, one after the other, as one. */
+typedef struct BatchReader
+{
+	int nchildren;
+	BatchChild *children;
+	int current;   /* nchildren: all are read */
+	uint64 number; /* of batches, never used twice */
+} BatchReader;
+
+/*
+ * Initialises plans first .. first + list_length(columns) - 1 of the node's custom_plans, and adds
+ * them to its custom_ps.  columns: for each of them a list of integers, its column by
+ * column - 1 of the node.
+ */
+extern void batch_reader_init(BatchReader *reader, CustomScanState *node, int first,
+							  const List *columns, int eflags);
+
+/* The next batch as an input for expressions over the reader's columns; false at the end. */
+extern bool batch_reader_next(BatchReader *reader, VectorInput *input);
+
+/*
+ * The reader needs no rows whose integer in this column is not between low and high, or NULL.
+ * Holds until the children are scanned again; to be called before the first batch.
+ */
+extern void batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high);
+
+/* Was the end not reached yet? */
+static inline bool
+batch_reader_has_more(const BatchReader *reader)
+{
+	return reader->current < reader->nchildren;
+}
+
+/* From the first row again; the node's parameters may have changed. */
+extern void batch_reader_rescan(BatchReader *reader, CustomScanState *node);
+
+extern void batch_reader_end(BatchReader *reader);
+
+#endif

@@ -1,0 +1,138 @@
+"""count(DISTINCT x) and its like, and SELECT DISTINCT, by batches: what heap tables answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from extensions.columnar.test.every_type import EVERY_TYPE, SETUP, EveryType
+from extensions.columnar.test.test_vector_groups import (
+    COLUMNS,
+    DIGEST,
+    NOT_HASHED,
+    fill_with,
+    is_vectorised,
+    same_groups,
+)
+from extensions.columnar.test.twins import Twins
+from tests.cluster import Node
+
+TYPES = {type_.name: type_ for type_ in EVERY_TYPE if type_.equal}
+
+
+@pytest.fixture(scope="module")
+def sides(node: Node) -> Iterator[Twins]:
+    made = Twins(node, "test_vector_distinct")
+    columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
+    values = ", ".join(
+        f"CASE WHEN i % 11 <> {n % 11} THEN ({value.format(h='(i * 7 % 5003)')})::{type_} END"
+        for n, (type_, value) in enumerate(COLUMNS.values())
+    )
+    made.execute(
+        SETUP,
+        "SET max_parallel_workers_per_gather = 0",
+        f"CREATE TABLE m (id integer, g integer, {columns})",
+        f"INSERT INTO m SELECT i, i % 17, {values} FROM generate_series(1, 9000) AS i; ANALYZE m",
+        "CREATE TABLE none (id integer, few integer)",
+    )
+    yield made
+    made.reset()
+    made.drop()
+
+
+@pytest.fixture
+def tables(sides: Twins) -> Iterator[Twins]:
+    yield sides
+    sides.reset()
+    sides.execute("SET max_parallel_workers_per_gather = 0")
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type(tables: Twins, name: str) -> None:
+    type_: EveryType = TYPES[name]
+    fill_with(tables, type_, 2000, 30)
+    tables.same("SELECT count(DISTINCT v), count(*) FROM t")
+    tables.same("SELECT id % 5, count(DISTINCT v) FROM t GROUP BY id % 5")
+    tables.same("SELECT count(*) FROM (SELECT DISTINCT v FROM t) AS s")
+    if (
+        name not in NOT_HASHED
+        and tables.heap.run("SELECT count(DISTINCT v) FROM t").sqlstate is None
+    ):
+        assert is_vectorised(tables, "SELECT count(DISTINCT v), count(*) FROM t")
+        assert is_vectorised(tables, "SELECT DISTINCT v FROM t")
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_columns(tables: Twins, column: str) -> None:
+    same_groups(tables, f"SELECT count(DISTINCT {column}), count({column}) FROM m")
+    same_groups(tables, f"SELECT few, count(DISTINCT {column}) FROM m GROUP BY few")
+    same_groups(tables, f"SELECT count(*) FROM (SELECT DISTINCT {column}, g FROM m) AS s")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(DISTINCT few), avg(DISTINCT dense), min(DISTINCT day), max(DISTINCT word) FROM m",
+        "SELECT sum(DISTINCT price), avg(DISTINCT price), stddev(DISTINCT few), count(DISTINCT price) FROM m",
+        "SELECT g, sum(DISTINCT few), count(DISTINCT few), count(few), sum(few) FROM m GROUP BY g",
+        "SELECT g, count(DISTINCT word), count(DISTINCT raw), count(DISTINCT few + 1) FROM m GROUP BY g",
+        "SELECT g, count(DISTINCT dense) FILTER (WHERE few > 3), count(DISTINCT dense) FROM m GROUP BY g",
+        "SELECT count(DISTINCT few) FILTER (WHERE id < 0), bool_or(DISTINCT flag), bit_xor(DISTINCT few) FROM m",
+        "SELECT g, count(DISTINCT dense) FROM m WHERE id % 3 = 0 GROUP BY g HAVING count(DISTINCT dense) > 100",
+        "SELECT count(DISTINCT CASE WHEN few > 2 THEN word END), count(DISTINCT lower(word)) FROM m",
+        "SELECT count(DISTINCT m.dense), count(*) FROM m JOIN m AS o ON m.id = o.id + 1",
+        "SELECT o.few, count(DISTINCT m.word) FROM m JOIN m AS o ON m.dense = o.dense AND o.id < 2000 GROUP BY o.few",
+        "SELECT DISTINCT few, flag FROM m",
+        "SELECT DISTINCT few + 1, word FROM m WHERE g < 5 ORDER BY 2 DESC, 1",
+        "SELECT DISTINCT few, 'constant', flag FROM m ORDER BY few, flag LIMIT 5",
+        "SELECT DISTINCT o.word FROM m JOIN m AS o USING (id)",
+        "SELECT count(DISTINCT few), count(DISTINCT few), sum(DISTINCT few + 0) FROM none",
+        "SELECT few, count(DISTINCT id) FROM none GROUP BY few",
+        "SELECT DISTINCT few FROM none",
+    ],
+)
+@pytest.mark.parametrize("parallel", [False, True])
+def test_queries(tables: Twins, query: str, parallel: bool) -> None:
+    if parallel:
+        tables.execute(
+            "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
+            " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
+        )
+        tables.same(query)
+    else:
+        same_groups(tables, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(DISTINCT ratio) FROM m WHERE ratio < 10",
+        "SELECT string_agg(DISTINCT word, ',') FROM m",
+        "SELECT string_agg(DISTINCT word, ',' ORDER BY word DESC), count(DISTINCT few) FROM m",
+        "SELECT count(DISTINCT (few, word)) FROM m",
+        "SELECT corr(DISTINCT few, dense) FROM m",
+        "SELECT DISTINCT ON (few) few, id FROM m ORDER BY few, id",
+        "SELECT DISTINCT few, count(*) FROM m GROUP BY few",
+        "SELECT DISTINCT few, row_number() OVER (ORDER BY id) FROM m WHERE id < 99",
+        "SELECT DISTINCT random() < 2, few FROM m",
+        "SELECT DISTINCT generate_series(1, 3), few FROM m",
+        "SELECT few, count(DISTINCT word) FROM m GROUP BY ROLLUP (few)",
+    ],
+)
+def test_what_core_does(tables: Twins, query: str) -> None:
+    tables.same(query)
+
+
+def test_an_error_in_an_argument(tables: Twins) -> None:
+    tables.same("SELECT count(DISTINCT 1 / (few - few)) FROM m WHERE few IS NOT NULL")
+
+
+def test_beyond_memory(tables: Twins) -> None:
+    tables.execute("SET work_mem = '256kB'; SET hash_mem_multiplier = 1")
+    for query in (
+        "SELECT id % 3000 AS k, count(DISTINCT long), count(DISTINCT dense), sum(DISTINCT price) FROM m GROUP BY id % 3000",
+        "SELECT count(DISTINCT id), count(DISTINCT long) FROM m",
+        "SELECT DISTINCT id, long, dense FROM m",
+    ):
+        tables.same(DIGEST.format(query))
