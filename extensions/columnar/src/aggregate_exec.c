@@ -9,36 +9,24 @@
  * Memory: when groups and states outgrow what a hash node may use, all of them go up at
  * once and the node begins anew: the node above combines states of one group wherever
  * they come from.  A node that does the whole aggregation, results and HAVING included,
- * has no other above it: it forgets what it has and reads its input once for each of
- * 16 parts of the groups, by a hash of the keys.  (The planner takes such a node only if it
- * expects the groups to fit, so this is rare; a part that does not fit either takes the
- * memory that it needs.)
+ * has no other above it: it puts rows of further groups aside (aggregate_spill.c).
  *
  * Columns that the keys determine (GROUP BY a primary key, and other columns) are
  * treated as keys.  Aggregates with one transition share it, arguments that are equal
  * are evaluated once.
  *
- * In a parallel query each process aggregates the row groups that it gets.
+ * In a parallel query each process aggregates the row groups that it gets; or all rows, of a
+ * share of the groups (aggregate_share.c).
  */
 #include "aggregate_internal.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "utils/memutils.h"
-#include "utils/typcache.h"
-
-/*
- * Groups that do not fit into memory are done in so many parts (a power of two), each of which
- * reads all rows: more parts would take too long, so beyond that the limit is exceeded ...
- */
-#define SPLIT_BITS 4
-/* ... and unless there are so many groups, which a few large states are not. */
-#define SPLIT_GROUPS_MIN 64
 
 static const CustomExecMethods aggregate_exec_methods;
 
@@ -166,7 +154,8 @@ init_outputs(ColumnarAggregateState *state, List *tlist)
 		if (output->is_key)
 		{
 			output->index = state->nkeys;
-			state->keys[state->nkeys++] = find_input(state, expression, true);
+			state->keys[state->nkeys] = find_input(state, expression, true);
+			state->inputs[state->keys[state->nkeys++]].is_key = true;
 		}
 		else
 			init_aggregate(state, output, (Aggref *) expression);
@@ -176,12 +165,11 @@ init_outputs(ColumnarAggregateState *state, List *tlist)
 static void
 init_groups(ColumnarAggregateState *state)
 {
-	VectorKey *keys = palloc(sizeof(VectorKey) * Max(state->nkeys, 1));
-
+	state->key_types = palloc(sizeof(VectorKey) * Max(state->nkeys, 1));
 	for (int i = 0; i < state->nkeys; i++)
-		keys[i] = describe_key((Node *) state->inputs[state->keys[i]].source);
+		state->key_types[i] = describe_key((Node *) state->inputs[state->keys[i]].source);
 	if (state->nkeys > 0)
-		state->groups = vector_groups_create(state->nkeys, keys);
+		state->groups = vector_groups_create(state->nkeys, state->key_types);
 }
 
 static void
@@ -216,16 +204,6 @@ init_scope(ColumnarAggregateState *state, EState *estate)
 	ExecStoreAllNullTuple(scope->slot);
 }
 
-/* All groups at once. */
-static void
-begin_parts(ColumnarAggregateState *state)
-{
-	MemoryContext caller = MemoryContextSwitchTo(state->context);
-
-	state->parts = list_make1(palloc0(sizeof(AggregatePart)));
-	MemoryContextSwitchTo(caller);
-}
-
 static void
 begin(CustomScanState *node, EState *estate, int eflags)
 {
@@ -240,22 +218,23 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_scope(state, estate);
 	caller = MemoryContextSwitchTo(state->context);
 	state->whole = linitial_int(lsecond(plan->custom_private));
-	begin_parts(state);
 	init_outputs(state, (List *) batch_source_number_columns((Node *) plan->custom_scan_tlist,
 															 state->columns));
 	init_groups(state);
 	init_group_vector(state);
 	MemoryContextSwitchTo(caller);
+	aggregate_begin_parts(state);
 	state->limit = get_hash_memory_limit();
 }
 
 /* ---- input -------------------------------------------------------------------------------------- */
 
+/* The keys, or what else is the same for all rows. */
 static void
-evaluate_inputs(ColumnarAggregateState *state, VectorInput *input)
+evaluate_inputs(ColumnarAggregateState *state, VectorInput *input, bool keys)
 {
 	for (int i = 0; i < state->ninputs; i++)
-		if (state->inputs[i].shared)
+		if (state->inputs[i].shared && state->inputs[i].is_key == keys)
 			state->inputs[i].values = vector_expression_evaluate(state->inputs[i].expression,
 																 input);
 }
@@ -379,70 +358,6 @@ advance_filtered(ColumnarAggregateState *state, AggregateTransition *transition,
 	advance_transition(state, transition, &rows);
 }
 
-/* The functions that part groups: not of keys that cannot be hashed, which others determine. */
-static void
-init_hash(ColumnarAggregateState *state)
-{
-	MemoryContext caller = MemoryContextSwitchTo(state->context);
-
-	state->hash = palloc0(sizeof(FmgrInfo) * state->nkeys);
-	state->collations = palloc(sizeof(Oid) * state->nkeys);
-	for (int i = 0; i < state->nkeys; i++)
-	{
-		Node *source = (Node *) state->inputs[state->keys[i]].source;
-		TypeCacheEntry *type = lookup_type_cache(exprType(source), TYPECACHE_HASH_PROC);
-
-		if (OidIsValid(type->hash_proc))
-			fmgr_info(type->hash_proc, &state->hash[i]);
-		state->collations[i] = exprCollation(source);
-	}
-	MemoryContextSwitchTo(caller);
-}
-
-static uint32
-hash_row(ColumnarAggregateState *state, uint32 row)
-{
-	uint32 hash = 0;
-
-	for (int i = 0; i < state->nkeys; i++)
-	{
-		uint32 of_key = 0;
-		bool isnull;
-		Datum value;
-
-		if (!OidIsValid(state->hash[i].fn_oid))
-			continue;
-		value = vector_datum(state->inputs[state->keys[i]].values, row, &isnull);
-		if (!isnull)
-			of_key = DatumGetUInt32(
-				FunctionCall1Coll(&state->hash[i], state->collations[i], value));
-		hash = hash_combine(hash, of_key);
-	}
-	/* the bits below have to be independent of those that a type's function leaves alone */
-	return murmurhash32(hash);
-}
-
-/* The rows whose groups belong to the part at work. */
-static void
-choose_part(ColumnarAggregateState *state, VectorInput *input)
-{
-	const AggregatePart *part = linitial(state->parts);
-	uint32 mask = (UINT32_C(1) << part->nbits) - 1;
-	uint32 kept = 0;
-
-	if (state->hash == NULL)
-		init_hash(state);
-	for (uint32 i = 0; i < input->nselected; i++)
-	{
-		uint16 row = input->selection[i];
-
-		if ((hash_row(state, row) & mask) == part->bits)
-			state->chosen[kept++] = row;
-	}
-	input->selection = state->chosen;
-	input->nselected = kept;
-}
-
 static void
 take_batch(ColumnarAggregateState *state, VectorInput input)
 {
@@ -452,16 +367,19 @@ take_batch(ColumnarAggregateState *state, VectorInput input)
 
 	ResetExprContext(econtext);
 	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	evaluate_inputs(state, &input);
-	if (((AggregatePart *) linitial(state->parts))->nbits > 0)
-		choose_part(state, &input);
+	evaluate_inputs(state, &input, true);
+	if (state->nshares > 1)
+		aggregate_choose_share(state, &input);
+	if (state->groups != NULL && input.nselected > 0)
+		assign_groups(state, &input);
+	if (state->files != NULL)
+		aggregate_put_aside(state, &input);
 	if (input.nselected == 0)
 	{
 		MemoryContextSwitchTo(caller);
 		return;
 	}
-	if (state->groups != NULL)
-		assign_groups(state, &input);
+	evaluate_inputs(state, &input, false);
 	vector_rows_init(&rows, input.batch->nrows, input.selection, input.nselected,
 					 state->groups ? state->numbers : NULL, state->ngroups);
 	for (int i = 0; i < state->ntransitions; i++)
@@ -511,33 +429,8 @@ static void
 read_again(ColumnarAggregateState *state)
 {
 	forget_groups(state);
+	aggregate_begin_parts(state);
 	batch_reader_rescan(&state->reader, &state->custom);
-}
-
-/*
- * The part at work does not fit into memory: it is done in smaller parts from now on.
- * False if that would not help.
- */
-static bool
-split_part(ColumnarAggregateState *state)
-{
-	MemoryContext caller;
-
-	if (((AggregatePart *) linitial(state->parts))->nbits > 0 || state->ngroups < SPLIT_GROUPS_MIN)
-		return false;
-	caller = MemoryContextSwitchTo(state->context);
-	state->parts = list_delete_first(state->parts);
-	for (uint32 i = 0; i < 1 << SPLIT_BITS; i++)
-	{
-		AggregatePart *smaller = palloc(sizeof(AggregatePart));
-
-		smaller->nbits = SPLIT_BITS;
-		smaller->bits = i;
-		state->parts = lcons(smaller, state->parts);
-	}
-	MemoryContextSwitchTo(caller);
-	read_again(state);
-	return true;
 }
 
 /* Reads until all is read, or memory is full. */
@@ -552,7 +445,7 @@ aggregate(ColumnarAggregateState *state)
 		for (int i = 0; i < state->ntransitions; i++)
 			vector_aggregate_resize(state->transitions[i].states, 1);
 	}
-	while (batch_reader_next(&state->reader, &input))
+	while (aggregate_next_input(state, &input))
 	{
 		CHECK_FOR_INTERRUPTS();
 		take_batch(state, input);
@@ -563,8 +456,7 @@ aggregate(ColumnarAggregateState *state)
 			state->spills++;
 			return;
 		}
-		if (split_part(state))
-			state->spills++;
+		aggregate_close_groups(state);
 	}
 }
 
@@ -612,7 +504,8 @@ execute(CustomScanState *node)
 	{
 		if (!state->emitting)
 		{
-			aggregate(state);
+			if (state->has_share || aggregate_take_share(state))
+				aggregate(state);
 			state->emitting = true;
 		}
 		while (state->next < state->ngroups)
@@ -624,13 +517,10 @@ execute(CustomScanState *node)
 				return node->ss.ss_ScanTupleSlot;
 			return ExecProject(node->ss.ps.ps_ProjInfo);
 		}
-		if (batch_reader_has_more(&state->reader))
+		if (state->whole ? aggregate_next_part(state) : batch_reader_has_more(&state->reader))
 			forget_groups(state);
-		else if (list_length(state->parts) > 1)
-		{
-			state->parts = list_delete_first(state->parts);
+		else if (aggregate_take_share(state))
 			read_again(state);
-		}
 		else
 			return NULL;
 	}
@@ -641,7 +531,8 @@ rescan(CustomScanState *node)
 {
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
-	begin_parts(state);
+	state->has_asked = false;
+	state->has_share = false;
 	for (int i = 0; i < state->ninputs; i++)
 		vector_expression_reset(state->inputs[i].expression);
 	for (int i = 0; i < state->ntransitions; i++)
@@ -665,6 +556,10 @@ static const CustomExecMethods aggregate_exec_methods = {
 	.ExecCustomScan = execute,
 	.EndCustomScan = end,
 	.ReScanCustomScan = rescan,
+	.EstimateDSMCustomScan = aggregate_estimate_dsm,
+	.InitializeDSMCustomScan = aggregate_initialize_dsm,
+	.ReInitializeDSMCustomScan = aggregate_reinitialize_dsm,
+	.InitializeWorkerCustomScan = aggregate_initialize_worker,
 	.ExplainCustomScan = aggregate_explain,
 };
 

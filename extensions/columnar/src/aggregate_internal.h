@@ -3,6 +3,8 @@
  *		What the files of the node ColumnarAggregate share.
  *
  *		aggregate_exec.c		the node
+ *		aggregate_spill.c		rows whose groups do not fit into memory
+ *		aggregate_share.c		the groups shared out among the processes of a parallel query
  *		aggregate_explain.c		what EXPLAIN says about it
  */
 #ifndef COLUMNAR_AGGREGATE_INTERNAL_H
@@ -10,13 +12,17 @@
 
 #include "aggregate.h"
 
+#include "access/parallel.h"
 #include "commands/explain.h"
+#include "port/atomics.h"
 
 #include "batch_source.h"
 #include "vector_aggregate.h"
 #include "vector_aggregate_final.h"
 #include "vector_expression.h"
+#include "vector_file.h"
 #include "vector_groups.h"
+#include "vector_hash.h"
 
 /* An expression over rows, and its values for the batch at hand. */
 typedef struct AggregateInput
@@ -24,6 +30,7 @@ typedef struct AggregateInput
 	Expr *source;
 	bool
 		shared; /* evaluated once for all rows; else by its aggregate, for those that pass FILTER */
+	bool is_key; /* evaluated for rows of other groups, too */
 	VectorExpression *expression;
 	Vector *values;
 } AggregateInput;
@@ -47,12 +54,19 @@ typedef struct AggregateOutput
 	VectorFinal *final; /* of a result; NULL: a key or a state */
 } AggregateOutput;
 
-/* A part of the groups: those whose hash has these lowest bits. */
+/* Rows that are aggregated together; all rows of a group are in one part. */
 typedef struct AggregatePart
 {
-	int nbits;
-	uint32 bits;
+	int nbits;		  /* so many bits of the hash made it */
+	VectorFile *file; /* NULL: all rows of the children */
 } AggregatePart;
+
+/* What the processes of a parallel query have in common; see aggregate_share.c. */
+typedef struct AggregateShared
+{
+	uint32 nshares;
+	pg_atomic_uint32 next; /* the share that nobody has yet */
+} AggregateShared;
 
 typedef struct ColumnarAggregateState
 {
@@ -65,6 +79,7 @@ typedef struct ColumnarAggregateState
 	AggregateInput *inputs;
 	int nkeys;
 	int *keys; /* into inputs */
+	VectorKey *key_types;
 	int ntransitions;
 	AggregateTransition *transitions;
 	int noutputs;
@@ -81,15 +96,48 @@ typedef struct ColumnarAggregateState
 	int64 group_words[BLOCK_ROWS]; /* groups by position, and as a key of DISTINCT */
 	Vector group_vector;
 
-	bool whole;		/* results are returned, not states: each group once */
-	List *parts;	/* AggregatePart that are to be done; the first is at work */
-	FmgrInfo *hash; /* of each key, to part them */
-	Oid *collations;
+	bool whole;			/* results are returned, not states: each group once */
+	List *parts;		/* AggregatePart that are to be done; the first is at work */
+	VectorFile **files; /* its rows whose groups are not in memory, by hash; NULL: all groups are */
+	VectorHash *hash;	/* of the keys; NULL until it is needed */
+	uint64 hashes[BLOCK_ROWS];
+
+	AggregateShared *shared; /* NULL: all groups are this process's */
+	bool has_asked;			 /* for a share, since the scan began */
+	bool has_share;			 /* has one at work */
+	uint32 share;
+	uint32 nshares;
 
 	bool emitting;
 	uint32 next; /* group to return */
 	uint64 spills;
 } ColumnarAggregateState;
+
+/* Of the keys of rows of the batch at hand, into state->hashes. */
+extern void
+aggregate_hash_rows(ColumnarAggregateState *state, const uint16 *selection, uint32 nselected);
+
+/* One part, of all rows; files of others are closed. */
+extern void aggregate_begin_parts(ColumnarAggregateState *state);
+/* The next batch of the part at work; false at its end. */
+extern bool aggregate_next_input(ColumnarAggregateState *state, VectorInput *input);
+/* Memory is full: no groups are added any more, unless that would not help. */
+extern void aggregate_close_groups(ColumnarAggregateState *state);
+/* Of rows with numbers[]: those without a group go to files, the others remain selected. */
+extern void aggregate_put_aside(ColumnarAggregateState *state, VectorInput *input);
+/* Goes on to the next part; false if there is none. The caller forgets the groups. */
+extern bool aggregate_next_part(ColumnarAggregateState *state);
+
+/* Takes a share of the groups; false if others have all of them. */
+extern bool aggregate_take_share(ColumnarAggregateState *state);
+/* Leaves the rows selected whose groups belong to the share. */
+extern void aggregate_choose_share(ColumnarAggregateState *state, VectorInput *input);
+extern Size aggregate_estimate_dsm(CustomScanState *node, ParallelContext *pcxt);
+extern void
+aggregate_initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate);
+extern void
+aggregate_reinitialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate);
+extern void aggregate_initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate);
 
 extern void aggregate_explain(CustomScanState *node, List *ancestors, ExplainState *es);
 

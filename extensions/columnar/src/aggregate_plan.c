@@ -12,12 +12,12 @@
  * into memory are core's.  Both halves are made when core offers the grouped relation,
  * because it offers the partially grouped one to nobody.
  *
- * Where the groups fit into memory there is also the whole aggregation in one process,
- * without Finalize: the node computes results and HAVING.
+ * There is also the whole aggregation without Finalize: the node computes results and HAVING, in
+ * one process, or in several, each for its share of the groups.
  *
  * An aggregate with DISTINCT cannot be split, so it is always computed as a whole.
  *
- * Which queries: GROUP BY (no grouping sets), plain aggregation, or SELECT DISTINCT over what
+ * Which queries: GROUP BY (see aggregate_sets.c for grouping sets), plain aggregation, or SELECT DISTINCT over what
  * can be read by batches (see batch_path.h): one columnar table, a tree of partitions or
  * children that all are columnar, or a join; aggregates whose states can be combined,
  * without ORDER BY; keys that can be hashed by default equality; no volatile functions and
@@ -27,7 +27,7 @@
  * terms of the query's relations, the parent of a tree; which of a child's columns these
  * are stands in custom_private.
  */
-#include "aggregate.h"
+#include "aggregate_path.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
@@ -68,21 +68,20 @@
 /* Memory of a group besides its values. */
 #define GROUP_MEMORY 64
 
-static create_upper_paths_hook_type previous_upper_hook = NULL;
+/*
+ * What memory that no cache holds adds: making a group, looking a row's group up, looking up a
+ * value that is no number.
+ */
+#define CACHE_BYTES (2 * 1024 * 1024)
+#define MAKE_GROUP_COST (4 * cpu_operator_cost)
+#define FIND_GROUP_COST (0.5 * cpu_operator_cost)
+#define FIND_VALUE_COST (2 * cpu_operator_cost)
 
-typedef struct AggregateQuery
-{
-	PlannerInfo *root;
-	RelOptInfo *input;
-	RelOptInfo *grouped;
-	GroupPathExtraData *extra;
-	PathTarget *partial; /* what the node returns: keys, states */
-	List *results;		 /* the same with results in the place of states */
-	List *clauses;		 /* GROUP BY or DISTINCT, without redundant ones */
-	List *pathkeys;		 /* for sorting by these */
-	PathTarget *target;	 /* what core wants of the groups */
-	bool only_whole;	 /* an aggregate cannot be split */
-} AggregateQuery;
+/* A hash of a value, by which rows are put aside or shared out. */
+#define HASH_VALUE_COST (0.1 * cpu_operator_cost)
+#define HASH_BYTES_COST (0.5 * cpu_operator_cost)
+
+static create_upper_paths_hook_type previous_upper_hook = NULL;
 
 /* ---- what the node returns ---------------------------------------------------------------------- */
 
@@ -337,6 +336,64 @@ estimate_work(AggregateQuery *query, double rows)
 	return rows * per_row;
 }
 
+static Size
+estimate_memory(const AggregateQuery *query, double groups)
+{
+	return (Size) (groups * (GROUP_MEMORY + query->partial->width));
+}
+
+/* The cost of groups, in one process, beside that of the rows' values. */
+static Cost
+estimate_groups_work(const AggregateQuery *query, double rows, double groups)
+{
+	Cost per_row = FIND_GROUP_COST;
+	ListCell *cell;
+
+	if (estimate_memory(query, groups) < CACHE_BYTES)
+		return 0;
+	foreach(cell, query->partial->exprs)
+		if (!IsA(lfirst(cell), Aggref) && get_typlen(exprType(lfirst(cell))) < 0 &&
+			exprType(lfirst(cell)) != NUMERICOID)
+			per_row += FIND_VALUE_COST;
+	return rows * per_row + groups * MAKE_GROUP_COST;
+}
+
+/* Of hashing the keys of a row. */
+static Cost
+estimate_hash(const AggregateQuery *query)
+{
+	Cost cost = 0;
+	ListCell *cell;
+
+	foreach(cell, query->partial->exprs)
+		if (!IsA(lfirst(cell), Aggref))
+			cost += get_typlen(exprType(lfirst(cell))) < 0 ? HASH_BYTES_COST : HASH_VALUE_COST;
+	return cost;
+}
+
+/*
+ * What it costs to write the rows of groups that do not fit into memory, and to read and
+ * aggregate them again, which is done until all groups had their turn.
+ */
+static Cost
+estimate_putting_aside(const AggregateQuery *query, double rows, double groups)
+{
+	double share = get_hash_memory_limit() / Max((double) estimate_memory(query, groups), 1.0);
+	double rounds = 0;
+	double width = 0;
+	ListCell *cell;
+
+	if (share >= 1)
+		return 0;
+	foreach(cell, batch_source_columns(query->partial->exprs))
+		width += get_typavgwidth(exprType(lfirst(cell)), exprTypmod(lfirst(cell)));
+	/* each round has 16 times as many parts, of which some part stays in memory */
+	for (; share < 1 && rounds < 8; share *= 16)
+		rounds += 1 - share;
+	return rounds * (2 * seq_page_cost * rows * width / BLCKSZ +
+					 rows * (cpu_operator_cost + estimate_hash(query)));
+}
+
 /*
  * The node over its input, for the first half of the aggregation; `partial`: its share of the
  * work of each process of a parallel query.  NULL if there are no batches to read.
@@ -357,7 +414,8 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 	path->path.parallel_safe = query->input->consider_parallel && query->grouped->consider_parallel;
 	path->path.parallel_workers = batch->workers;
 	path->path.rows = clamp_row_est(groups);
-	path->path.startup_cost = batch->total_cost + estimate_work(query, batch->rows);
+	path->path.startup_cost = batch->total_cost + estimate_work(query, batch->rows) +
+							  estimate_groups_work(query, batch->rows, groups);
 	path->path.total_cost = path->path.startup_cost + groups * cpu_tuple_cost;
 	path->custom_paths = batch->paths;
 	path->custom_private = list_make3(batch->attributes, NIL, NIL);
@@ -460,11 +518,11 @@ remove_outdone(AggregateQuery *query, bool parallel)
 }
 
 /*
- * The node for the whole aggregation, in one process: without a second look-up of every group.
- * False without one: only if the groups are likely to fit into memory, as it reads its input again if they do not.
+ * The node for the whole aggregation, in one process, which does without a second look-up of
+ * every group.  NULL if the keys are not all.
  */
-static bool
-add_whole_path(AggregateQuery *query, const CustomPath *partial)
+static CustomPath *
+make_whole_path(AggregateQuery *query, const CustomPath *partial)
 {
 	CustomPath *path = makeNode(CustomPath);
 	List *having = (List *) query->extra->havingQual;
@@ -472,18 +530,15 @@ add_whole_path(AggregateQuery *query, const CustomPath *partial)
 	QualCost having_cost;
 
 	if (!has_true_groups(query))
-		return false;
-	if (!query->only_whole &&
-		(query->clauses == NIL ||
-		 groups * (GROUP_MEMORY + query->partial->width) > get_hash_memory_limit()))
-		return false;
+		return NULL;
 	*path = *partial;
 	path->path.parent = query->grouped;
 	path->path.pathtarget = query->target;
 	path->custom_private = list_make3(linitial(partial->custom_private), query->results, having);
 
 	cost_qual_eval(&having_cost, having, query->root);
-	path->path.startup_cost += having_cost.startup + path->path.pathtarget->cost.startup;
+	path->path.startup_cost += having_cost.startup + path->path.pathtarget->cost.startup +
+							   estimate_putting_aside(query, query->input->rows, groups);
 	path->path.total_cost = path->path.startup_cost +
 							groups *
 								(having_cost.per_tuple + RESULT_COST * list_length(query->results));
@@ -492,7 +547,74 @@ add_whole_path(AggregateQuery *query, const CustomPath *partial)
 			groups * clauselist_selectivity(query->root, having, 0, JOIN_INNER, NULL));
 	path->path.total_cost += path->path.rows *
 							 (cpu_tuple_cost + path->path.pathtarget->cost.per_tuple);
+	return path;
+}
+
+/* So many processes can read the input; 0: one alone, or it is no table. */
+static int
+count_workers(AggregateQuery *query, const CustomPath *whole)
+{
+	BatchPath *batch;
+	ListCell *cell;
+
+	if (query->clauses == NIL || !IS_SIMPLE_REL(query->input) || !whole->path.parallel_safe)
+		return 0;
+	foreach(cell, whole->custom_paths)
+		if (!((Path *) lfirst(cell))->parallel_safe)
+			return 0;
+	batch = batch_path_find(query->root, query->input, query->partial->exprs, true);
+	return batch ? batch->workers : 0;
+}
+
+/*
+ * The whole aggregation in several processes, each of which reads all rows, for its share of the
+ * groups.  Good if there are so many groups that they cost more than reading; see aggregate_share.c.
+ */
+static void
+add_shared_paths(AggregateQuery *query, const CustomPath *whole)
+{
+	int workers = count_workers(query, whole);
+	int shares = workers + (parallel_leader_participation ? 1 : 0);
+	CustomPath *path = makeNode(CustomPath);
+	Cost read = 0;
+	double rows;
+	ListCell *cell;
+
+	if (workers <= 0)
+		return;
+	foreach(cell, whole->custom_paths)
+		read += ((Path *) lfirst(cell))->total_cost;
+	read += query->input->rows * (estimate_hash(query) + KERNEL_COST);
+	read = Min(read, whole->path.startup_cost);
+
+	*path = *whole;
+	path->path.parallel_aware = true;
+	path->path.parallel_workers = workers;
+	path->path.rows = clamp_row_est(whole->path.rows / shares);
+	path->path.startup_cost = read + (whole->path.startup_cost - read) / shares;
+	path->path.total_cost = path->path.startup_cost +
+							(whole->path.total_cost - whole->path.startup_cost) / shares;
+	add_partial_path(query->grouped, &path->path);
+	rows = whole->path.rows;
+	add_path(query->grouped, (Path *) create_gather_path(query->root, query->grouped, &path->path,
+														 query->target, NULL, &rows));
+}
+
+/* The node for the whole aggregation; false without one. */
+static bool
+add_whole_paths(AggregateQuery *query, const CustomPath *partial)
+{
+	CustomPath *path;
+
+	if (!query->only_whole && query->clauses == NIL)
+		return false;
+	path = make_whole_path(query, partial);
+	if (path == NULL)
+		return false;
 	remove_outdone(query, false);
+	if (query->grouped->consider_parallel && query->input->consider_parallel)
+		add_shared_paths(query, path);
+	/* last, as it is freed if another is better */
 	add_path(query->grouped, &path->path);
 	return true;
 }
@@ -529,18 +651,22 @@ add_final_paths(AggregateQuery *query, Path *path)
 	}
 }
 
-static void
-add_paths(AggregateQuery *query)
+void
+aggregate_add_paths(AggregateQuery *query)
 {
 	RelOptInfo *partial_rel = fetch_upper_rel(query->root, UPPERREL_PARTIAL_GROUP_AGG,
 											  query->grouped->relids);
-	CustomPath *path = make_partial_path(query, partial_rel, false);
+	CustomPath *path;
 	double rows;
 
+	query->partial = make_partial_target(query);
+	if (query->partial == NULL)
+		return;
+	path = make_partial_path(query, partial_rel, false);
 	if (path == NULL)
 		return;
 	/* one of the two: their costs are so close that a sort too many would not tell */
-	if (!add_whole_path(query, path) && !query->only_whole)
+	if (!add_whole_paths(query, path) && !query->only_whole)
 		add_final_paths(query, &path->path);
 
 	if (query->only_whole || !query->grouped->consider_parallel || !query->input->consider_parallel)
@@ -569,17 +695,20 @@ add_group_paths(AggregateQuery *query)
 	const PlannerInfo *root = query->root;
 	const Query *parse = root->parse;
 
-	if ((!parse->hasAggs && parse->groupClause == NIL) || parse->groupingSets != NIL)
+	if (!parse->hasAggs && parse->groupClause == NIL && parse->groupingSets == NIL)
 		return;
+	if (parse->groupingSets != NIL)
+	{
+		aggregate_sets_add_paths(query);
+		return;
+	}
 	query->clauses = compat_group_clauses(root);
 	/* GROUP BY of constants alone: one group, or none if there are no rows */
 	if (query->clauses == NIL && parse->groupClause != NIL)
 		return;
 	query->pathkeys = root->group_pathkeys;
 	query->target = query->grouped->reltarget;
-	query->partial = make_partial_target(query);
-	if (query->partial != NULL)
-		add_paths(query);
+	aggregate_add_paths(query);
 }
 
 /* SELECT DISTINCT of rows that are not grouped: its columns are keys of groups without aggregates. */
@@ -598,9 +727,7 @@ add_distinct_paths(AggregateQuery *query)
 	query->extra = &extra;
 	query->pathkeys = root->distinct_pathkeys;
 	query->target = root->upper_targets[UPPERREL_DISTINCT];
-	query->partial = make_partial_target(query);
-	if (query->partial != NULL)
-		add_paths(query);
+	aggregate_add_paths(query);
 }
 
 static void

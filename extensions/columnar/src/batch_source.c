@@ -103,6 +103,7 @@ batch_reader_init(BatchReader *reader, CustomScanState *node, int first, const L
 	reader->nchildren = list_length(columns);
 	reader->children = palloc0(sizeof(BatchChild) * Max(reader->nchildren, 1));
 	reader->current = 0;
+	reader->backward = false;
 	reader->number = 0;
 	foreach(cell, columns)
 	{
@@ -133,21 +134,36 @@ read_source(PlanState *plan)
 
 /* Tells a child; no more than what it can make use of arrives. */
 static void
-limit_child(const BatchChild *child, AttrNumber column, int64 low, int64 high)
+limit_child(const BatchChild *child, AttrNumber column, int64 low, int64 high, bool nulls)
 {
 	if (child->rows != NULL)
 		return;
 	if (((CustomScan *) child->plan->plan)->methods == &join_scan_methods)
-		join_limit_column(child->plan, column, low, high);
+		join_limit_column(child->plan, column, low, high, nulls);
 	else if (((ColumnarScanState *) child->plan)->pruner != NULL)
-		pruner_add_limit(((ColumnarScanState *) child->plan)->pruner, column, low, high);
+		pruner_add_limit(((ColumnarScanState *) child->plan)->pruner, column, low, high, nulls);
 }
 
 void
-batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high)
+batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls)
 {
 	for (int i = 0; i < reader->nchildren; i++)
-		limit_child(&reader->children[i], reader->children[i].attributes[column - 1], low, high);
+		limit_child(&reader->children[i], reader->children[i].attributes[column - 1], low, high,
+					nulls);
+}
+
+void
+batch_reader_turn(BatchReader *reader)
+{
+	reader->backward = true;
+	for (int i = 0; i < reader->nchildren; i++)
+	{
+		BatchChild *child = &reader->children[i];
+
+		if (child->rows == NULL &&
+			((CustomScan *) child->plan->plan)->methods == &custom_scan_methods)
+			((ColumnarScanState *) child->plan)->direction = BackwardScanDirection;
+	}
 }
 
 bool
@@ -155,7 +171,8 @@ batch_reader_next(BatchReader *reader, VectorInput *input)
 {
 	for (; reader->current < reader->nchildren; reader->current++)
 	{
-		BatchChild *child = &reader->children[reader->current];
+		int number = reader->backward ? reader->nchildren - 1 - reader->current : reader->current;
+		BatchChild *child = &reader->children[number];
 		VectorBatch *batch = child->rows ? batch_rows_next(child->rows) : read_source(child->plan);
 
 		if (batch == NULL)

@@ -56,6 +56,7 @@ typedef struct BatchReader
 	int nchildren;
 	BatchChild *children;
 	int current;   /* nchildren: all are read */
+	bool backward; /* the last child is read first, and tables from their end */
 	uint64 number; /* of batches, never used twice */
 } BatchReader;
 
@@ -71,10 +72,14 @@ extern void batch_reader_init(BatchReader *reader, CustomScanState *node, int fi
 extern bool batch_reader_next(BatchReader *reader, VectorInput *input);
 
 /*
- * The reader needs no rows whose integer in this column is not between low and high, or NULL.
- * Holds until the children are scanned again; to be called before the first batch.
+ * The reader needs no rows any more whose integer in this column is not between low and high; those
+ * with NULL only if `nulls`.  Holds until the children are scanned again.
  */
-extern void batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high);
+extern void
+batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls);
+
+/* Rows are wanted from the end first, as far as that is possible.  Before the first batch. */
+extern void batch_reader_turn(BatchReader *reader);
 
 /* Was the end not reached yet? */
 static inline bool

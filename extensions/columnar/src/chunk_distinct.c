@@ -26,31 +26,43 @@
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
+#define HASH_FIRST UINT64CONST(0xa0761d6478bd642f)
+#define HASH_SECOND UINT64CONST(0xe7037ed1a0b428db)
+
+/* All bits of the product of two words, folded into one. */
 static inline uint64
-mix(uint64 value)
+fold(uint64 a, uint64 b)
 {
-	value ^= value >> 32;
-	value *= UINT64CONST(0xd6e8feb86659fd93);
-	value ^= value >> 32;
-	value *= UINT64CONST(0xd6e8feb86659fd93);
-	value ^= value >> 32;
-	return value;
+	uint128 product = (uint128) a * b;
+
+	return (uint64) product ^ (uint64) (product >> 64);
+}
+
+static inline uint64
+load_word(const char *at)
+{
+	uint64 word;
+
+	memcpy(&word, at, sizeof(word));
+	return word;
 }
 
 static inline uint64
 hash_value_bytes(const char *bytes, uint32 length)
 {
-	uint64 hash = length;
-	uint64 word;
+	uint64 hash = length * HASH_FIRST;
+	uint64 word = 0;
 
-	for (; length >= sizeof(word); length -= sizeof(word), bytes += sizeof(word))
+	for (; length >= 16; length -= 16, bytes += 16)
+		hash = fold(load_word(bytes) ^ HASH_FIRST ^ hash, load_word(bytes + 8) ^ HASH_SECOND);
+	if (length >= 8)
 	{
-		memcpy(&word, bytes, sizeof(word));
-		hash = mix(hash ^ word);
+		hash = fold(load_word(bytes) ^ HASH_FIRST, hash ^ HASH_SECOND);
+		length -= 8;
+		bytes += 8;
 	}
-	word = 0;
 	memcpy(&word, bytes, length);
-	return mix(hash ^ word);
+	return fold(fold(word ^ HASH_FIRST, hash ^ HASH_SECOND), HASH_FIRST);
 }
 
 static inline uint64
@@ -59,9 +71,8 @@ hash_row(const ColumnValues *values, uint32 row)
 	const char *bytes;
 	uint32 length;
 
-	/* 0 is a fixed point of mix(), which the constant moves away */
 	if (values->ints != NULL)
-		return mix((uint64) values->ints[row] + UINT64CONST(0x9e3779b97f4a7c15));
+		return fold(fold((uint64) values->ints[row] ^ HASH_FIRST, HASH_SECOND), HASH_FIRST);
 	bytes = column_values_bytes(values, row, &length);
 	return hash_value_bytes(bytes, length);
 }
@@ -105,6 +116,16 @@ estimate_from_ranks(const uint32 *nranks)
 	return estimate;
 }
 
+static inline void
+add_hash(uint8 *registers, uint64 hash)
+{
+	uint32 number = (uint32) (hash >> (64 - REGISTER_BITS));
+	/* the bit below the register's number bounds the rank */
+	uint8 rank = 1 + __builtin_clzll(hash << REGISTER_BITS | UINT64CONST(1) << (REGISTER_BITS - 1));
+
+	registers[number] = Max(registers[number], rank);
+}
+
 /* The estimate of all values that are not NULL. */
 static double
 estimate_by_registers(const ColumnValues *values)
@@ -112,18 +133,16 @@ estimate_by_registers(const ColumnValues *values)
 	uint8 registers[NREGISTERS] = {0};
 	uint32 nranks[RANK_MAX + 1] = {0};
 
-	for (uint32 row = 0; row < values->nrows; row++)
+	if (values->ints != NULL && values->nulls == NULL)
 	{
-		uint64 hash;
-		uint8 rank;
-
-		if (is_null_row(values, row))
-			continue;
-		hash = hash_row(values, row);
-		/* the bit below the register's number bounds the rank */
-		rank = 1 + __builtin_clzll(hash << REGISTER_BITS | UINT64CONST(1) << (REGISTER_BITS - 1));
-		if (rank > registers[hash >> (64 - REGISTER_BITS)])
-			registers[hash >> (64 - REGISTER_BITS)] = rank;
+		for (uint32 row = 0; row < values->nrows; row++)
+			add_hash(registers, hash_row(values, row));
+	}
+	else
+	{
+		for (uint32 row = 0; row < values->nrows; row++)
+			if (!is_null_row(values, row))
+				add_hash(registers, hash_row(values, row));
 	}
 	for (int i = 0; i < NREGISTERS; i++)
 		nranks[registers[i]]++;

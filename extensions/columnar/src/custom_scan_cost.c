@@ -20,6 +20,7 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/pg_statistic.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/restrictinfo.h"
@@ -322,7 +323,7 @@ estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *
 }
 
 /* A condition evaluated by a kernel, in parts of what the executor needs for a row. */
-#define VECTOR_QUAL_COST 0.2
+#define VECTOR_QUAL_COST 0.05
 
 /* ---- costs -------------------------------------------------------------------------------------- */
 
@@ -335,6 +336,27 @@ get_parallel_divisor(const Path *path)
 	if (parallel_leader_participation)
 		divisor += Max(1.0 - 0.3 * path->parallel_workers, 0);
 	return divisor;
+}
+
+/* What conditions cost: most run in kernels. */
+static QualCost
+add_up_quals(PlannerInfo *root, List *clauses)
+{
+	QualCost sum = {0};
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		Node *clause = (Node *) lfirst_node(RestrictInfo, cell)->clause;
+		bool by_kernel = columnar_enable_vector && !contain_subplans(clause) &&
+						 !contain_volatile_functions(clause);
+		QualCost qual;
+
+		cost_qual_eval_node(&qual, lfirst(cell), root);
+		sum.startup += qual.startup;
+		sum.per_tuple += qual.per_tuple * (by_kernel ? VECTOR_QUAL_COST : 1);
+	}
+	return sum;
 }
 
 static double
@@ -353,7 +375,7 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 {
 	TupleDesc descriptor = RelationGetDescr(facts->relation);
 	List *clauses = rel->baserestrictinfo;
-	QualCost qual = rel->baserestrictcost;
+	QualCost qual;
 	Bitmapset *filter = NULL;
 	Bitmapset *late;
 	double page_cost;
@@ -368,14 +390,10 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 	path->rows = rel->rows;
 	if (path->param_info != NULL)
 	{
-		QualCost join;
-
 		clauses = list_concat_copy(clauses, path->param_info->ppi_clauses);
-		cost_qual_eval(&join, path->param_info->ppi_clauses, root);
-		qual.startup += join.startup;
-		qual.per_tuple += join.per_tuple;
 		path->rows = path->param_info->ppi_rows;
 	}
+	qual = add_up_quals(root, clauses);
 	foreach(cell, clauses)
 		filter = custom_scan_add_columns(filter, (Node *) lfirst_node(RestrictInfo, cell)->clause,
 										 rel->relid, descriptor);
@@ -389,8 +407,8 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 	groups = ceil(facts->groups * Min(scanned / Max(rel->tuples, 1), 1));
 	decoded = (scanned + groups * CHUNK_OPEN_VALUES) *
 			  (bms_num_members(filter) + bms_num_members(late) * survivors);
-	cpu = decoded * DECODE_COST * cpu_operator_cost;
-	cpu += scanned * qual.per_tuple * (columnar_enable_vector ? VECTOR_QUAL_COST : 1);
+	cpu = decoded * (facts->batches ? BATCH_DECODE_COST : DECODE_COST) * cpu_operator_cost;
+	cpu += scanned * qual.per_tuple;
 	if (!facts->batches)
 		cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
 	cpu += facts->groups * GROUP_COST * cpu_tuple_cost;

@@ -366,7 +366,7 @@ produce_batch(BatchSource *source)
 {
 	ColumnarScanState *state = (ColumnarScanState *) source;
 
-	while (next_batch(state, ForwardScanDirection))
+	while (next_batch(state, state->direction))
 	{
 		if (state->row_qual != NULL)
 			apply_row_qual(state);
@@ -405,6 +405,7 @@ create_state(CustomScan *plan)
 	NodeSetTag(state, T_CustomScanState);
 	state->source.custom.methods = &exec_methods;
 	state->source.next_batch = produce_batch;
+	state->direction = ForwardScanDirection;
 	return (Node *) state;
 }
 

@@ -28,6 +28,7 @@
 #include "join.h"
 #include "settings.h"
 #include "table_am.h"
+#include "topn.h"
 
 /* A qual that costs as much (in units of cpu_operator_cost) is not evaluated ahead of need. */
 #define BATCH_QUAL_COST 100
@@ -328,5 +329,6 @@ custom_scan_initialize(void)
 	metadata_count_initialize();
 	aggregate_initialize();
 	join_initialize();
+	topn_initialize();
 	bitmap_prefetch_initialize();
 }

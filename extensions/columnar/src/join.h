@@ -30,8 +30,9 @@ typedef enum JoinKind
 } JoinKind;
 
 /*
- * The plan.  custom_scan_tlist: the columns (Vars) of both sides that the node needs; a column's
- * number is its resno.  custom_exprs, in terms of these: the keys of the probe side, as
+ * The plan.  custom_scan_tlist: the columns (Vars; or relabelled ones, see join_clause.c) of both
+ * sides that the node needs; a column's number is its resno.  The column of a semi-join's inner
+ * side that nodes above ask for is one of the outer side.  custom_exprs, in terms of these: the keys of the probe side, as
  * many of the build side, join conditions (ON, without the keys), other conditions (WHERE
  * above an outer join).  custom_plans: the probe side's children, then the build side's.
  * custom_private is a list of:
@@ -59,6 +60,7 @@ extern const CustomScanMethods join_scan_methods;
 extern void join_estimate_relation(PlannerInfo *root, const RelOptInfo *rel);
 
 /* See batch_reader_limit(), of a ColumnarJoin's column. */
-extern void join_limit_column(PlanState *plan, AttrNumber column, int64 low, int64 high);
+extern void
+join_limit_column(PlanState *plan, AttrNumber column, int64 low, int64 high, bool nulls);
 
 #endif

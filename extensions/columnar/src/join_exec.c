@@ -280,14 +280,20 @@ join_emits_unmatched_probe_rows(const ColumnarJoinState *state)
  * A row that the node above has no use for may be missing in either side: what an outer join
  * then returns in its place has a NULL in this column, which is of no use either.
  */
+/*
+ * A row that is left out may be missed as a partner: the other side's row then comes out with NULLs,
+ * which must not be of use.
+ */
 void
-join_limit_column(PlanState *plan, AttrNumber number, int64 low, int64 high)
+join_limit_column(PlanState *plan, AttrNumber number, int64 low, int64 high, bool nulls)
 {
 	ColumnarJoinState *state = (ColumnarJoinState *) plan;
+	bool of_probe = state->columns[number - 1].of_probe;
 
-	batch_reader_limit(state->columns[number - 1].of_probe ? &state->probe.reader
-														   : &state->build.reader,
-					   number, low, high);
+	if (nulls && (!of_probe || join_emits_build_rows(state)))
+		return;
+	batch_reader_limit(of_probe ? &state->probe.reader : &state->build.reader, number, low, high,
+					   nulls);
 }
 
 /* Probe rows without a partner are of no use: tells the probe side the range of the keys. */
@@ -301,7 +307,7 @@ limit_probe_side(ColumnarJoinState *state)
 		int64 high;
 
 		if (IsA(var, Var) && vector_join_table_range(state->table, i, &low, &high))
-			batch_reader_limit(&state->probe.reader, var->varattno, low, high);
+			batch_reader_limit(&state->probe.reader, var->varattno, low, high, false);
 	}
 }
 
@@ -351,11 +357,16 @@ read_build_side(ColumnarJoinState *state)
 	return true;
 }
 
-/* Can no row come out, whatever the probe side has? */
-static bool
-is_without_result(const ColumnarJoinState *state)
+/*
+ * Where to go on after the build side.  Without keys that can be found the probe side is not
+ * read, if none of its rows comes out alone.
+ */
+static JoinPhase
+choose_phase(const ColumnarJoinState *state)
 {
-	return vector_store_count(state->store) == 0 && !join_emits_unmatched_probe_rows(state);
+	if (!vector_join_table_is_empty(state->table) || join_emits_unmatched_probe_rows(state))
+		return JOIN_PHASE_PROBE;
+	return join_emits_build_rows(state) ? JOIN_PHASE_REST : JOIN_PHASE_END;
 }
 
 /* ---- batches ------------------------------------------------------------------------------------ */
@@ -375,7 +386,10 @@ join_next_batch(BatchSource *source)
 				if (state->parts == NIL)
 					return NULL;
 				if (read_build_side(state))
-					state->phase = is_without_result(state) ? JOIN_PHASE_END : JOIN_PHASE_PROBE;
+				{
+					state->phase = choose_phase(state);
+					state->next = 0;
+				}
 				break;
 			case JOIN_PHASE_PROBE:
 				if (join_next_input(state, &state->probe, &state->input))

@@ -33,6 +33,7 @@ typedef struct PruneLimit
 	AttrNumber attribute;
 	int64 low;
 	int64 high;
+	bool nulls; /* but NULLs are of use */
 } PruneLimit;
 
 struct Pruner
@@ -465,7 +466,11 @@ is_within_limit(const PruneLimit *limit, RowGroupReader *reader, int64 block)
 	zone = block < 0 ? &summary->zone
 					 : chunk_reader_zone(row_group_reader_chunk(reader, limit->attribute),
 										 (uint32) block);
-	return !zone->has_bounds || (zone->min.number <= limit->high && zone->max.number >= limit->low);
+	if (zone->nnulls == zone->nrows)
+		return limit->nulls;
+	if (!zone->has_bounds || (limit->nulls && zone->nnulls > 0))
+		return true;
+	return zone->min.number <= limit->high && zone->max.number >= limit->low;
 }
 
 static bool
@@ -525,6 +530,17 @@ keep_block(RowPruner *callbacks, RowGroupReader *reader, uint32 block)
 	return keep;
 }
 
+/* Limits may have been added since. */
+static bool
+keep_still(RowPruner *callbacks, RowGroupReader *reader, uint32 block)
+{
+	Pruner *pruner = (Pruner *) callbacks;
+	bool keep = are_within_limits(pruner, reader, block);
+
+	pruner->counters.blocks_pruned += !keep;
+	return keep;
+}
+
 /* ---- interface --------------------------------------------------------------------------------- */
 
 Pruner *
@@ -537,6 +553,7 @@ pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
 	pruner->context = CurrentMemoryContext;
 	pruner->callbacks.keep_group = keep_group;
 	pruner->callbacks.keep_block = keep_block;
+	pruner->callbacks.keep_still = keep_still;
 	pruner->parent = parent;
 	foreach(cell, clauses)
 	{
@@ -580,12 +597,24 @@ pruner_reset(Pruner *pruner)
 }
 
 void
-pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high)
+pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bool nulls)
 {
-	MemoryContext caller = MemoryContextSwitchTo(pruner->context);
-	PruneLimit *limit = palloc(sizeof(PruneLimit));
+	MemoryContext caller;
+	PruneLimit *limit;
+	ListCell *cell;
 
-	*limit = (PruneLimit){.attribute = attribute, .low = low, .high = high};
+	foreach(cell, pruner->limits)
+	{
+		limit = lfirst(cell);
+		if (limit->attribute != attribute || limit->nulls != nulls)
+			continue;
+		limit->low = Max(limit->low, low);
+		limit->high = Min(limit->high, high);
+		return;
+	}
+	caller = MemoryContextSwitchTo(pruner->context);
+	limit = palloc(sizeof(PruneLimit));
+	*limit = (PruneLimit){.attribute = attribute, .low = low, .high = high, .nulls = nulls};
 	pruner->limits = lappend(pruner->limits, limit);
 	MemoryContextSwitchTo(caller);
 }

@@ -45,9 +45,11 @@ extern void pruner_reset(Pruner *pruner);
 
 /*
  * Rows whose integer (as column_type_to_int() has it) in this column is not between low and
- * high, or NULL, need not be returned from now on.
+ * high need not be returned from now on; those with NULL only if `nulls`.  May be called while the
+ * scan runs, and again for the same column.
  */
-extern void pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high);
+extern void
+pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bool nulls);
 extern void pruner_forget_limits(Pruner *pruner);
 
 extern const PruneCounters *pruner_counters(const Pruner *pruner);

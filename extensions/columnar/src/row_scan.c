@@ -334,6 +334,8 @@ take_group(RowScan *scan, ScanDirection direction)
 
 		scan->took_shared = group >= scan->nshared;
 		scan->group = Min(group, scan->nshared);
+		if (ScanDirectionIsBackward(direction))
+			scan->group = scan->nshared - 1 - scan->group;
 	}
 	else if (ScanDirectionIsBackward(direction))
 		scan->group = Max((scan->started ? scan->group : ngroups) - 1, -1);
@@ -490,6 +492,12 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 		}
 		if (!((scan->kept[scan->block / 64] >> (scan->block % 64)) & 1))
 			continue;
+		if (scan->pruner != NULL && scan->pruner->keep_still != NULL &&
+			!scan->pruner->keep_still(scan->pruner, scan->reader, (uint32) scan->block))
+		{
+			scan->counters.blocks_pruned++;
+			continue;
+		}
 		CHECK_FOR_INTERRUPTS();
 
 		record = row_group_reader_record(scan->reader);

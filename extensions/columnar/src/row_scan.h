@@ -29,6 +29,8 @@ struct RowPruner
 {
 	bool (*keep_group)(RowPruner *pruner, RowGroupReader *reader);
 	bool (*keep_block)(RowPruner *pruner, RowGroupReader *reader, uint32 block);
+	/* asked of a block that was kept, when its turn comes: less may be needed by then */
+	bool (*keep_still)(RowPruner *pruner, RowGroupReader *reader, uint32 block);
 };
 
 typedef struct RowScanCounters

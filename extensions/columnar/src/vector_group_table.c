@@ -199,6 +199,26 @@ assign_hashed(GroupTable *table, const uint64 *codes, uint32 n, uint32 first, ui
 	return nfresh;
 }
 
+static void
+find_hashed(const GroupTable *table, const uint64 *codes, uint32 n, uint32 *numbers)
+{
+	const GroupSlot *slots = table->slots;
+	uint32 mask = get_mask(table);
+	uint32 positions[LOOK_UP_ROWS];
+
+	find_positions(codes, n, table->bits, positions);
+	for (uint32 i = 0; i < n; i++)
+		__builtin_prefetch(&slots[positions[i]]);
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint32 position = positions[i];
+
+		while (slots[position].entry != 0 && slots[position].code != codes[i])
+			position = (position + 1) & mask;
+		numbers[i] = slots[position].entry - 1;
+	}
+}
+
 bool
 group_table_next(const GroupTable *table, uint64 code, uint32 *position, uint32 *group)
 {
@@ -290,6 +310,18 @@ group_table_assign(GroupTable *table, const uint64 *codes, uint32 n, uint32 firs
 			fresh[nfresh++] = (uint16) (done + found[i]);
 	}
 	return nfresh;
+}
+
+void
+group_table_find(const GroupTable *table, const uint64 *codes, uint32 n, uint32 *numbers)
+{
+	if (table->direct != NULL)
+	{
+		look_up_direct(table->direct, codes, n, numbers);
+		return;
+	}
+	for (uint32 done = 0; done < n; done += LOOK_UP_ROWS)
+		find_hashed(table, codes + done, Min(n - done, LOOK_UP_ROWS), numbers + done);
 }
 
 void

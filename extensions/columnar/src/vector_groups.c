@@ -62,6 +62,7 @@ struct VectorGroups
 	MemoryContext data;
 	MemoryContext scratch;
 	uint32 count;
+	bool closed;
 	GroupLayout layout;
 	uint32 review; /* number of groups at which a packed layout is thought over */
 	GroupTable table;
@@ -85,6 +86,7 @@ static void
 begin_groups(VectorGroups *groups)
 {
 	groups->count = 0;
+	groups->closed = false;
 	groups->layout = LAYOUT_NONE;
 	groups->review = 0;
 	group_table_forget(&groups->table, groups->data);
@@ -123,6 +125,14 @@ vector_groups_reset(VectorGroups *groups)
 	MemoryContextReset(groups->data);
 	MemoryContextReset(groups->scratch);
 	begin_groups(groups);
+}
+
+void
+vector_groups_close(VectorGroups *groups)
+{
+	groups->closed = true;
+	for (int i = 0; i < groups->nkeys; i++)
+		groups->keys[i].values.closed = true;
 }
 
 uint32
@@ -531,6 +541,44 @@ make_row_codes(VectorGroups *groups, uint32 n)
 	pfree(columns);
 }
 
+/* Gives values that are not in their closed set a number that no group has, but the next value would. */
+static void
+number_absent(GroupKey *key, uint32 n)
+{
+	if (key->kind < GROUP_KEY_NUMERIC || (key->kind == GROUP_KEY_NUMERIC && !key->has_odd))
+		return;
+	Assert(key->rows.words == key->row_words);
+	for (uint32 i = 0; i < n; i++)
+	{
+		bool numbered = key->kind != GROUP_KEY_NUMERIC || key->row_tags[i] == TAG_ODD;
+
+		if (numbered && key->row_words[i] == VALUE_ABSENT)
+			key->row_words[i] = key->values.count;
+	}
+}
+
+/* The groups of the rows loaded, of closed groups. */
+static void
+find_groups(VectorGroups *groups, uint32 n, uint32 *numbers)
+{
+	group_table_find(&groups->table, groups->codes, n, numbers);
+	if (groups->layout != LAYOUT_HASHED)
+		return;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint32 position = PG_UINT32_MAX;
+		bool found = numbers[i] != VECTOR_NO_GROUP;
+
+		if (!found || is_right_group(groups, i, numbers[i]))
+			continue;
+		do
+			found = group_table_next(&groups->table, groups->codes[i], &position, &numbers[i]);
+		while (found && !is_right_group(groups, i, numbers[i]));
+		if (!found)
+			numbers[i] = VECTOR_NO_GROUP;
+	}
+}
+
 /* The groups of any rows, the long way. */
 static void
 assign_rows(VectorGroups *groups, Vector *const *vectors, const uint16 *rows, uint32 n,
@@ -541,13 +589,23 @@ assign_rows(VectorGroups *groups, Vector *const *vectors, const uint16 *rows, ui
 
 	for (int i = 0; i < groups->nkeys; i++)
 		group_key_load(&groups->keys[i], vectors[i], rows, n);
-	make_row_codes(groups, n);
-	nfresh = group_table_assign(&groups->table, groups->codes, n, groups->count, numbers,
-								groups->fresh);
-	if (nfresh > 0)
-		append_groups(groups, vectors, rows, groups->fresh, nfresh);
-	if (groups->layout == LAYOUT_HASHED && !are_right_groups(groups, numbers, n))
-		correct_numbers(groups, vectors, rows, n, numbers);
+	if (groups->closed)
+	{
+		for (int i = 0; i < groups->nkeys; i++)
+			number_absent(&groups->keys[i], n);
+		make_row_codes(groups, n);
+		find_groups(groups, n, numbers);
+	}
+	else
+	{
+		make_row_codes(groups, n);
+		nfresh = group_table_assign(&groups->table, groups->codes, n, groups->count, numbers,
+									groups->fresh);
+		if (nfresh > 0)
+			append_groups(groups, vectors, rows, groups->fresh, nfresh);
+		if (groups->layout == LAYOUT_HASHED && !are_right_groups(groups, numbers, n))
+			correct_numbers(groups, vectors, rows, n, numbers);
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(groups->scratch);
 }
@@ -571,7 +629,8 @@ has_code_table(VectorGroups *groups, Vector *const *vectors)
 		nentries *= (uint64) dictionary->nentries + 1;
 		if (nentries > CODE_TABLE_ENTRIES)
 			return false;
-		same &= table->serials[i] == dictionary->serial && table->nentries[i] == dictionary->nentries;
+		same &= table->serials[i] == dictionary->serial &&
+				table->nentries[i] == dictionary->nentries;
 	}
 	if (same)
 		return true;

@@ -26,9 +26,18 @@ extern bool vector_groups_can_key(Oid type, Oid collation);
 /* nkeys >= 1. Memory: a child of the current context. */
 extern VectorGroups *vector_groups_create(int nkeys, const VectorKey *keys);
 
-/* numbers[i] = group of row selection[i]; new groups are made. Returns how many groups there are. */
+/* No group. */
+#define VECTOR_NO_GROUP PG_UINT32_MAX
+
+/*
+ * numbers[i] = group of row selection[i]; new groups are made, but of closed groups the number is
+ * VECTOR_NO_GROUP then.  Returns how many groups there are.
+ */
 extern uint32 vector_groups_assign(VectorGroups *groups, Vector *const *keys,
 								   const uint16 *selection, uint32 nselected, uint32 *numbers);
+
+/* No groups are made any more, until the reset. */
+extern void vector_groups_close(VectorGroups *groups);
 
 extern uint32 vector_groups_count(const VectorGroups *groups);
 

@@ -121,6 +121,23 @@ extern void value_set_number_datums(ValueSet *set, const Datum *datums, uint32 n
 /* Memory that lives as long as the values. */
 extern char *value_set_allocate(ValueSet *set, Size size, Size align);
 
+/* Bytes that count in comparisons. */
+static inline uint32
+value_set_significant(const ValueSet *set, const char *bytes, uint32 length)
+{
+	if (set->trim_blanks)
+	{
+		while (length > 0 && bytes[length - 1] == ' ')
+			length--;
+	}
+	else if (set->ends_at_zero)
+		length = (uint32) strnlen(bytes, length);
+	return length;
+}
+
+/* A hash of bytes, for which no set is needed. */
+extern uint64 group_hash_bytes(const char *bytes, uint32 length);
+
 static inline Datum
 value_set_datum(const ValueSet *set, int64 number)
 {
@@ -291,6 +308,10 @@ extern void group_table_make_hashed(GroupTable *table, uint32 count);
  */
 extern uint32 group_table_assign(GroupTable *table, const uint64 *codes, uint32 n, uint32 first,
 								 uint32 *numbers, uint16 *fresh);
+
+/* The groups of n codes; VECTOR_NO_GROUP for those that are not there. */
+extern void
+group_table_find(const GroupTable *table, const uint64 *codes, uint32 n, uint32 *numbers);
 
 /* Adds n codes as groups first, first + 1 ...; codes may be there already (of a hash table). */
 extern void group_table_add(GroupTable *table, const uint64 *codes, uint32 n, uint32 first);

@@ -136,10 +136,10 @@ vector_join_table_reset(VectorJoinTable *table)
 	begin_table(table);
 }
 
-uint32
-vector_join_table_count(const VectorJoinTable *table)
+bool
+vector_join_table_is_empty(const VectorJoinTable *table)
 {
-	return table->count;
+	return table->nusable == 0;
 }
 
 /* ---- codes --------------------------------------------------------------------------------- */

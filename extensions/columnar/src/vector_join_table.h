@@ -42,7 +42,8 @@ extern uint32 vector_join_table_next(const VectorJoinTable *table, uint32 row);
  */
 extern bool vector_join_table_range(const VectorJoinTable *table, int key, int64 *low, int64 *high);
 
-extern uint32 vector_join_table_count(const VectorJoinTable *table);
+/* Is there no row that can be found? */
+extern bool vector_join_table_is_empty(const VectorJoinTable *table);
 
 /*
  * Bytes in use; before the end of adding, with those that it is going to take, but for 4 a

@@ -183,7 +183,7 @@ fold(uint64 a, uint64 b)
 	return (uint64) product ^ (uint64) (product >> 64);
 }
 
-static inline uint32
+static inline uint64
 hash_bytes_fast(const char *bytes, uint32 length)
 {
 	const uint64 first = UINT64CONST(0xA0761D6478BD642F);
@@ -213,8 +213,13 @@ hash_bytes_fast(const char *bytes, uint32 length)
 			(uint8) end[-1];
 	}
 	hash = fold(a ^ first ^ hash, b ^ second);
-	hash = fold(hash ^ second, first);
-	return (uint32) (hash ^ hash >> 32);
+	return fold(hash ^ second, first);
+}
+
+uint64
+group_hash_bytes(const char *bytes, uint32 length)
+{
+	return hash_bytes_fast(bytes, length);
 }
 
 static inline bool
@@ -242,20 +247,6 @@ are_equal_bytes(const char *a, const char *b, uint32 length)
 	return true;
 }
 
-/* Bytes that count in comparisons. */
-static inline uint32
-count_significant(const ValueSet *set, const char *bytes, uint32 length)
-{
-	if (set->trim_blanks)
-	{
-		while (length > 0 && bytes[length - 1] == ' ')
-			length--;
-	}
-	else if (set->ends_at_zero)
-		length = (uint32) strnlen(bytes, length);
-	return length;
-}
-
 /* Bytes of a value of the set that count. */
 static inline const char *
 get_significant(const ValueSet *set, uint32 number, uint32 *length)
@@ -264,10 +255,10 @@ get_significant(const ValueSet *set, uint32 number, uint32 *length)
 
 	if (set->type->length == -1)
 	{
-		*length = count_significant(set, VARDATA(value), VARSIZE(value) - VARHDRSZ);
+		*length = value_set_significant(set, VARDATA(value), VARSIZE(value) - VARHDRSZ);
 		return VARDATA(value);
 	}
-	*length = count_significant(set, value, (uint32) set->type->length);
+	*length = value_set_significant(set, value, (uint32) set->type->length);
 	return value;
 }
 
@@ -342,9 +333,11 @@ value_set_number_bytes(ValueSet *set, const char *const *starts, const uint32 *l
 		for (uint32 i = 0; i < nrows; i++)
 		{
 			const char *bytes = starts[done + i];
+			uint64 hash;
 
-			significant[i] = count_significant(set, bytes, lengths[done + i]);
-			hashes[i] = hash_bytes_fast(bytes, significant[i]);
+			significant[i] = value_set_significant(set, bytes, lengths[done + i]);
+			hash = hash_bytes_fast(bytes, significant[i]);
+			hashes[i] = (uint32) (hash ^ hash >> 32);
 		}
 		if (is_large(set->nslots))
 			prefetch_values(set, hashes, nrows);

@@ -20,6 +20,7 @@ from extensions.columnar.test.random_expressions import (
 from extensions.columnar.test.random_tables import LARGE
 
 INNER = ("scalar", "lateral", "exists", "member", "compare")  # shapes with sub-selects
+JOINS = 0.3  # of the queries
 OWN_COLUMN = re.compile(r"(?<![.\w])c\d")  # of a query with a row outside
 
 
@@ -145,6 +146,7 @@ class Query:
     operator: str = ""
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
     digest: bool = False
+    source: str = "t"  # what rows are taken from, if there is no row outside
 
     @property
     def condition(self) -> str:
@@ -153,18 +155,18 @@ class Query:
     def select(self) -> str:
         items = ", ".join(item.sql for item in self.items)
         if self.shape == "rows":
-            return f"SELECT id, {items} FROM t{self.condition}"
+            return f"SELECT id, {items} FROM {self.source}{self.condition}"
         if self.shape == "values":
             named = ", ".join(f"{item.sql} AS k{n}" for n, item in enumerate(self.items))
             names = ", ".join(f"k{n}" for n in range(len(self.items)))
             numbers = ", ".join(str(n + 1) for n in range(len(self.items) + 1))
-            inner = f"SELECT id, {named}, count(*) FROM t{self.condition} GROUP BY {numbers}"
+            inner = f"SELECT id, {named}, count(*) FROM {self.source}{self.condition} GROUP BY {numbers}"
             return f"SELECT id, {names} FROM ({inner}) AS x"
         if self.shape == "groups":
             shown = ", ".join([*(key.shown for key in self.keys), *(i.sql for i in self.items)])
             keys = f" GROUP BY {', '.join(key.sql for key in self.keys)}" if self.keys else ""
             having = f" HAVING {' AND '.join(h.sql for h in self.having)}" if self.having else ""
-            return f"SELECT {shown} FROM t{self.condition}{keys}{having}"
+            return f"SELECT {shown} FROM {self.source}{self.condition}{keys}{having}"
         if self.shape == "scalar":
             return f"SELECT o.id, (SELECT {items} FROM t{self.condition}) FROM u AS o"
         if self.shape == "lateral":
@@ -195,6 +197,10 @@ class Query:
         """Shorter queries that may show the same."""
         if self.digest:
             yield replace(self, digest=False)
+        if self.source != "t":
+            yield replace(self, source="t")
+        if " AND (" in self.source:
+            yield replace(self, source=self.source.split(" AND (")[0])
         for name in ("items", "where", "having", "keys"):
             parts = getattr(self, name)
             least = 1 if name == "items" or self.shape in ("member", "compare") else 0
@@ -219,17 +225,46 @@ class Asker:
 
     def __init__(self, rng: random.Random, columns: Sequence[Known], rows: int):
         self.rng = rng
-        self.maker = AggregateMaker(rng, columns)
+        self.columns = columns
+        self.alone = AggregateMaker(rng, columns)
+        joined = [replace(c, name=f"j{c.name}") for c in columns]
+        self.joined = AggregateMaker(rng, [*columns, *joined])
+        self.maker = self.alone
         self.rows = rows
 
     def query(self) -> Query:
+        """Of the table, or of the table joined with another."""
+        if self.rng.random() >= JOINS:
+            self.maker = self.alone
+            return self.make(("groups", "values", "rows", "inner"), (50, 22, 10, 18))
+        self.maker = self.joined  # its rows have no number of their own: no "values"
+        return replace(self.make(("groups", "rows"), (75, 25)), source=self.make_join())
+
+    def make_join(self) -> str:
+        """A join of t with few of its rows, by any column, or with all of them, by numbers."""
+        rng = self.rng
+        shown = ", ".join(f"{c.name} AS j{c.name}" for c in self.columns)
+        kind = rng.choice(("", "", "LEFT ", "RIGHT ", "FULL "))
+        if self.rows <= LARGE and rng.random() < 0.5:
+            column = rng.choice(self.columns).name
+            table, condition = f"(SELECT id AS jid, {shown} FROM u)", f"{column} = j{column}"
+        else:
+            number = rng.choice(("id", "id * 3", "id / 2", "id + 500"))
+            table, condition = f"(SELECT {number} AS jid, {shown} FROM t)", "id = jid"
+        if kind != "FULL " and rng.random() < 0.3:
+            self.joined.daring = False
+            self.joined.parameters = None
+            condition += f" AND {self.joined.condition(1).sql}"
+        return f"t {kind}JOIN {table} AS j ON {condition}"
+
+    def make(self, shapes: Sequence[str], weights: Sequence[int]) -> Query:
         rng, maker = self.rng, self.maker
         maker.daring = rng.random() < 0.12
         maker.made = []
-        maker.row_wise = rng.random() < 0.08
+        maker.row_wise = maker is self.alone and rng.random() < 0.08
         maker.outer = ""
         maker.parameters = [] if rng.random() < 0.2 else None
-        shape = rng.choices(("groups", "values", "rows", "inner"), (50, 22, 10, 18))[0]
+        shape = rng.choices(shapes, weights)[0]
         query = getattr(self, f"make_{shape}")()
         if maker.parameters:
             parameters = tuple((type_, tuple(values)) for type_, values in maker.parameters)
