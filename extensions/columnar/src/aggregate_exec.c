@@ -162,12 +162,47 @@ init_outputs(ColumnarAggregateState *state, List *tlist)
 	}
 }
 
+/* Is the key one of the node's columns, whose equal values are the same to every function? */
+static bool
+is_plain_key(const ColumnarAggregateState *state, int key)
+{
+	const VectorKey *type = &state->key_types[key];
+
+	return IsA(state->inputs[state->keys[key]].source, Var) &&
+		   vector_groups_are_alike(type->type, type->collation);
+}
+
+/* Is the key computed from columns that are keys themselves? */
+static bool
+is_determined(const ColumnarAggregateState *state, int key)
+{
+	Node *source = (Node *) state->inputs[state->keys[key]].source;
+	List *vars = pull_var_clause(source, PVC_RECURSE_PLACEHOLDERS);
+	ListCell *cell;
+
+	if (vars == NIL || IsA(source, Var))
+		return false;
+	foreach(cell, vars)
+	{
+		bool found = false;
+
+		for (int i = 0; i < state->nkeys && !found; i++)
+			found = is_plain_key(state, i) &&
+					equal(state->inputs[state->keys[i]].source, lfirst(cell));
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 static void
 init_groups(ColumnarAggregateState *state)
 {
 	state->key_types = palloc(sizeof(VectorKey) * Max(state->nkeys, 1));
 	for (int i = 0; i < state->nkeys; i++)
 		state->key_types[i] = describe_key((Node *) state->inputs[state->keys[i]].source);
+	for (int i = 0; i < state->nkeys; i++)
+		state->key_types[i].determined = is_determined(state, i);
 	if (state->nkeys > 0)
 		state->groups = vector_groups_create(state->nkeys, state->key_types);
 }
@@ -547,6 +582,7 @@ end(CustomScanState *node)
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
 	batch_reader_end(&state->reader);
+	aggregate_end_parts(state);
 	MemoryContextDelete(state->context);
 }
 

@@ -119,6 +119,8 @@ aggregate_hash_rows(ColumnarAggregateState *state, const uint16 *selection, uint
 
 /* One part, of all rows; files of others are closed. */
 extern void aggregate_begin_parts(ColumnarAggregateState *state);
+/* Closes all files. */
+extern void aggregate_end_parts(ColumnarAggregateState *state);
 /* The next batch of the part at work; false at its end. */
 extern bool aggregate_next_input(ColumnarAggregateState *state, VectorInput *input);
 /* Memory is full: no groups are added any more, unless that would not help. */

@@ -179,7 +179,7 @@ add_files(ColumnarAggregateState *state)
 }
 
 void
-aggregate_begin_parts(ColumnarAggregateState *state)
+aggregate_end_parts(ColumnarAggregateState *state)
 {
 	MemoryContext caller = MemoryContextSwitchTo(state->context);
 
@@ -187,6 +187,16 @@ aggregate_begin_parts(ColumnarAggregateState *state)
 		add_files(state);
 	while (state->parts != NIL)
 		drop_part(state);
+	MemoryContextSwitchTo(caller);
+}
+
+void
+aggregate_begin_parts(ColumnarAggregateState *state)
+{
+	MemoryContext caller;
+
+	aggregate_end_parts(state);
+	caller = MemoryContextSwitchTo(state->context);
 	state->parts = list_make1(palloc0(sizeof(AggregatePart)));
 	MemoryContextSwitchTo(caller);
 }

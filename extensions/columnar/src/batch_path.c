@@ -22,10 +22,14 @@
 #include "parser/parsetree.h"
 #include "utils/memutils.h"
 
+#include "aggregate.h"
 #include "custom_scan.h"
 #include "join.h"
 #include "planned_relation.h"
 #include "table_am.h"
+
+/* Copying a row into a batch. */
+#define COLLECT_COST (0.25 * cpu_tuple_cost)
 
 /* ---- tables ------------------------------------------------------------------------------------- */
 
@@ -259,10 +263,58 @@ batch_path_offered(RelOptInfo *rel, bool partial)
 }
 
 BatchPath *
+batch_path_of_collected(Path *path)
+{
+	BatchPath *batch = batch_path_of_rows(path);
+
+	batch->workers = 0;
+	batch->total_cost += batch->rows * COLLECT_COST;
+	return batch;
+}
+
+/* Does the path aggregate by batches, with nothing above that computes? */
+static bool
+is_aggregation(const Path *path)
+{
+	while (IsA(path, SubqueryScanPath) || IsA(path, ProjectionPath))
+		path = IsA(path, SubqueryScanPath) ? ((const SubqueryScanPath *) path)->subpath
+										   : ((const ProjectionPath *) path)->subpath;
+	return IsA(path, CustomPath) && strcmp(((const CustomPath *) path)->methods->CustomName,
+										   aggregate_scan_methods.CustomName) == 0;
+}
+
+/*
+ * The rows of a sub-select that aggregates by batches, collected to batches: so that what is
+ * above it need not go on by rows.
+ */
+static BatchPath *
+find_aggregation(RelOptInfo *rel, List *expressions, bool partial)
+{
+	Path *path = rel->cheapest_total_path;
+	BatchPath *batch;
+	ListCell *cell;
+
+	if (partial)
+		path = rel->partial_pathlist ? linitial(rel->partial_pathlist) : NULL;
+	if (path == NULL || path->param_info != NULL || !is_aggregation(path))
+		return NULL;
+	foreach(cell,
+			pull_var_clause((Node *) expressions, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													  PVC_RECURSE_PLACEHOLDERS))
+		if (!list_member(path->pathtarget->exprs, lfirst(cell)))
+			return NULL;
+	batch = batch_path_of_collected(path);
+	batch->workers = partial ? path->parallel_workers : 0;
+	return batch;
+}
+
+BatchPath *
 batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool partial)
 {
 	CustomPath *join;
 
+	if (IS_SIMPLE_REL(rel) && rel->rtekind == RTE_SUBQUERY)
+		return IS_DUMMY_REL(rel) ? NULL : find_aggregation(rel, expressions, partial);
 	if (IS_SIMPLE_REL(rel))
 		return find_table(root, rel, expressions, partial);
 	if (!IS_JOIN_REL(rel) || IS_DUMMY_REL(rel))

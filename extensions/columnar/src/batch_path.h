@@ -47,6 +47,8 @@ extern CustomPath *batch_path_offered(RelOptInfo *rel, bool partial);
 
 /* The same as batch_path_find() of a path that is read by batches or rows; in all processes. */
 extern BatchPath *batch_path_of_rows(Path *path);
+/* The same of one whose rows are collected, with what that costs. */
+extern BatchPath *batch_path_of_collected(Path *path);
 
 /*
  * For a plan: a list of lists as in JOIN_PRIVATE_PROBE.  columns: the Vars that the reader's columns

@@ -65,7 +65,8 @@ show_counters(ColumnarScanState *state, ExplainState *es)
 	const ScanCounters *workers = &state->workers;
 
 	/* a scan that is not shared runs whole in each worker, which cannot tell the leader */
-	if (state->source.custom.ss.ps.worker_instrument != NULL && !state->source.custom.ss.ps.plan->parallel_aware)
+	if (state->source.custom.ss.ps.worker_instrument != NULL &&
+		!state->source.custom.ss.ps.plan->parallel_aware)
 		return;
 
 	if (state->pruner != NULL)

@@ -148,16 +148,12 @@ static BatchPath *
 find_rows(RelOptInfo *rel, bool parallel)
 {
 	Path *path = rel->cheapest_total_path;
-	BatchPath *batch;
 
 	if (path != NULL && parallel && !path->parallel_safe)
 		path = get_cheapest_parallel_safe_total_inner(rel->pathlist);
 	if (path == NULL || path->param_info != NULL)
 		return NULL;
-	batch = batch_path_of_rows(path);
-	batch->workers = 0;
-	batch->total_cost += batch->rows * cpu_tuple_cost;
-	return batch;
+	return batch_path_of_collected(path);
 }
 
 /* The cheapest way to read all of the relation; `parallel`: in a worker of a parallel query. */

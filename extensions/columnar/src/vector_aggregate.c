@@ -113,15 +113,16 @@ is_initial(HeapTuple tuple, const char *initial)
 	return equal;
 }
 
-static const KernelChoice *
-find_choice(Oid aggregate)
+/* The kernel and its variant; NULL if there is none. */
+static const AggregateKernel *
+find_kernel(const Aggref *aggref, int *variant)
 {
-	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
 	Form_pg_aggregate form;
-	const KernelChoice *found = NULL;
+	const AggregateKernel *found = NULL;
 
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	form = (Form_pg_aggregate) GETSTRUCT(tuple);
 	for (int i = 0; i < lengthof(choices) && found == NULL; i++)
 	{
@@ -129,8 +130,13 @@ find_choice(Oid aggregate)
 
 		if (choice->transition == form->aggtransfn && choice->serialize == form->aggserialfn &&
 			is_initial(tuple, choice->initial))
-			found = choice;
+		{
+			found = choice->kernel;
+			*variant = choice->variant;
+		}
 	}
+	if (found == NULL && is_initial(tuple, NULL))
+		found = vector_hll_find_kernel(aggref, form->aggtransfn, form->aggserialfn, variant);
 	ReleaseSysCache(tuple);
 	return found;
 }
@@ -138,21 +144,24 @@ find_choice(Oid aggregate)
 bool
 vector_aggregate_has_kernel(const Aggref *aggref)
 {
-	return find_choice(aggref->aggfnoid) != NULL;
+	int variant;
+
+	return find_kernel(aggref, &variant) != NULL;
 }
 
 VectorAggregate *
 vector_aggregate_create(const Aggref *aggref, PlanState *parent)
 {
-	const KernelChoice *choice = find_choice(aggref->aggfnoid);
-	const AggregateKernel *kernel = choice != NULL ? choice->kernel : &scalar_kernel;
+	int variant = 0;
+	const AggregateKernel *found = find_kernel(aggref, &variant);
+	const AggregateKernel *kernel = found != NULL ? found : &scalar_kernel;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "vector aggregate",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	VectorAggregate *aggregate = palloc0(kernel->size);
 
 	aggregate->kernel = kernel;
-	aggregate->variant = choice != NULL ? choice->variant : 0;
+	aggregate->variant = variant;
 	aggregate->aggref = aggref;
 	aggregate->parent = parent;
 	aggregate->context = context;

@@ -213,6 +213,13 @@ extern const AggregateKernel text_extreme_kernel;
 extern const AggregateKernel numeric_extreme_kernel;
 extern const AggregateKernel scalar_kernel;
 
+/*
+ * The kernel of an aggregate made of these functions of the extension postgresql-hll, whose
+ * initial state is NULL; or NULL.
+ */
+extern const AggregateKernel *
+vector_hll_find_kernel(const Aggref *aggref, Oid transition, Oid serialize, int *variant);
+
 /* The best of some mantissas, nselected > 0. */
 extern int64 int_fold_rows(IntFold fold, const int64 *values, const VectorRows *rows);
 

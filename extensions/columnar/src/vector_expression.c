@@ -490,7 +490,7 @@ compile_call(Expr *expression, VectorScope *scope)
 	static VectorExpression *(*const compilers[])(Expr *, VectorScope *) = {
 		vector_compare_compile, vector_numeric_compile,	 vector_arithmetic_compile,
 		vector_float_compile,	vector_datetime_compile, vector_text_compile,
-		vector_like_compile};
+		vector_like_compile,	vector_hll_compile};
 	VectorExpression *node = NULL;
 
 	for (int i = 0; i < lengthof(compilers) && node == NULL; i++)

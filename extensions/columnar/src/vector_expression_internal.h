@@ -18,6 +18,7 @@
  *		vector_datetime.c			extract, date_trunc, casts of dates, intervals
  *		vector_text.c				substring, length ...
  *		vector_like.c				LIKE
+ *		vector_hll.c				hashes of the extension postgresql-hll
  *
  * A node's evaluate() fills node->result, decide() a truth array.  Either may compute whole
  * blocks, or the selected rows alone and then sets node->partial.  Children are asked
@@ -238,6 +239,7 @@ extern VectorExpression *vector_numeric_compile(Expr *expression, VectorScope *s
 extern VectorExpression *vector_datetime_compile(Expr *expression, VectorScope *scope);
 extern VectorExpression *vector_text_compile(Expr *expression, VectorScope *scope);
 extern VectorExpression *vector_like_compile(Expr *expression, VectorScope *scope);
+extern VectorExpression *vector_hll_compile(Expr *expression, VectorScope *scope);
 
 /* ---- comparisons (vector_compare*.c) ------------------------------------------------------------ */
 

@@ -99,6 +99,22 @@ group_key_kind(Oid type, Oid collation)
 	return kind;
 }
 
+bool
+group_key_is_alike(Oid type, Oid collation)
+{
+	Oid equal = look_up_functions(type)->eq_opr_finfo.fn_oid;
+
+	switch (group_key_kind(type, collation))
+	{
+		case GROUP_KEY_INT:
+			return true;
+		case GROUP_KEY_BYTES:
+			return equal != F_BPCHAREQ && equal != F_NAMEEQ;
+		default:
+			return false;
+	}
+}
+
 static void
 init_type(ColumnType *type, const VectorKey *description)
 {

@@ -8,10 +8,15 @@
  */
 #include "vector_groups_internal.h"
 
+#include <sys/mman.h>
+
 #include "utils/memutils.h"
 
 /* Look-ups between two checks of whether the table must grow. */
 #define LOOK_UP_ROWS 128
+
+#define LARGE_PAGE_BYTES ((Size) 2 * 1024 * 1024)
+#define LARGE_PAGES_MIN (2 * LARGE_PAGE_BYTES)
 
 #define SLOT_BITS_MIN 9
 #define SLOT_BITS_MAX 32
@@ -36,10 +41,28 @@ free_table(GroupTable *table)
 	group_table_forget(table, table->context);
 }
 
+void *
+group_allocate(MemoryContext context, Size size)
+{
+	char *memory = MemoryContextAllocHuge(context, size);
+
+#ifdef MADV_HUGEPAGE
+	if (size >= LARGE_PAGES_MIN)
+	{
+		char *start = (char *) TYPEALIGN(LARGE_PAGE_BYTES, memory);
+		char *end = (char *) TYPEALIGN_DOWN(LARGE_PAGE_BYTES, memory + size);
+
+		/* advice alone: no matter if it fails */
+		(void) madvise(start, end - start, MADV_HUGEPAGE);
+	}
+#endif
+	return memory;
+}
+
 static void *
 make_zeroes(GroupTable *table, Size size)
 {
-	return MemoryContextAllocExtended(table->context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	return memset(group_allocate(table->context, size), 0, size);
 }
 
 void

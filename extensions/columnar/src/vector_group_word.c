@@ -388,28 +388,17 @@ show_value(const GroupKey *key, uint32 group, int64 number)
 
 /* ---- showing groups ------------------------------------------------------------------------ */
 
-/* A numeric of the word with a display scale; lives as long as the group. */
+/* A numeric of the word with a display scale. */
 static Datum
-show_numeric(GroupKey *key, int64 word, int32 scale)
+show_numeric(const GroupKey *key, int64 word, int32 scale)
 {
-	Datum value;
-	char *copy;
-
-	if (scale <= key->scale)
-	{
-		/* zeroes only, as the value was written without them */
-		for (int32 i = key->scale; i > scale && word != 0; i--)
-			word /= 10;
-		value = numeric_from_scaled(word, scale);
-	}
-	else
-		value = DirectFunctionCall2(numeric_add, numeric_from_scaled(word, key->scale),
-									numeric_from_scaled(0, scale));
-
-	copy = value_set_allocate(&key->values, VARSIZE(value), ALIGNOF_INT);
-	memcpy(copy, DatumGetPointer(value), VARSIZE(value));
-	pfree(DatumGetPointer(value));
-	return PointerGetDatum(copy);
+	if (scale > key->scale)
+		return DirectFunctionCall2(numeric_add, numeric_from_scaled(word, key->scale),
+								   numeric_from_scaled(0, scale));
+	/* zeroes only, as the value was written without them */
+	for (int32 i = key->scale; i > scale && word != 0; i--)
+		word /= 10;
+	return numeric_from_scaled(word, scale);
 }
 
 static Datum
@@ -426,7 +415,7 @@ show_float(const GroupKey *key, int64 word, bool negative)
 }
 
 Datum
-group_key_value(GroupKey *key, uint32 group, bool *isnull)
+group_key_value(const GroupKey *key, uint32 group, bool *isnull)
 {
 	int64 word = key->group_words[group];
 	uint8 tag = key->group_tags == NULL ? TAG_VALUE : key->group_tags[group];

@@ -17,13 +17,17 @@ typedef struct VectorKey
 {
 	Oid type; /* has a default hash operator class, or is held as an integer */
 	int32 typmod;
-	Oid collation; /* deterministic */
+	Oid collation;	 /* deterministic */
+	bool determined; /* rows that agree in the other keys agree in this one: it is only shown */
 } VectorKey;
 
 /* Can values of this type and collation be grouped here?  (A pure look-up, for the planner.) */
 extern bool vector_groups_can_key(Oid type, Oid collation);
 
-/* nkeys >= 1. Memory: a child of the current context. */
+/* Are equal values the same to every function?  Not 1.1 and 1.10, 0 and -0. */
+extern bool vector_groups_are_alike(Oid type, Oid collation);
+
+/* nkeys >= 1, one of them not determined. Memory: a child of the current context. */
 extern VectorGroups *vector_groups_create(int nkeys, const VectorKey *keys);
 
 /* No group. */
@@ -41,10 +45,7 @@ extern void vector_groups_close(VectorGroups *groups);
 
 extern uint32 vector_groups_count(const VectorGroups *groups);
 
-/*
- * A key of a group; the datum lives until the reset.  Some are made, and kept, at each call: ask
- * once.
- */
+/* A key of a group: the datum lives until the reset, or is made in the current context. */
 extern Datum vector_groups_value(const VectorGroups *groups, int key, uint32 group, bool *isnull);
 
 /* Bytes in use. */

@@ -7,8 +7,8 @@
  *		   |  equal words, so nothing behind this step knows types.  Values that are
  *		   |  no integers are numbered by vector_value_set.c.
  *		words and tags of each key
- *		   |  vector_groups.c: the words of a row become one code of 64 bits: put side by
- *		   |  side where their ranges fit, else hashed.
+ *		   |  vector_group_layout.c: the words of a row become one code of 64 bits: put
+ *		   |  side by side where their ranges fit, else hashed.
  *		codes
  *		   |  vector_group_table.c: an array or a hash table.
  *		group numbers
@@ -60,12 +60,19 @@ group_mix(uint64 value)
 	return value * UINT64CONST(0xD6E8FEB86659FD93);
 }
 
+/*
+ * Memory that is read in no order.  If there is much of it the kernel is asked for large pages: else
+ * finding the address of a page takes longer than what is looked up there.
+ */
+extern void *group_allocate(MemoryContext context, Size size);
+
 /* ---- distinct values ----------------------------------------------------------------------- */
 
 typedef struct ValueSlot
 {
 	uint32 hash;
 	uint32 entry; /* number of the value + 1; 0: free */
+	Datum value;
 } ValueSlot;
 
 /* The number of a value that a closed set does not have; no value has it. */
@@ -221,6 +228,9 @@ typedef struct GroupKey
 	int shift;
 } GroupKey;
 
+/* See vector_groups_are_alike(). */
+extern bool group_key_is_alike(Oid type, Oid collation);
+
 extern GroupKeyKind group_key_kind(Oid type, Oid collation);
 
 /* Needs CurrentMemoryContext to live as long as the key. */
@@ -241,7 +251,7 @@ extern void group_key_load(GroupKey *key, const Vector *vector, const uint16 *ro
 extern void group_key_append(GroupKey *key, const Vector *vector, const uint16 *rows,
 							 const uint16 *which, uint32 n, uint32 first);
 
-extern Datum group_key_value(GroupKey *key, uint32 group, bool *isnull);
+extern Datum group_key_value(const GroupKey *key, uint32 group, bool *isnull);
 
 /* ---- words --------------------------------------------------------------------------------- */
 
@@ -321,5 +331,47 @@ extern void group_table_add(GroupTable *table, const uint64 *codes, uint32 n, ui
  * False if there is none (any more).
  */
 extern bool group_table_next(const GroupTable *table, uint64 code, uint32 *position, uint32 *group);
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+typedef enum GroupLayout
+{
+	LAYOUT_NONE, /* no rows yet */
+	LAYOUT_DIRECT,
+	LAYOUT_PACKED,
+	LAYOUT_HASHED
+} GroupLayout;
+
+/* From combinations of dictionary codes to groups. */
+typedef struct CodeTable
+{
+	uint64 *serials; /* of each key's dictionary; 0: the table is empty */
+	uint32 *nentries;
+	uint32 *groups; /* group + 1; 0: not met yet */
+	uint32 capacity;
+} CodeTable;
+
+struct VectorGroups
+{
+	MemoryContext context;
+	MemoryContext data;
+	MemoryContext scratch;
+	uint32 count;
+	bool closed;
+	GroupLayout layout;
+	uint32 review; /* number of groups at which a packed layout is thought over */
+	GroupTable table;
+	CodeTable code_table;
+	uint64 codes[GROUP_ROWS];
+	uint16 fresh[GROUP_ROWS];
+	int nkeys;
+	int nall;	/* nkeys, and behind them the keys that these determine */
+	int *order; /* the caller's number of each */
+	Vector **vectors;
+	GroupKey keys[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/* Makes the codes of the n rows loaded, in groups->codes, under a layout that fits them. */
+extern void group_layout_make_codes(VectorGroups *groups, uint32 n);
 
 #endif

@@ -36,6 +36,7 @@ static const double exact_powers[EXACT_SCALE_MAX + 1] = {
 typedef struct HashKey
 {
 	GroupKey description; /* kind, type and functions alone are used */
+	bool determined;	  /* by the others: need not be hashed */
 	uint64 serial;		  /* of the dictionary; 0: none yet */
 	uint32 nentries;
 	uint32 capacity;
@@ -61,7 +62,10 @@ vector_hash_create(int nkeys, const VectorKey *keys)
 	hash->context = context;
 	hash->nkeys = nkeys;
 	for (int i = 0; i < nkeys; i++)
+	{
+		hash->keys[i].determined = keys[i].determined;
 		group_key_init(&hash->keys[i].description, &keys[i]);
+	}
 	MemoryContextSwitchTo(caller);
 	return hash;
 }
@@ -374,13 +378,17 @@ vector_hash_rows(VectorHash *hash, Vector *const *keys, const uint16 *selection,
 				 uint64 *hashes)
 {
 	uint64 words[BLOCK_ROWS];
+	bool first = true;
 
 	if (nselected == 0)
 		return;
 	for (int i = 0; i < hash->nkeys; i++)
 	{
+		if (hash->keys[i].determined)
+			continue;
 		load_words(hash, &hash->keys[i], keys[i], selection, nselected, words);
-		mix_words(words, nselected, i == 0, hashes);
+		mix_words(words, nselected, first, hashes);
+		first = false;
 	}
 	finish_hashes(hashes, nselected);
 }

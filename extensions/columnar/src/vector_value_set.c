@@ -5,11 +5,10 @@
  * A hash table of numbers with open addressing; values lie one after the other in an
  * arena, as datums: what a group shows is there without another copy.  A slot holds 32
  * bits of the hash, from which its position follows: a table that grows does not look
- * at the values.
+ * at the values.  It points to the value: the array of values by number is for who shows them.
  *
- * With many values each step of a look-up (slot, pointer, bytes) is a cache miss.  So
- * a block of look-ups goes through the steps together, and what the next step needs
- * is prefetched.
+ * With many values each step of a look-up (slot, bytes) is a cache miss.  So a block of look-ups
+ * goes through the steps together, and what the next step needs is prefetched.
  */
 #include "vector_groups_internal.h"
 
@@ -19,11 +18,14 @@
 /* Look-ups that go through the steps together. */
 #define LOOK_UP_ROWS 128
 
+#define CACHE_LINE 64
+
 #define SLOTS_MIN 512
 #define ENTRIES_MIN 128
 
 #define ARENA_BLOCK_MIN ((Size) 4096)
-#define ARENA_BLOCK_MAX ((Size) 256 * 1024)
+#define ARENA_BLOCK_DOUBLED ((Size) 256 * 1024)
+#define ARENA_BLOCK_MAX ((Size) 8 * 1024 * 1024)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
@@ -53,9 +55,12 @@ value_set_allocate(ValueSet *set, Size size, Size align)
 		/* a large value has a block to itself */
 		if (size > set->block_bytes / 8)
 			return MemoryContextAllocHuge(set->context, size);
-		set->free = MemoryContextAlloc(set->context, set->block_bytes);
+		set->free = group_allocate(set->context, set->block_bytes);
 		set->free_bytes = set->block_bytes;
-		set->block_bytes = Min(2 * set->block_bytes, ARENA_BLOCK_MAX);
+		/* from some size on by an eighth, so that little of all blocks together is unused */
+		set->block_bytes += set->block_bytes < ARENA_BLOCK_DOUBLED ? set->block_bytes
+																   : set->block_bytes / 8;
+		set->block_bytes = Min(TYPEALIGN(ARENA_BLOCK_MIN, set->block_bytes), ARENA_BLOCK_MAX);
 		skip = 0;
 	}
 	result = set->free + skip;
@@ -71,8 +76,8 @@ grow_slots(ValueSet *set, uint32 nslots)
 	uint32 nold = set->nslots;
 	uint32 mask = nslots - 1;
 
-	set->slots = MemoryContextAllocExtended(set->context, sizeof(ValueSlot) * (Size) nslots,
-											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	set->slots = group_allocate(set->context, sizeof(ValueSlot) * (Size) nslots);
+	memset(set->slots, 0, sizeof(ValueSlot) * (Size) nslots);
 	set->nslots = nslots;
 	for (uint32 i = 0; i < nold; i++)
 	{
@@ -130,28 +135,27 @@ reserve_values(ValueSet *set, uint32 n)
 	}
 }
 
-/* Puts the slots of hashes into the cache, then the pointers, then what they point to. */
+/* Puts the slots of hashes into the cache, and then the first bytes of the values in them. */
 static void
-prefetch_values(const ValueSet *set, const uint32 *hashes, uint32 n)
+prefetch_values(const ValueSet *set, const uint32 *hashes, const uint32 *lengths, uint32 n)
 {
 	uint32 mask = set->nslots - 1;
-	uint32 candidates[LOOK_UP_ROWS];
-	uint32 ncandidates = 0;
 
 	for (uint32 i = 0; i < n; i++)
 		__builtin_prefetch(&set->slots[hashes[i] & mask]);
+	if (set->type->byval)
+		return;
 	for (uint32 i = 0; i < n; i++)
 	{
 		ValueSlot slot = set->slots[hashes[i] & mask];
+		const char *value = DatumGetPointer(slot.value);
 
-		candidates[ncandidates] = slot.entry - 1;
-		if (slot.entry != 0 && slot.hash == hashes[i])
-			__builtin_prefetch(&set->datums[candidates[ncandidates++]]);
+		if (slot.entry == 0 || slot.hash != hashes[i])
+			continue;
+		__builtin_prefetch(value);
+		if (lengths != NULL && lengths[i] > CACHE_LINE / 2)
+			__builtin_prefetch(value + Min(lengths[i], CACHE_LINE));
 	}
-	if (set->type->byval)
-		return;
-	for (uint32 i = 0; i < ncandidates; i++)
-		__builtin_prefetch(DatumGetPointer(set->datums[candidates[i]]));
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
@@ -249,9 +253,9 @@ are_equal_bytes(const char *a, const char *b, uint32 length)
 
 /* Bytes of a value of the set that count. */
 static inline const char *
-get_significant(const ValueSet *set, uint32 number, uint32 *length)
+get_significant(const ValueSet *set, Datum datum, uint32 *length)
 {
-	char *value = DatumGetPointer(set->datums[number]);
+	char *value = DatumGetPointer(datum);
 
 	if (set->type->length == -1)
 	{
@@ -262,7 +266,7 @@ get_significant(const ValueSet *set, uint32 number, uint32 *length)
 	return value;
 }
 
-static uint32
+static Datum
 add_bytes(ValueSet *set, const char *bytes, uint32 length)
 {
 	char *value;
@@ -282,8 +286,8 @@ add_bytes(ValueSet *set, const char *bytes, uint32 length)
 		value = value_set_allocate(set, length, ALIGNOF_INT);
 		memcpy(value, bytes, length);
 	}
-	set->datums[set->count] = PointerGetDatum(value);
-	return set->count++;
+	set->datums[set->count++] = PointerGetDatum(value);
+	return PointerGetDatum(value);
 }
 
 /*
@@ -303,14 +307,15 @@ number_bytes(ValueSet *set, uint32 hash, const char *bytes, uint32 significant, 
 		{
 			if (set->closed)
 				return VALUE_ABSENT;
+			slot->value = add_bytes(set, bytes, length);
 			slot->hash = hash;
-			slot->entry = add_bytes(set, bytes, length) + 1;
+			slot->entry = set->count;
 			return slot->entry - 1;
 		}
 		if (slot->hash == hash)
 		{
 			uint32 other_length;
-			const char *other = get_significant(set, slot->entry - 1, &other_length);
+			const char *other = get_significant(set, slot->value, &other_length);
 
 			if (other_length == significant && are_equal_bytes(other, bytes, significant))
 				return slot->entry - 1;
@@ -340,7 +345,7 @@ value_set_number_bytes(ValueSet *set, const char *const *starts, const uint32 *l
 			hashes[i] = (uint32) (hash ^ hash >> 32);
 		}
 		if (is_large(set->nslots))
-			prefetch_values(set, hashes, nrows);
+			prefetch_values(set, hashes, significant, nrows);
 		for (uint32 i = 0; i < nrows; i++)
 			numbers[done + i] = number_bytes(set, hashes[i], starts[done + i], significant[i],
 											 lengths[done + i]);
@@ -364,7 +369,7 @@ hash_datum(ValueSet *set, Datum value)
 				 32);
 }
 
-static uint32
+static Datum
 add_datum(ValueSet *set, Datum value)
 {
 	if (!set->type->byval)
@@ -375,8 +380,8 @@ add_datum(ValueSet *set, Datum value)
 		memcpy(copy, DatumGetPointer(value), size);
 		value = PointerGetDatum(copy);
 	}
-	set->datums[set->count] = value;
-	return set->count++;
+	set->datums[set->count++] = value;
+	return value;
 }
 
 static int64
@@ -392,13 +397,13 @@ number_datum(ValueSet *set, uint32 hash, Datum value)
 		{
 			if (set->closed)
 				return VALUE_ABSENT;
-			slot->entry = add_datum(set, value) + 1;
+			slot->value = add_datum(set, value);
 			slot->hash = hash;
+			slot->entry = set->count;
 			return slot->entry - 1;
 		}
 		if (slot->hash == hash &&
-			DatumGetBool(FunctionCall2Coll(&set->equal, set->collation,
-										   set->datums[slot->entry - 1], value)))
+			DatumGetBool(FunctionCall2Coll(&set->equal, set->collation, slot->value, value)))
 			return slot->entry - 1;
 	}
 }
@@ -416,7 +421,7 @@ value_set_number_datums(ValueSet *set, const Datum *datums, uint32 n, int64 *num
 		for (uint32 i = 0; i < nrows; i++)
 			hashes[i] = hash_datum(set, datums[done + i]);
 		if (is_large(set->nslots))
-			prefetch_values(set, hashes, nrows);
+			prefetch_values(set, hashes, NULL, nrows);
 		for (uint32 i = 0; i < nrows; i++)
 			numbers[done + i] = number_datum(set, hashes[i], datums[done + i]);
 	}
