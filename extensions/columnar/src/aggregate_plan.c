@@ -411,7 +411,9 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = partial_rel;
 	path->path.pathtarget = query->partial;
-	path->path.parallel_safe = query->input->consider_parallel && query->grouped->consider_parallel;
+	path->path.parallel_safe = query->input->consider_parallel &&
+							   query->grouped->consider_parallel &&
+							   batch_path_is_parallel_safe(batch);
 	path->path.parallel_workers = batch->workers;
 	path->path.rows = clamp_row_est(groups);
 	path->path.startup_cost = batch->total_cost + estimate_work(query, batch->rows) +

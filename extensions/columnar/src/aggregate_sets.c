@@ -123,6 +123,18 @@ make_path(const AggregateQuery *query, GroupedSet *set)
 	return best;
 }
 
+/* Would each reading of the input return other rows?  Then one has to do for all sets. */
+static bool
+is_different_each_time(const Query *parse)
+{
+	ListCell *cell;
+
+	foreach(cell, parse->rtable)
+		if (lfirst_node(RangeTblEntry, cell)->tablesample != NULL)
+			return true;
+	return contain_volatile_functions((Node *) parse);
+}
+
 void
 aggregate_sets_add_paths(AggregateQuery *query)
 {
@@ -134,6 +146,8 @@ aggregate_sets_add_paths(AggregateQuery *query)
 
 	/* the planner has expanded them to lists of references */
 	if (list_length(parse->groupingSets) > SETS_MAX)
+		return;
+	if (list_length(parse->groupingSets) > 1 && is_different_each_time(parse))
 		return;
 	foreach(cell, parse->groupClause)
 	{

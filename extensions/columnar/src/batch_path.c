@@ -27,6 +27,7 @@
 #include "join.h"
 #include "planned_relation.h"
 #include "table_am.h"
+#include "tree_plan.h"
 
 /* Copying a row into a batch. */
 #define COLLECT_COST (0.25 * cpu_tuple_cost)
@@ -97,12 +98,15 @@ is_possible_leaf(PlannerInfo *root, RelOptInfo *rel)
 	ListCell *cell;
 
 	if (rel->rtekind != RTE_RELATION || rte->tablesample != NULL || rel->lateral_relids != NULL ||
-		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
+		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW &&
+		 tree_plan_find(rel) == NULL))
 		return false;
 	/* a condition without columns becomes a node above the scan */
 	foreach(cell, rel->baserestrictinfo)
 		if (lfirst_node(RestrictInfo, cell)->pseudoconstant)
 			return false;
+	if (tree_plan_find(rel) != NULL)
+		return true;
 	relation = table_open(rte->relid, NoLock);
 	result = columnar_is_table(relation);
 	table_close(relation, NoLock);
@@ -151,7 +155,7 @@ collect_leaves(PlannerInfo *root, RelOptInfo *rel, Bitmapset *wanted)
 	TableLeaf *leaf;
 	List *leaves = NIL;
 
-	if (planner_rt_fetch(rel->relid, root)->inh)
+	if (planner_rt_fetch(rel->relid, root)->inh && tree_plan_find(rel) == NULL)
 		return add_leaves(root, rel, wanted, NIL, &leaves) ? leaves : NIL;
 	if (!is_possible_leaf(root, rel))
 		return NIL;
@@ -321,6 +325,17 @@ batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool part
 		return NULL;
 	join = batch_path_offered(rel, partial);
 	return join ? batch_path_of_rows(&join->path) : NULL;
+}
+
+bool
+batch_path_is_parallel_safe(const BatchPath *batch)
+{
+	ListCell *cell;
+
+	foreach(cell, batch->paths)
+		if (!((Path *) lfirst(cell))->parallel_safe)
+			return false;
+	return true;
 }
 
 bool

@@ -39,6 +39,9 @@ batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool part
  */
 extern void batch_path_offer(RelOptInfo *rel, CustomPath *path);
 
+/* Is each of the children one that a worker of a parallel query can run? */
+extern bool batch_path_is_parallel_safe(const BatchPath *batch);
+
 /* Does the path stand for a node that has batches? */
 extern bool batch_path_has_batches(const Path *path);
 

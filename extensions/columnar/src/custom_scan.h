@@ -34,7 +34,9 @@ typedef enum ScanPrivate
 {
 	SCAN_BATCH_QUALS, /* so many of custom_exprs, from the first, are evaluated batch by batch */
 	SCAN_EAGER,		  /* read all columns ahead, not only those of the filter */
-	SCAN_FIRST_SECURE /* from here: indexes of the custom_exprs that may look at hidden rows' bounds */
+	SCAN_LEAVES,	  /* of a partition tree: how many leaves; -1: it is a table */
+	SCAN_FIRST_LEAF	  /* from here: the oids of the leaves, in the order of their bounds; then: */
+					  /* indexes of the custom_exprs that may look at hidden rows' bounds */
 } ScanPrivate;
 
 /* ---- cost --------------------------------------------------------------------------------------- */
@@ -56,7 +58,9 @@ typedef struct ScanFacts
 	Bitmapset *columns; /* attribute numbers that the query needs */
 	double *shares;		/* of the encoded bytes, by attribute - 1; adds up to at most 1 */
 	double groups;		/* row groups */
-	bool batches;		/* for a node that works on batches: no tuples are formed */
+	int leaves;			/* of a partition tree; 0: it is a table */
+	double share; /* of a partition tree: rows of the leaves, of those that selectivities are of */
+	bool batches; /* for a node that works on batches: no tuples are formed */
 } ScanFacts;
 
 /* Adds the attribute numbers of relation `varno` in an expression; all of them for a whole row. */
@@ -98,6 +102,7 @@ typedef struct ScanCounters
 
 typedef struct ScanShared ScanShared;
 typedef struct ScanFilter ScanFilter;
+typedef struct TreeScan TreeScan;
 
 /* Columns that are put into the slot together, with their decoded blocks of the batch. */
 typedef struct ScanColumns
@@ -114,6 +119,8 @@ typedef struct ColumnarScanState
 	MemoryContext context;	 /* of the scan: readers, blocks */
 	Pruner *pruner;			 /* NULL: strata_columnar.enable_pruning is off */
 	RowScan *scan;			 /* NULL until the first row is asked for */
+	TreeScan *tree;			 /* NULL: it is a table */
+	Relation relation;		 /* that is read: the table, or the leaf; NULL between leaves */
 	ScanDirection direction; /* of batches for a node above */
 	Bitmapset *ahead;		 /* attributes to read ahead */
 	uint64 nbatches;

@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "access/tupconvert.h"
 #include "catalog/pg_statistic.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -31,11 +32,17 @@
 #include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
+#include "planned_relation.h"
 #include "settings.h"
 #include "space.h"
+#include "table_am.h"
+#include "tree_plan.h"
 
 /* Opening a row group, in units of cpu_tuple_cost: its footer is parsed, its zone maps are looked at. */
 #define GROUP_COST 10.0
+
+/* The same for a leaf of a partition tree: it is locked, its row groups are listed. */
+#define LEAF_COST 200.0
 
 /* Row groups whose records, with the bytes of inline ones, fill a page of the catalog. */
 #define CATALOG_PAGE_GROUPS 8
@@ -201,14 +208,17 @@ keep_known(Relation relation, BlockNumber pages, const ScanFacts *facts, double 
 /*
  * Row groups of small batches are not among those sampled, but fill the catalog: pages of
  * row vectors are taken for them, but not more groups than were ever made.
+ * `leaves`: of a partition tree; 0: it is a table.
  */
 static double
-estimate_groups(Relation relation, double rows, double group_rows)
+estimate_groups(Relation relation, double rows, double group_rows, int leaves)
 {
 	double groups = Max(ceil(rows / group_rows), 1);
 	SpaceState space;
 	Relation catalog;
 
+	if (leaves > 0)
+		return Max(groups, leaves);
 	if (!OidIsValid(relation->rd_rel->reltoastrelid))
 		return groups;
 	space_read(relation, &space);
@@ -219,18 +229,55 @@ estimate_groups(Relation relation, double rows, double group_rows)
 	return groups;
 }
 
+/* The same for a partition tree, of one of its leaves. */
+static bool
+sample_leaf(Relation relation, Oid leaf, double *bytes, double *total, double *group_rows)
+{
+	Relation sampled = OidIsValid(leaf) ? try_table_open(leaf, AccessShareLock) : NULL;
+	TupleConversionMap *map;
+	double *of_leaf;
+	bool result;
+
+	if (sampled == NULL)
+		return false;
+	map = convert_tuples_by_name(RelationGetDescr(sampled), RelationGetDescr(relation));
+	of_leaf = palloc0(sizeof(double) * Max(RelationGetDescr(sampled)->natts, 1));
+	result = columnar_is_table(sampled) && sample_groups(sampled, of_leaf, total, group_rows);
+	for (int i = 0; result && i < RelationGetDescr(relation)->natts; i++)
+	{
+		AttrNumber attribute = map ? map->attrMap->attnums[i] : i + 1;
+
+		bytes[i] = attribute > 0 ? of_leaf[attribute - 1] : 0;
+	}
+	pfree(of_leaf);
+	table_close(sampled, AccessShareLock);
+	return result;
+}
+
 void
 custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 {
 	int natts = RelationGetDescr(relation)->natts;
 	Size size = sizeof(double) * Max(natts, 1);
-	KnownShares *known = find_known(relation, rel->pages);
+	PlannedRelation *planned = planned_relation_get(rel);
+	KnownShares *known;
 	double group_rows = ROW_GROUP_ROWS_MAX;
+	PlannedTree *tree = tree_plan_find(rel);
 
 	facts->relation = relation;
 	facts->columns = NULL;
 	facts->batches = false;
-	facts->shares = palloc0(size);
+	facts->share = tree ? tree->share : 1;
+	facts->leaves = tree ? list_length(tree->leaves) : 0;
+	if (planned->shares != NULL)
+	{
+		/* the same relation is asked for by core's paths and by nodes that read batches */
+		facts->shares = planned->shares;
+		facts->groups = planned->groups;
+		return;
+	}
+	known = find_known(relation, rel->pages);
+	facts->shares = MemoryContextAllocZero(GetMemoryChunkContext(rel), size);
 	if (known != NULL)
 	{
 		memcpy(facts->shares, known->shares, size);
@@ -240,7 +287,9 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 	{
 		double total;
 		bool sampled = rel->pages >= SAMPLED_PAGES &&
-					   sample_groups(relation, facts->shares, &total, &group_rows);
+					   (tree ? sample_leaf(relation, tree->largest, facts->shares, &total,
+										   &group_rows)
+							 : sample_groups(relation, facts->shares, &total, &group_rows));
 
 		if (!sampled)
 			guess_bytes(relation, facts->shares, &total);
@@ -249,7 +298,9 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 		if (sampled)
 			keep_known(relation, rel->pages, facts, group_rows);
 	}
-	facts->groups = estimate_groups(relation, rel->tuples, group_rows);
+	facts->groups = estimate_groups(relation, rel->tuples, group_rows, facts->leaves);
+	planned->shares = facts->shares;
+	planned->groups = facts->groups;
 }
 
 /* ---- what zone maps exclude --------------------------------------------------------------------- */
@@ -257,8 +308,9 @@ custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation)
 double
 custom_scan_correlation(Oid relation, AttrNumber attribute)
 {
-	HeapTuple tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(relation),
-									  Int16GetDatum(attribute), BoolGetDatum(false));
+	HeapTuple tuple = SearchSysCache3(
+		STATRELATTINH, ObjectIdGetDatum(relation), Int16GetDatum(attribute),
+		BoolGetDatum(get_rel_relkind(relation) == RELKIND_PARTITIONED_TABLE));
 	AttStatsSlot slot;
 	double result = 0;
 
@@ -313,7 +365,8 @@ estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *
 		/* outer relations' values are constants to the scan */
 		if (custom_scan_is_clustered(RelationGetRelid(facts->relation), column))
 			kept = Min(kept, clauselist_selectivity(root, by_column[column], rel->relid, JOIN_INNER,
-													NULL));
+													NULL) /
+								 facts->share);
 	}
 	pfree(by_column);
 
@@ -412,6 +465,7 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 	if (!facts->batches)
 		cpu += path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
 	cpu += facts->groups * GROUP_COST * cpu_tuple_cost;
+	cpu += facts->leaves * LEAF_COST * cpu_tuple_cost;
 
 	if (path->parallel_workers > 0)
 	{

@@ -33,6 +33,7 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
+#include "tree_scan.h"
 #include "vector_expression.h"
 #include "write_buffer.h"
 
@@ -55,7 +56,10 @@ struct ScanShared
 {
 	RowScanShared scan;
 	pg_atomic_uint64 counters[SCAN_SHARED_COUNTERS]; /* ScanCounters of the workers, added up */
+	/* behind it, aligned: what tree_scan.c shares */
 };
+
+#define SCAN_SHARED_SIZE MAXALIGN(sizeof(ScanShared))
 
 StaticAssertDecl(sizeof(ScanCounters) % sizeof(uint64) == 0, "ScanCounters is all uint64");
 
@@ -109,7 +113,7 @@ store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 															 &slot->tts_isnull[attribute - 1]);
 	}
 	ExecStoreVirtualTuple(slot);
-	slot->tts_tableOid = RelationGetRelid(state->source.custom.ss.ss_currentRelation);
+	slot->tts_tableOid = RelationGetRelid(state->relation);
 	row_number_to_tid(row_batch_row_number(state->batch, row), &slot->tts_tid);
 	MemoryContextSwitchTo(caller);
 }
@@ -242,14 +246,33 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-static void
+/* Begins the scan of the table, or of the next leaf; false if there is none. */
+static bool
 begin_scan(ColumnarScanState *state)
 {
-	state->scan = row_scan_begin(state->source.custom.ss.ss_currentRelation, NULL,
+	if (state->tree != NULL)
+		return tree_scan_open_next(state);
+	state->scan = row_scan_begin(state->relation, NULL,
 								 state->source.custom.ss.ps.state->es_snapshot, state->ahead,
 								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
 								 state->shared ? &state->shared->scan : NULL);
-	pgstat_count_heap_scan(state->source.custom.ss.ss_currentRelation);
+	pgstat_count_heap_scan(state->relation);
+	return true;
+}
+
+/* The next batch of rows, of the next leaf if need be; NULL at the end. */
+static RowBatch *
+read_batch(ColumnarScanState *state, ScanDirection direction)
+{
+	RowBatch *batch = NULL;
+
+	while (state->scan != NULL || begin_scan(state))
+	{
+		batch = row_scan_next(state->scan, direction);
+		if (batch != NULL || state->tree == NULL || !tree_scan_open_next(state))
+			break;
+	}
+	return batch;
 }
 
 /* The next batch with rows that pass the filters, and the place before its first; false at the end. */
@@ -261,16 +284,13 @@ next_batch(ColumnarScanState *state, ScanDirection direction)
 
 	econtext->ecxt_scantuple = state->source.custom.ss.ss_ScanTupleSlot;
 	forget_columns(state, &state->output);
-	if (state->scan == NULL)
-		begin_scan(state);
 	do
 	{
-		state->batch = row_scan_next(state->scan, direction);
+		state->batch = read_batch(state, direction);
 		if (state->batch != NULL)
 		{
 			/* a macro of indexes, but tables have the same counter: tuples returned */
-			pgstat_count_index_tuples(state->source.custom.ss.ss_currentRelation,
-									  state->batch->nselected);
+			pgstat_count_index_tuples(state->relation, state->batch->nselected);
 			state->nbatches++;
 		}
 		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
@@ -415,7 +435,9 @@ get_secure_quals(CustomScan *plan)
 {
 	List *quals = NIL;
 
-	for (int i = SCAN_FIRST_SECURE; i < list_length(plan->custom_private); i++)
+	int first = SCAN_FIRST_LEAF + Max(list_nth_int(plan->custom_private, SCAN_LEAVES), 0);
+
+	for (int i = first; i < list_length(plan->custom_private); i++)
 		quals = lappend(quals, list_nth(plan->custom_exprs, list_nth_int(plan->custom_private, i)));
 	return quals;
 }
@@ -496,10 +518,12 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	ColumnarScanState *state = (ColumnarScanState *) node;
 	CustomScan *plan = (CustomScan *) node->ss.ps.plan;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+	MemoryContext caller;
 
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "columnar custom scan",
 										   ALLOCSET_DEFAULT_SIZES);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts);
+	state->relation = node->ss.ss_currentRelation;
 	init_quals(state, plan);
 	state->ahead = choose_ahead(state, plan);
 	if (columnar_enable_pruning)
@@ -507,7 +531,10 @@ begin(CustomScanState *node, EState *estate, int eflags)
 									  get_secure_quals(plan), &node->ss.ps);
 
 	/* the scan begins with the first row, which may never be asked for; rows cannot be stored then */
-	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY) && !IsParallelWorker())
+	caller = MemoryContextSwitchTo(state->context);
+	state->tree = tree_scan_begin(state, eflags);
+	MemoryContextSwitchTo(caller);
+	if (state->tree == NULL && !(eflags & EXEC_FLAG_EXPLAIN_ONLY) && !IsParallelWorker())
 		write_buffer_flush(node->ss.ss_currentRelation);
 }
 
@@ -524,7 +551,9 @@ rescan(CustomScanState *node)
 
 	forget_columns(state, &state->output);
 	state->batch = NULL;
-	if (state->scan != NULL)
+	if (state->tree != NULL)
+		tree_scan_rescan(state);
+	else if (state->scan != NULL)
 	{
 		row_scan_rescan(state->scan);
 		pgstat_count_heap_scan(node->ss.ss_currentRelation);
@@ -552,12 +581,17 @@ custom_scan_counters(ColumnarScanState *state)
 
 	if (state->pruner != NULL)
 		counters.prune = *pruner_counters(state->pruner);
+	if (state->tree != NULL)
+	{
+		counters.bytes_read = tree_scan_counters(state->tree)->bytes_read;
+		counters.pages_read = tree_scan_counters(state->tree)->pages_read;
+	}
 	if (state->scan != NULL)
 	{
 		const RowScanCounters *scan = row_scan_counters(state->scan);
 
-		counters.bytes_read = scan->bytes_read;
-		counters.pages_read = scan->pages_read;
+		counters.bytes_read += scan->bytes_read;
+		counters.pages_read += scan->pages_read;
 	}
 	return counters;
 }
@@ -593,14 +627,18 @@ collect_counters(dsm_segment *segment, Datum argument)
 	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
 		sum[i] += pg_atomic_read_u64(&state->shared->counters[i]);
 	state->shared = NULL;
-	if (state->scan != NULL)
+	if (state->tree != NULL)
+		tree_scan_unshare(state);
+	else if (state->scan != NULL)
 		row_scan_set_shared(state->scan, NULL);
 }
 
 static Size
 estimate_dsm(CustomScanState *node, ParallelContext *pcxt)
 {
-	return sizeof(ScanShared);
+	const ColumnarScanState *state = (ColumnarScanState *) node;
+
+	return SCAN_SHARED_SIZE + (state->tree ? tree_scan_shared_size(state->tree) : 0);
 }
 
 static void
@@ -612,7 +650,9 @@ initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
 	pg_atomic_init_u64(&state->shared->scan.next_group, 0);
 	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
 		pg_atomic_init_u64(&state->shared->counters[i], 0);
-	if (state->scan != NULL)
+	if (state->tree != NULL)
+		tree_scan_share(state, (char *) coordinate + SCAN_SHARED_SIZE);
+	else if (state->scan != NULL)
 		row_scan_set_shared(state->scan, &state->shared->scan);
 	/* without a segment (none was left) the leader works alone, in its own memory */
 	if (pcxt->seg != NULL)
@@ -622,13 +662,21 @@ initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
 static void
 reinitialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
 {
+	ColumnarScanState *state = (ColumnarScanState *) node;
+
 	pg_atomic_write_u64(&((ScanShared *) coordinate)->scan.next_group, 0);
+	if (state->tree != NULL)
+		tree_scan_reshare(state);
 }
 
 static void
 initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate)
 {
-	((ColumnarScanState *) node)->shared = coordinate;
+	ColumnarScanState *state = (ColumnarScanState *) node;
+
+	state->shared = coordinate;
+	if (state->tree != NULL)
+		tree_scan_join(state, (char *) coordinate + SCAN_SHARED_SIZE);
 }
 
 static void
@@ -643,7 +691,9 @@ end(CustomScanState *node)
 	ColumnarScanState *state = (ColumnarScanState *) node;
 
 	report_counters(state);
-	if (state->scan != NULL)
+	if (state->tree != NULL)
+		tree_scan_close(state);
+	else if (state->scan != NULL)
 		row_scan_end(state->scan);
 	state->scan = NULL;
 	state->batch = NULL;

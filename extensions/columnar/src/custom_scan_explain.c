@@ -11,6 +11,8 @@
 #include "nodes/makefuncs.h"
 #include "utils/ruleutils.h"
 
+#include "tree_scan.h"
+
 /* An ANDed list of quals; `prefix`: columns with their table's name. */
 static void
 show_quals(const char *label, List *quals, bool prefix, CustomScanState *node, List *ancestors,
@@ -58,6 +60,19 @@ show_columns(ColumnarScanState *state, ExplainState *es)
 		ExplainPropertyList("Columns", names, es);
 }
 
+/* Of a partition tree: how many leaves are read, and how many of the plan's parameters leave out. */
+static void
+show_leaves(ColumnarScanState *state, ExplainState *es)
+{
+	int planned;
+	int left;
+	bool is_known = tree_scan_leaves(state->tree, &planned, &left);
+
+	ExplainPropertyInteger("Leaves", NULL, is_known ? left : planned, es);
+	if (is_known && left < planned)
+		ExplainPropertyInteger("Leaves Removed", NULL, planned - left, es);
+}
+
 static void
 show_counters(ColumnarScanState *state, ExplainState *es)
 {
@@ -89,6 +104,8 @@ custom_scan_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	ColumnarScanState *state = (ColumnarScanState *) node;
 	CustomScan *plan = (CustomScan *) node->ss.ps.plan;
 
+	if (state->tree != NULL)
+		show_leaves(state, es);
 	if (es->verbose)
 		show_columns(state, es);
 	show_quals("Filter", plan->custom_exprs, es->verbose, node, ancestors, es);

@@ -27,6 +27,7 @@
 #include "aggregate.h"
 #include "join.h"
 #include "settings.h"
+#include "tree_plan.h"
 #include "table_am.h"
 #include "topn.h"
 
@@ -53,6 +54,23 @@ is_batch_qual(PlannerInfo *root, Node *clause)
 		return false;
 	cost_qual_eval_node(&cost, clause, root);
 	return cost.per_tuple < BATCH_QUAL_COST * cpu_operator_cost;
+}
+
+/* The part of custom_private about a partition tree. */
+static List *
+list_leaves(PlannerInfo *root, RelOptInfo *rel)
+{
+	PlannedTree *tree = tree_plan_find(rel);
+	List *leaves;
+	ListCell *cell;
+
+	if (tree == NULL)
+		return list_make1_int(-1);
+	tree_plan_add_dependencies(root, tree);
+	leaves = list_make1_int(list_length(tree->leaves));
+	foreach(cell, tree->leaves)
+		leaves = lappend_int(leaves, (int) lfirst_oid(cell));
+	return leaves;
 }
 
 /*
@@ -86,7 +104,7 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	scan->flags = path->flags;
 	scan->custom_exprs = quals;
 	scan->custom_private = list_concat(list_make2_int(nbatch, linitial_int(path->custom_private)),
-									   secure);
+									   list_concat(list_leaves(root, rel), secure));
 	scan->methods = &custom_scan_methods;
 	return &scan->scan.plan;
 }
@@ -112,7 +130,9 @@ make_path(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Relids req
 	path->path.parallel_aware = parallel_workers > 0;
 	path->path.parallel_safe = rel->consider_parallel;
 	path->path.parallel_workers = parallel_workers;
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION | CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	if (tree_plan_find(rel) == NULL)
+		path->flags |= CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
 	path->methods = &path_methods;
 	eager = custom_scan_set_cost(root, rel, facts, &path->path);
 	path->custom_private = list_make1_int(eager);
@@ -249,6 +269,24 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, ScanFacts *facts)
 	}
 }
 
+/* The relation is a partition tree, of which core has made nothing. */
+static void
+add_tree_paths(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	Relation relation = table_open(rte->relid, NoLock);
+
+	if (tree_plan_prepare(root, rel, relation))
+	{
+		ScanFacts facts;
+
+		custom_scan_collect_facts(&facts, rel, relation);
+		add_paths(root, rel, &facts);
+		if (rel->pathlist == NIL)
+			elog(ERROR, "no way to read partitions of relation %u", rte->relid);
+	}
+	table_close(relation, NoLock);
+}
+
 static PathTarget *
 make_target(const RelOptInfo *rel, Relation relation, const Bitmapset *columns)
 {
@@ -295,6 +333,11 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	if (previous_pathlist_hook)
 		previous_pathlist_hook(root, rel, rti, rte);
 
+	if (tree_plan_find(rel) != NULL)
+	{
+		add_tree_paths(root, rel, rte);
+		return;
+	}
 	if (rel->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL || IS_DUMMY_REL(rel) ||
 		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
 		return;

@@ -131,18 +131,6 @@ list_columns(const JoinQuery *query)
 	return vars;
 }
 
-/* Is each of the children one that a worker of a parallel query can run? */
-static bool
-is_parallel_safe(const BatchPath *batch)
-{
-	ListCell *cell;
-
-	foreach(cell, batch->paths)
-		if (!((Path *) lfirst(cell))->parallel_safe)
-			return false;
-	return true;
-}
-
 /* The cheapest way to read all of the relation, by rows. */
 static BatchPath *
 find_rows(RelOptInfo *rel, bool parallel)
@@ -163,7 +151,7 @@ find_build(const JoinQuery *query, RelOptInfo *rel, List *columns, bool parallel
 	BatchPath *rows = find_rows(rel, parallel);
 	BatchPath *batch = batch_path_find(query->root, rel, columns, false);
 
-	if (batch == NULL || (parallel && !is_parallel_safe(batch)))
+	if (batch == NULL || (parallel && !batch_path_is_parallel_safe(batch)))
 		return rows;
 	return rows == NULL || batch->total_cost <= rows->total_cost ? batch : rows;
 }
@@ -212,8 +200,8 @@ offer(const JoinQuery *query, JoinKind kind, bool builds_outer, BatchPath *probe
 	path->pathtype = T_CustomScan;
 	path->parent = joined;
 	path->pathtarget = joined->reltarget;
-	path->parallel_safe = joined->consider_parallel && is_parallel_safe(probe) &&
-						  is_parallel_safe(build);
+	path->parallel_safe = joined->consider_parallel && batch_path_is_parallel_safe(probe) &&
+						  batch_path_is_parallel_safe(build);
 	path->parallel_workers = probe->workers;
 	join_cost_set(batches);
 	add_of_rows(joined, make_of_rows(batches));
@@ -237,7 +225,7 @@ add_paths(const JoinQuery *query, JoinKind kind, bool builds_outer)
 	if (!is_shareable(kind) || !query->joined->consider_parallel)
 		return;
 	probe = batch_path_find(query->root, probe_rel, columns, true);
-	if (probe == NULL || !is_parallel_safe(probe))
+	if (probe == NULL || !batch_path_is_parallel_safe(probe))
 		return;
 	build = find_build(query, build_rel, columns, true);
 	if (build != NULL)

@@ -33,6 +33,8 @@
 
 #include "settings.h"
 #include "table_am.h"
+#include "tree_plan.h"
+#include "tree_scan.h"
 #include "write_buffer.h"
 
 typedef struct ColumnarCountState
@@ -129,8 +131,15 @@ static bool
 add_tables(PlannerInfo *root, Index rti, List **tables)
 {
 	RangeTblEntry *rte = planner_rt_fetch(rti, root);
+	PlannedTree *tree = tree_plan_find(root->simple_rel_array[rti]);
 	ListCell *cell;
 
+	if (tree != NULL)
+	{
+		/* not locked: see count_rows() */
+		*tables = list_concat(*tables, tree->leaves);
+		return true;
+	}
 	if (rte->rtekind != RTE_RELATION || rte->tablesample != NULL)
 		return false;
 	if (!rte->inh)
@@ -171,12 +180,14 @@ collect_counts(List *expressions, Index rti, Oid relation, List **counts)
 
 /* ---- path and plan ------------------------------------------------------------------------------ */
 
-/* path->custom_private: the Aggrefs, the tables' oids, and the range-table index of a single one. */
+/* path->custom_private: the Aggrefs, the tables' oids, and the range-table index: of a single one, or 0; of all. */
 static Plan *
 make_count_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
 				List *custom_plans)
 {
 	CustomScan *scan = makeNode(CustomScan);
+	PlannedTree *tree = tree_plan_find(
+		root->simple_rel_array[lsecond_int(lthird(path->custom_private))]);
 	AttrNumber number = 1;
 	ListCell *cell;
 
@@ -188,6 +199,8 @@ make_count_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlis
 	scan->scan.scanrelid = linitial_int(lthird(path->custom_private));
 	scan->flags = path->flags;
 	scan->custom_private = list_make1(lsecond(path->custom_private));
+	if (tree != NULL)
+		tree_plan_add_dependencies(root, tree);
 	scan->methods = &count_methods;
 	return &scan->scan.plan;
 }
@@ -225,7 +238,7 @@ add_count_path(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 	path->path.total_cost = path->path.startup_cost + cpu_tuple_cost +
 							output_rel->reltarget->cost.per_tuple;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make3(counts, tables, list_make1_int(single ? rti : 0));
+	path->custom_private = list_make3(counts, tables, list_make2_int(single ? rti : 0, rti));
 	path->methods = &count_path_methods;
 	add_path(output_rel, &path->path);
 }
@@ -285,10 +298,17 @@ count_rows(ColumnarCountState *state)
 
 	foreach(cell, state->tables)
 	{
-		/* locked already, but in a parallel worker by its leader only */
-		Relation relation = table_open(lfirst_oid(cell), AccessShareLock);
+		/* locked already, but in a parallel worker by its leader only, and leaves of a tree by nobody */
+		Relation relation = try_table_open(lfirst_oid(cell), AccessShareLock);
+		uint64 rows;
 
-		count += row_scan_count(relation, state->custom.ss.ps.state->es_snapshot);
+		if (relation == NULL)
+			continue;
+		tree_scan_check_leaf(relation);
+		rows = row_scan_count(relation, state->custom.ss.ps.state->es_snapshot);
+		if (rows == 0)
+			tree_scan_check_empty(relation, state->custom.ss.ps.state->es_snapshot);
+		count += rows;
 		pgstat_count_heap_scan(relation);
 		table_close(relation, NoLock);
 		MemoryContextReset(context);

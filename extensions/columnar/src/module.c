@@ -20,6 +20,7 @@
 #include "options.h"
 #include "own_deletes.h"
 #include "settings.h"
+#include "tree_plan.h"
 #include "write_buffer.h"
 
 PG_MODULE_MAGIC;
@@ -33,6 +34,8 @@ int columnar_write_memory = 512 * 1024;
 bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
 bool columnar_enable_vector = true;
+bool columnar_enable_tree_scan = true;
+int columnar_tree_scan_leaves = 64;
 bool columnar_enable_merge = true;
 
 static const struct config_enum_entry compression_rules[] = {
@@ -75,6 +78,15 @@ define_settings(void)
 							 "Evaluates conditions, expressions and aggregates batch by batch.",
 							 NULL, &columnar_enable_vector, true, PGC_USERSET, GUC_EXPLAIN, NULL,
 							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_tree_scan",
+							 "Lets the planner scan a tree of columnar partitions as one relation.",
+							 NULL, &columnar_enable_tree_scan, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
+	DefineCustomIntVariable("strata_columnar.tree_scan_leaves",
+							"Partitions of which a tree is scanned as one relation.",
+							"With fewer left by the conditions, each is planned by itself.",
+							&columnar_tree_scan_leaves, 64, 1, INT_MAX, PGC_USERSET, GUC_EXPLAIN,
+							NULL, NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_merge",
 							 "Lets a background worker merge small row groups after commits.", NULL,
 							 &columnar_enable_merge, true, PGC_USERSET, 0, NULL, NULL, NULL);
@@ -87,6 +99,7 @@ _PG_init(void)
 	custom_scan_initialize();	   /* first: it fails when another columnar store is loaded */
 	decorrelate_hook_initialize(); /* defines its parameter, so before the prefix is reserved */
 	define_settings();
+	tree_plan_initialize();
 	columnar_slot_initialize();
 	write_buffer_initialize();
 	options_initialize();

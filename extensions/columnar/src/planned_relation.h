@@ -10,6 +10,7 @@
 #include "nodes/pathnodes.h"
 
 struct BatchPath;
+struct PlannedTree;
 
 /* Of a table or a join; [0] serial, [1] partial. */
 typedef struct PlannedRelation
@@ -19,6 +20,9 @@ typedef struct PlannedRelation
 	Bitmapset *columns[2];
 	struct BatchPath *tables[2]; /* with these columns */
 	double rows_max;			 /* join_risk.c: 0 if not known */
+	double *shares;				 /* custom_scan_cost.c: see ScanFacts; NULL: not known */
+	double groups;
+	struct PlannedTree *tree; /* tree_plan.c: it is a partition tree, scanned as one relation */
 } PlannedRelation;
 
 /* NULL if nothing is remembered. */

@@ -62,6 +62,13 @@ extern bool row_group_reader_rebind(RowGroupReader *reader, GroupCatalog *catalo
 extern const GroupRecord *row_group_reader_record(const RowGroupReader *reader);
 extern uint32 row_group_reader_nblocks(const RowGroupReader *reader);
 
+/*
+ * The caller's attributes are others than the table's: which of the table's, by attribute - 1; 0 if
+ * it has none.  The array must live as long as the reader.
+ */
+extern void row_group_reader_set_attributes(RowGroupReader *reader, const AttrNumber *attributes,
+											int nattributes);
+
 /* Summary of an attribute (from 1); NULL if the group has no chunk of it (added later, dropped). */
 extern const ChunkSummary *row_group_reader_summary(RowGroupReader *reader, AttrNumber attribute);
 /* The attribute's chunk, opened at first use; NULL as above: the value is getmissingattr()'s. */

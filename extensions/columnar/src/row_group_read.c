@@ -52,6 +52,10 @@ struct RowGroupReader
 	ChunkSummary **summaries; /* the same, parsed; NULL until asked for */
 	ChunkReader **chunks;
 
+	/* of the table, by attribute - 1 of the caller's; NULL: the same */
+	const AttrNumber *attributes;
+	int nattributes;
+
 	/* row numbers */
 	ColumnBlock numbers; /* the block decoded last */
 	int64 numbers_block; /* which, or -1 */
@@ -287,31 +291,56 @@ open_chunk(RowGroupReader *reader, int i, const ColumnType *type)
 	return reader->chunks[i];
 }
 
+void
+row_group_reader_set_attributes(RowGroupReader *reader, const AttrNumber *attributes,
+								int nattributes)
+{
+	reader->attributes = attributes;
+	reader->nattributes = nattributes;
+}
+
+/* The table's attribute, of the caller's. */
+static AttrNumber
+translate_attribute(const RowGroupReader *reader, AttrNumber attribute)
+{
+	return reader->attributes ? reader->attributes[attribute - 1] : attribute;
+}
+
+static const ColumnType *
+get_type(RowGroupReader *reader, AttrNumber attribute)
+{
+	if (attribute <= 0)
+		return NULL;
+	set_place(reader, attribute);
+	return row_group_cache_type(reader->types, attribute);
+}
+
 const ColumnType *
 row_group_reader_type(RowGroupReader *reader, AttrNumber attribute)
 {
-	set_place(reader, attribute);
-	return row_group_cache_type(reader->types, attribute);
+	return get_type(reader, translate_attribute(reader, attribute));
 }
 
 const ChunkSummary *
 row_group_reader_summary(RowGroupReader *reader, AttrNumber attribute)
 {
-	const ColumnType *type = row_group_reader_type(reader, attribute);
+	AttrNumber own = translate_attribute(reader, attribute);
+	const ColumnType *type = get_type(reader, own);
 
-	if (type == NULL || attribute > reader->record.natts)
+	if (type == NULL || own > reader->record.natts)
 		return NULL;
-	return parse_summary(reader, attribute - 1, type);
+	return parse_summary(reader, own - 1, type);
 }
 
 ChunkReader *
 row_group_reader_chunk(RowGroupReader *reader, AttrNumber attribute)
 {
-	const ColumnType *type = row_group_reader_type(reader, attribute);
+	AttrNumber own = translate_attribute(reader, attribute);
+	const ColumnType *type = get_type(reader, own);
 
-	if (type == NULL || attribute > reader->record.natts)
+	if (type == NULL || own > reader->record.natts)
 		return NULL;
-	return open_chunk(reader, attribute - 1, type);
+	return open_chunk(reader, own - 1, type);
 }
 
 void
@@ -321,6 +350,8 @@ row_group_reader_prefetch(RowGroupReader *reader, const Bitmapset *attributes)
 
 	if (reader->source->prefetch == NULL)
 		return;
+	if (reader->attributes != NULL)
+		natts = reader->nattributes;
 	for (int i = 1; i <= natts; i++)
 	{
 		const ChunkSummary *summary;

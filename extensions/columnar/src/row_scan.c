@@ -36,6 +36,8 @@ struct RowScan
 	bool owns_snapshot;
 	GroupCatalog *catalog;
 	Bitmapset *columns;
+	const AttrNumber *attributes; /* see row_scan_set_attributes(); or NULL */
+	int natts;
 	RowPruner *pruner;
 	RowScanShared *shared;
 	MemoryContext context;
@@ -177,7 +179,6 @@ make_scan(Relation relation, TupleDesc descriptor, const Bitmapset *columns, Row
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	RowScan *scan = palloc0(sizeof(RowScan));
-	int natts;
 
 	if (!IsParallelWorker())
 		write_buffer_flush(relation);
@@ -192,10 +193,10 @@ make_scan(Relation relation, TupleDesc descriptor, const Bitmapset *columns, Row
 	scan->catalog = group_catalog_open(relation, AccessShareLock);
 	if (descriptor != NULL)
 		scan->catalog->descriptor = CreateTupleDescCopyConstr(descriptor);
-	natts = group_catalog_descriptor(scan->catalog)->natts;
+	scan->natts = group_catalog_descriptor(scan->catalog)->natts;
 	scan->batch.scan = scan;
-	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(natts, 1));
-	scan->batch.decoded = palloc0(sizeof(bool) * Max(natts, 1));
+	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(scan->natts, 1));
+	scan->batch.decoded = palloc0(sizeof(bool) * Max(scan->natts, 1));
 	scan->group = -1;
 	scan->decoded = -1;
 
@@ -241,6 +242,19 @@ row_scan_begin_build(Relation relation, const Bitmapset *columns, RowScanShared 
 	scan->counters.groups = scan->ngroups;
 	MemoryContextSwitchTo(caller);
 	return scan;
+}
+
+void
+row_scan_set_attributes(RowScan *scan, const AttrNumber *attributes, int nattributes)
+{
+	MemoryContext caller = MemoryContextSwitchTo(scan->context);
+
+	Assert(!scan->started);
+	scan->attributes = attributes;
+	scan->natts = nattributes;
+	scan->batch.columns = palloc0(sizeof(ColumnBlock) * Max(nattributes, 1));
+	scan->batch.decoded = palloc0(sizeof(bool) * Max(nattributes, 1));
+	MemoryContextSwitchTo(caller);
 }
 
 void
@@ -382,7 +396,6 @@ open_group(RowScan *scan, ScanDirection direction)
 	{
 		GroupEntry *entry = &scan->groups[scan->group];
 		MemoryContext caller = MemoryContextSwitchTo(scan->context);
-		int natts = group_catalog_descriptor(scan->catalog)->natts;
 		uint32 nkept;
 
 		CHECK_FOR_INTERRUPTS();
@@ -392,7 +405,11 @@ open_group(RowScan *scan, ScanDirection direction)
 			continue;
 		}
 		if (scan->resident == NULL)
+		{
 			scan->resident = row_group_reader_open(scan->catalog, &entry->record, scan->strategy);
+			if (scan->attributes != NULL)
+				row_group_reader_set_attributes(scan->resident, scan->attributes, scan->natts);
+		}
 		MemoryContextSwitchTo(caller);
 		scan->reader = scan->resident;
 		scan->resident = NULL;
@@ -411,7 +428,7 @@ open_group(RowScan *scan, ScanDirection direction)
 			continue;
 		}
 		scan->block = ScanDirectionIsBackward(direction) ? (int64) scan->nblocks : -1;
-		for (int i = 0; i < natts; i++)
+		for (int i = 0; i < scan->natts; i++)
 			if (scan->batch.columns[i].context != NULL)
 				scan->batch.columns[i].type = row_group_reader_type(scan->reader, i + 1);
 		if (nkept * READ_AHEAD_SHARE >= scan->nblocks)
@@ -516,8 +533,7 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 		if (batch->nselected == 0)
 			continue;
 		if (scan->ngroups > 1 || scan->decoded != scan->block)
-			memset(batch->decoded, 0,
-				   sizeof(bool) * group_catalog_descriptor(scan->catalog)->natts);
+			memset(batch->decoded, 0, sizeof(bool) * scan->natts);
 		scan->decoded = scan->block;
 		return batch;
 	}
@@ -528,8 +544,9 @@ static void
 fill_missing(RowBatch *batch, AttrNumber attribute, ColumnBlock *block)
 {
 	TupleDesc descriptor = group_catalog_descriptor(batch->scan->catalog);
+	AttrNumber own = batch->scan->attributes ? batch->scan->attributes[attribute - 1] : attribute;
 	bool isnull = true;
-	Datum value = getmissingattr(descriptor, attribute, &isnull);
+	Datum value = getmissingattr(descriptor, own, &isnull);
 	const ColumnType *type = block->type;
 
 	block->nrows = batch->nrows;

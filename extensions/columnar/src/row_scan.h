@@ -85,6 +85,11 @@ extern RowScan *
 row_scan_begin_build(Relation relation, const Bitmapset *columns, RowScanShared *shared);
 extern void row_scan_rescan(RowScan *scan);
 extern void row_scan_end(RowScan *scan);
+/*
+ * Before the first batch: the caller's attributes are others than the table's; see
+ * row_group_reader_set_attributes().  `columns` of row_scan_begin() are the caller's, too.
+ */
+extern void row_scan_set_attributes(RowScan *scan, const AttrNumber *attributes, int nattributes);
 /* Attaches the shared state before the first batch. */
 extern void row_scan_set_shared(RowScan *scan, RowScanShared *shared);
 

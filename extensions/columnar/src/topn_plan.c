@@ -214,7 +214,8 @@ make_path(const TopnQuery *query, bool partial)
 	path->parent = query->ordered;
 	path->pathtarget = query->input->reltarget;
 	path->pathkeys = root->sort_pathkeys;
-	path->parallel_safe = query->input->consider_parallel && query->ordered->consider_parallel;
+	path->parallel_safe = query->input->consider_parallel && query->ordered->consider_parallel &&
+						  batch_path_is_parallel_safe(keys_only);
 	path->parallel_workers = keys_only->workers;
 	set_cost(topn, keys_only, all);
 	return topn;
