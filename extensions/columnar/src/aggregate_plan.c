@@ -578,6 +578,7 @@ add_shared_paths(AggregateQuery *query, const CustomPath *whole)
 	int workers = count_workers(query, whole);
 	int shares = workers + (parallel_leader_participation ? 1 : 0);
 	CustomPath *path = makeNode(CustomPath);
+	CustomPath *partial;
 	Cost read = 0;
 	double rows;
 	ListCell *cell;
@@ -596,10 +597,13 @@ add_shared_paths(AggregateQuery *query, const CustomPath *whole)
 	path->path.startup_cost = read + (whole->path.startup_cost - read) / shares;
 	path->path.total_cost = path->path.startup_cost +
 							(whole->path.total_cost - whole->path.startup_cost) / shares;
-	add_partial_path(query->grouped, &path->path);
 	rows = whole->path.rows;
 	add_path(query->grouped, (Path *) create_gather_path(query->root, query->grouped, &path->path,
 														 query->target, NULL, &rows));
+	/* another one: it is freed if there is a better one */
+	partial = makeNode(CustomPath);
+	*partial = *path;
+	add_partial_path(query->grouped, &partial->path);
 }
 
 /* The node for the whole aggregation; false without one. */

@@ -123,16 +123,28 @@ make_path(const AggregateQuery *query, GroupedSet *set)
 	return best;
 }
 
-/* Would each reading of the input return other rows?  Then one has to do for all sets. */
+/*
+ * May the input be in the plan several times, and does it return the same rows then?  Not the plan of a
+ * sub-select: setrefs.c renumbers its relations in place, once for each time.
+ */
 static bool
-is_different_each_time(const Query *parse)
+can_be_repeated(const AggregateQuery *query)
 {
+	const Query *parse = query->root->parse;
+	int relid = -1;
 	ListCell *cell;
 
+	while ((relid = bms_next_member(query->input->relids, relid)) >= 0)
+	{
+		const RelOptInfo *rel = query->root->simple_rel_array[relid];
+
+		if (rel != NULL && rel->subroot != NULL)
+			return false;
+	}
 	foreach(cell, parse->rtable)
 		if (lfirst_node(RangeTblEntry, cell)->tablesample != NULL)
-			return true;
-	return contain_volatile_functions((Node *) parse);
+			return false;
+	return !contain_volatile_functions((Node *) parse);
 }
 
 void
@@ -147,7 +159,7 @@ aggregate_sets_add_paths(AggregateQuery *query)
 	/* the planner has expanded them to lists of references */
 	if (list_length(parse->groupingSets) > SETS_MAX)
 		return;
-	if (list_length(parse->groupingSets) > 1 && is_different_each_time(parse))
+	if (list_length(parse->groupingSets) > 1 && !can_be_repeated(query))
 		return;
 	foreach(cell, parse->groupClause)
 	{

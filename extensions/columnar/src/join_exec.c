@@ -78,7 +78,7 @@ assign_columns(ColumnarJoinState *state, JoinSide *side, const List *columns, bo
 {
 	ListCell *cell;
 
-	foreach(cell, linitial_node(List, columns))
+	foreach(cell, (List *) linitial(columns))
 		if (lfirst_int(cell) != 0)
 			state->columns[foreach_current_index(cell)].of_probe = of_probe;
 }

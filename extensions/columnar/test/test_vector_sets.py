@@ -60,6 +60,9 @@ QUERIES = [
 
 # by sorting or by rows, in core
 OTHERS = [
+    "SELECT x.a, b, count(*) FROM (SELECT * FROM s WHERE id < 900 OFFSET 0) AS x GROUP BY ROLLUP (x.a, b)",
+    "SELECT o.a, x.b, count(*) FROM o JOIN (SELECT * FROM s OFFSET 0) AS x USING (a) GROUP BY CUBE (o.a, x.b)",
+    "SELECT g, sum(n) FROM (SELECT grouping(a) AS g, count(*) AS n FROM s WHERE random() < 2 GROUP BY ROLLUP (a)) AS x GROUP BY g",
     "SELECT a, b, count(*) FROM none GROUP BY GROUPING SETS ((a), (b), (), ())",
     "SELECT id, a, count(*) FROM s WHERE id < 20 GROUP BY GROUPING SETS ((id), (a))",
     "SELECT a, string_agg(b, ',' ORDER BY id) FROM s GROUP BY ROLLUP (a)",
