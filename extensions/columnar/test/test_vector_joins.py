@@ -236,6 +236,8 @@ CHAINS = [
 
 # whose cheapest plans may have no batches
 OTHERS = [
+    "SELECT count(*) FROM u JOIN (SELECT l.plain AS k, count(DISTINCT upper(d.note)) AS c FROM d RIGHT JOIN l ON d.sparse"
+    " = l.sparse AND d.real <= l.real AND d.note >= 'note 3' FULL JOIN e ON d.raw = e.raw GROUP BY l.plain) AS q ON u.plain = q.k",
     "SELECT * FROM (SELECT plain, sum(amount) AS s FROM l GROUP BY plain) AS s JOIN u USING (plain)",
     "SELECT u.id, s.s FROM u LEFT JOIN (SELECT plain, sum(amount) AS s FROM l GROUP BY plain) AS s USING (plain)",
     "SELECT l.id, x.id FROM l JOIN (SELECT * FROM u UNION ALL SELECT * FROM d WHERE id < 100) AS x USING (plain)",
