@@ -43,10 +43,10 @@ typedef enum ScanPrivate
 
 /*
  * Decoding a value, in units of cpu_operator_cost: some 3 ns, against 25 ns of an operator,
- * with its part of a tuple; into a batch, 1 ns.
+ * with its part of a tuple; into a batch, 2 ns.
  */
 #define DECODE_COST 0.1
-#define BATCH_DECODE_COST 0.04
+#define BATCH_DECODE_COST 0.07
 
 /* Opening a chunk (header, zone maps, first frame) costs as much as decoding so many values. */
 #define CHUNK_OPEN_VALUES 10000

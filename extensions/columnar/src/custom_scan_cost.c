@@ -376,7 +376,7 @@ estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *
 }
 
 /* A condition evaluated by a kernel, in parts of what the executor needs for a row. */
-#define VECTOR_QUAL_COST 0.05
+#define VECTOR_QUAL_COST 0.1
 
 /* ---- costs -------------------------------------------------------------------------------------- */
 
