@@ -58,19 +58,12 @@ find_input(ColumnarAggregateState *state, Expr *source, bool shared)
 	return state->ninputs++;
 }
 
-static VectorKey
-describe_key(const Node *source)
-{
-	return (VectorKey){
-		.type = exprType(source), .typmod = exprTypmod(source), .collation = exprCollation(source)};
-}
-
 static void
 init_distinct(AggregateTransition *transition, const Aggref *aggref)
 {
 	VectorKey keys[2] = {{.type = INT8OID, .typmod = -1}};
 
-	keys[1] = describe_key((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+	keys[1] = vector_key_of((Node *) linitial_node(TargetEntry, aggref->args)->expr);
 	transition->distinct = vector_groups_create(2, keys);
 }
 
@@ -200,7 +193,7 @@ init_groups(ColumnarAggregateState *state)
 {
 	state->key_types = palloc(sizeof(VectorKey) * Max(state->nkeys, 1));
 	for (int i = 0; i < state->nkeys; i++)
-		state->key_types[i] = describe_key((Node *) state->inputs[state->keys[i]].source);
+		state->key_types[i] = vector_key_of((Node *) state->inputs[state->keys[i]].source);
 	for (int i = 0; i < state->nkeys; i++)
 		state->key_types[i].determined = is_determined(state, i);
 	if (state->nkeys > 0)
@@ -210,33 +203,14 @@ init_groups(ColumnarAggregateState *state)
 static void
 init_group_vector(ColumnarAggregateState *state)
 {
-	FormData_pg_attribute int8_attribute = {.atttypid = INT8OID,
-											.atttypmod = -1,
-											.attlen = sizeof(int64),
-											.attbyval = true,
-											.attalign = TYPALIGN_DOUBLE};
 	ColumnType *type = palloc(sizeof(ColumnType));
 
-	column_type_init(type, &int8_attribute);
+	vector_type_init(type, INT8OID, -1, InvalidOid);
 	state->group_vector = (Vector){.type = type,
 								   .form = VECTOR_INT,
 								   .scale = -1,
 								   .bits = VECTOR_BITS_UNKNOWN,
 								   .ints = state->group_words};
-}
-
-/* What is computed of the rows, and a slot for such rows. */
-static void
-init_scope(ColumnarAggregateState *state, EState *estate)
-{
-	VectorScope *scope = &state->scope;
-
-	scope->parent = &state->custom.ss.ps;
-	scope->context = state->context;
-	scope->varno = INDEX_VAR;
-	scope->slot = ExecInitExtraTupleSlot(estate, ExecTypeFromExprList(state->columns),
-										 &TTSOpsVirtual);
-	ExecStoreAllNullTuple(scope->slot);
 }
 
 static void
@@ -250,7 +224,8 @@ begin(CustomScanState *node, EState *estate, int eflags)
 										   ALLOCSET_DEFAULT_SIZES);
 	batch_reader_init(&state->reader, node, 0, linitial(plan->custom_private), eflags);
 	state->columns = batch_source_columns(plan->custom_scan_tlist);
-	init_scope(state, estate);
+	batch_source_init_scope(&state->scope, node, ExecTypeFromExprList(state->columns),
+							state->context);
 	caller = MemoryContextSwitchTo(state->context);
 	state->whole = linitial_int(lsecond(plan->custom_private));
 	init_outputs(state, (List *) batch_source_number_columns((Node *) plan->custom_scan_tlist,

@@ -69,6 +69,17 @@ batch_source_name_columns(Node *expression, List *columns)
 	return translate_columns(expression, &(ColumnNames){.columns = columns});
 }
 
+void
+batch_source_init_scope(VectorScope *scope, CustomScanState *node, TupleDesc columns,
+						MemoryContext context)
+{
+	scope->parent = &node->ss.ps;
+	scope->context = context;
+	scope->varno = INDEX_VAR;
+	scope->slot = ExecInitExtraTupleSlot(node->ss.ps.state, columns, &TTSOpsVirtual);
+	ExecStoreAllNullTuple(scope->slot);
+}
+
 /* Has the node batches? */
 static bool
 is_source(const PlanState *plan)

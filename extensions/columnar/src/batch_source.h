@@ -8,7 +8,7 @@
 #ifndef COLUMNAR_BATCH_SOURCE_H
 #define COLUMNAR_BATCH_SOURCE_H
 
-#include "vector.h"
+#include "vector_expression.h"
 
 #include "nodes/execnodes.h"
 
@@ -31,6 +31,13 @@ extern List *batch_source_columns(List *expressions);
 /* The expression with Var(INDEX_VAR, number) in the place of these columns; and back. */
 extern Node *batch_source_number_columns(Node *expression, List *columns);
 extern Node *batch_source_name_columns(Node *expression, List *columns);
+
+/*
+ * For expressions of a node over columns of these types, by number.  `context` lives as long as the
+ * expressions; called in memory that lives as long as the query.
+ */
+extern void batch_source_init_scope(VectorScope *scope, CustomScanState *node, TupleDesc columns,
+									MemoryContext context);
 
 /* Batches of the rows of any plan: column i is the i-th of its target list. */
 typedef struct BatchRows BatchRows;

@@ -23,6 +23,17 @@ is_unique_for_joins(const IndexOptInfo *index)
 	return index->nkeycolumns >= 2;
 }
 
+/* What a class holds equal, without changes of its type that do nothing. */
+static const Var *
+get_expression(const EquivalenceMember *member)
+{
+	const Expr *expression = member->em_expr;
+
+	while (IsA(expression, RelabelType))
+		expression = ((const RelabelType *) expression)->arg;
+	return (const Var *) expression;
+}
+
 /* The column of the relation among what a class holds equal; NULL if it is not. */
 static EquivalenceMember *
 find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute)
@@ -32,10 +43,8 @@ find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute)
 	foreach(cell, ec->ec_members)
 	{
 		EquivalenceMember *member = lfirst_node(EquivalenceMember, cell);
-		const Var *var = (Var *) member->em_expr;
+		const Var *var = get_expression(member);
 
-		while (IsA(var, RelabelType))
-			var = (Var *) ((RelabelType *) var)->arg;
 		if (!member->em_is_child && IsA(var, Var) && var->varno == relid && var->varattno > 0 &&
 			(attribute == 0 || var->varattno == attribute))
 			return member;
@@ -56,16 +65,6 @@ find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute)
 			return ec;
 	}
 	return NULL;
-}
-
-static AttrNumber
-get_attribute(const EquivalenceMember *member)
-{
-	const Var *var = (Var *) member->em_expr;
-
-	while (IsA(var, RelabelType))
-		var = (Var *) ((RelabelType *) var)->arg;
-	return var->varattno;
 }
 
 static bool
@@ -114,7 +113,7 @@ add_key(PlannerInfo *root, const IndexOptInfo *index, EquivalenceClass *const *c
 	{
 		key->eclass[i] = classes[i];
 		key->fk_eclass_member[i] = find_member(classes[i], referencing, 0);
-		key->conkey[i] = get_attribute(key->fk_eclass_member[i]);
+		key->conkey[i] = get_expression(key->fk_eclass_member[i])->varattno;
 		key->confkey[i] = (AttrNumber) index->indexkeys[i];
 		key->nconst_ec += classes[i]->ec_has_const;
 	}

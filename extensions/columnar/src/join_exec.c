@@ -34,28 +34,7 @@ create_state(CustomScan *plan)
 /* ---- begin -------------------------------------------------------------------------------------- */
 
 static void
-init_scope(ColumnarJoinState *state, VectorScope *scope)
-{
-	CustomScanState *node = &state->source.custom;
-
-	scope->parent = &node->ss.ps;
-	scope->context = state->context;
-	scope->varno = INDEX_VAR;
-	scope->slot = ExecInitExtraTupleSlot(
-		node->ss.ps.state, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor, &TTSOpsVirtual);
-	ExecStoreAllNullTuple(scope->slot);
-}
-
-static VectorKey
-describe_value(const Node *expression)
-{
-	return (VectorKey){.type = exprType(expression),
-					   .typmod = exprTypmod(expression),
-					   .collation = exprCollation(expression)};
-}
-
-static void
-init_keys(ColumnarJoinState *state, JoinSide *side, List *keys)
+init_keys(JoinSide *side, List *keys)
 {
 	ListCell *cell;
 
@@ -68,19 +47,33 @@ init_keys(ColumnarJoinState *state, JoinSide *side, List *keys)
 		int i = foreach_current_index(cell);
 
 		side->keys[i] = vector_expression_compile(lfirst(cell), &side->scope);
-		side->key_types[i] = describe_value(lfirst(cell));
+		side->key_types[i] = vector_key_of(lfirst(cell));
 	}
 }
 
 /* Which of the node's columns come from the side. */
 static void
-assign_columns(ColumnarJoinState *state, JoinSide *side, const List *columns, bool of_probe)
+assign_columns(ColumnarJoinState *state, const List *columns, bool of_probe)
 {
 	ListCell *cell;
 
 	foreach(cell, (List *) linitial(columns))
 		if (lfirst_int(cell) != 0)
 			state->columns[foreach_current_index(cell)].of_probe = of_probe;
+}
+
+/* The columns that rows of the node have. */
+static void
+init_outputs(ColumnarJoinState *state, CustomScan *plan)
+{
+	Bitmapset *offsets = NULL;
+	int offset = -1;
+
+	pull_varattnos((Node *) plan->scan.plan.targetlist, INDEX_VAR, &offsets);
+	state->outputs = palloc(sizeof(AttrNumber) * Max(bms_num_members(offsets), 1));
+	while ((offset = bms_next_member(offsets, offset)) >= 0)
+		state->outputs[state->noutputs++] = offset + FirstLowInvalidHeapAttributeNumber;
+	bms_free(offsets);
 }
 
 /* The columns that are asked for after the keys: by conditions, and by who reads the result. */
@@ -94,13 +87,13 @@ init_columns(ColumnarJoinState *state, CustomScan *plan, List *conditions)
 
 	state->ncolumns = list_length(plan->custom_scan_tlist);
 	state->columns = palloc0(sizeof(JoinColumn) * Max(state->ncolumns, 1));
-	assign_columns(state, &state->probe, list_nth(plan->custom_private, JOIN_PRIVATE_PROBE), true);
-	assign_columns(state, &state->build, list_nth(plan->custom_private, JOIN_PRIVATE_BUILD), false);
+	assign_columns(state, list_nth(plan->custom_private, JOIN_PRIVATE_PROBE), true);
+	assign_columns(state, list_nth(plan->custom_private, JOIN_PRIVATE_BUILD), false);
 	foreach(cell, plan->custom_scan_tlist)
 	{
 		JoinColumn *column = &state->columns[foreach_current_index(cell)];
 
-		column->key = describe_value((Node *) lfirst_node(TargetEntry, cell)->expr);
+		column->key = vector_key_of((Node *) lfirst_node(TargetEntry, cell)->expr);
 		column->buffer = vector_buffer_create();
 		column_type_init(
 			&column->type,
@@ -117,7 +110,7 @@ init_columns(ColumnarJoinState *state, CustomScan *plan, List *conditions)
 		column->index = state->nkeys + list_length(side->columns);
 		side->columns = lappend_int(side->columns, number);
 	}
-	pull_varattnos((Node *) plan->scan.plan.targetlist, INDEX_VAR, &state->output_offsets);
+	init_outputs(state, plan);
 }
 
 /* What is stored of the side's rows. */
@@ -153,6 +146,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	List *others = list_copy_tail(plan->custom_exprs, 2 * nkeys);
 	List *conditions = list_copy_head(others, nconditions);
 	List *filters = list_copy_tail(others, nconditions);
+	TupleDesc columns = node->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	MemoryContext caller;
 
 	state->kind = list_nth_int(numbers, JOIN_NUMBER_KIND);
@@ -161,14 +155,13 @@ begin(CustomScanState *node, EState *estate, int eflags)
 										   ALLOCSET_DEFAULT_SIZES);
 	batch_reader_init(&state->probe.reader, node, 0, probe, eflags);
 	batch_reader_init(&state->build.reader, node, list_length(probe), build, eflags);
-	init_scope(state, &state->probe.scope);
-	init_scope(state, &state->build.scope);
-	init_scope(state, &state->scope);
+	batch_source_init_scope(&state->probe.scope, node, columns, state->context);
+	batch_source_init_scope(&state->build.scope, node, columns, state->context);
+	batch_source_init_scope(&state->scope, node, columns, state->context);
 
 	caller = MemoryContextSwitchTo(state->context);
-	init_keys(state, &state->probe, list_copy_head(plan->custom_exprs, nkeys));
-	init_keys(state, &state->build,
-			  list_copy_head(list_copy_tail(plan->custom_exprs, nkeys), nkeys));
+	init_keys(&state->probe, list_copy_head(plan->custom_exprs, nkeys));
+	init_keys(&state->build, list_copy_head(list_copy_tail(plan->custom_exprs, nkeys), nkeys));
 	init_columns(state, plan, others);
 	if (conditions != NIL)
 		state->conditions = vector_expression_compile_quals(conditions, &state->scope);
@@ -334,13 +327,15 @@ read_build_side(ColumnarJoinState *state)
 {
 	const JoinPart *part = linitial(state->parts);
 	VectorInput input;
+	Size memory;
 
 	while (join_next_input(state, &state->build, &input))
 	{
 		CHECK_FOR_INTERRUPTS();
 		add_build_batch(state, &input);
-		state->build_memory = Max(state->build_memory, count_memory(state));
-		if (count_memory(state) > state->limit && !part->is_final &&
+		memory = count_memory(state);
+		state->build_memory = Max(state->build_memory, memory);
+		if (memory > state->limit && !part->is_final &&
 			vector_store_count(state->store) >= SPLIT_ROWS_MIN)
 		{
 			join_split_part(state);
@@ -429,16 +424,16 @@ store_row(ColumnarJoinState *state, uint32 row)
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 	ExprContext *econtext = node->ss.ps.ps_ExprContext;
 	MemoryContext caller;
-	int offset = -1;
 
 	ResetExprContext(econtext);
 	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	ExecClearTuple(slot);
-	while ((offset = bms_next_member(state->output_offsets, offset)) >= 0)
+	for (int i = 0; i < state->noutputs; i++)
 	{
-		int i = offset + FirstLowInvalidHeapAttributeNumber - 1;
+		int column = state->outputs[i] - 1;
 
-		slot->tts_values[i] = vector_datum(&state->columns[i].vector, row, &slot->tts_isnull[i]);
+		slot->tts_values[column] = vector_datum(&state->columns[column].vector, row,
+												&slot->tts_isnull[column]);
 	}
 	ExecStoreVirtualTuple(slot);
 	MemoryContextSwitchTo(caller);
@@ -450,13 +445,12 @@ static bool
 fetch_batch(ColumnarJoinState *state)
 {
 	VectorBatch *batch = join_next_batch(&state->source);
-	int offset = -1;
 	Vector ignored;
 
 	state->position = 0;
 	state->has_batch = batch != NULL;
-	while (batch != NULL && (offset = bms_next_member(state->output_offsets, offset)) >= 0)
-		join_get_column(batch, offset + FirstLowInvalidHeapAttributeNumber, &ignored);
+	for (int i = 0; batch != NULL && i < state->noutputs; i++)
+		join_get_column(batch, state->outputs[i], &ignored);
 	return batch != NULL;
 }
 

@@ -90,7 +90,8 @@ typedef struct ColumnarJoinState
 	VectorExpression *filters;	  /* of the result; NULL: none */
 	int ncolumns;
 	JoinColumn *columns;
-	Bitmapset *output_offsets; /* of the columns that rows have, as pull_varattnos() tells them */
+	int noutputs;
+	AttrNumber *outputs; /* the columns that rows have */
 
 	VectorStore *store; /* the build rows' columns */
 	VectorJoinTable *table;

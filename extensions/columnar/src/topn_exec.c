@@ -45,27 +45,6 @@ create_state(CustomScan *plan)
 
 /* ---- begin -------------------------------------------------------------------------------------- */
 
-static void
-init_scope(ColumnarTopNState *state)
-{
-	CustomScanState *node = &state->custom;
-
-	state->scope.parent = &node->ss.ps;
-	state->scope.context = state->context;
-	state->scope.varno = INDEX_VAR;
-	state->scope.slot = ExecInitExtraTupleSlot(
-		node->ss.ps.state, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor, &TTSOpsVirtual);
-	ExecStoreAllNullTuple(state->scope.slot);
-}
-
-static VectorKey
-describe_value(const Node *expression)
-{
-	return (VectorKey){.type = exprType(expression),
-					   .typmod = exprTypmod(expression),
-					   .collation = exprCollation(expression)};
-}
-
 /* The column whose bounds the children may use: the first key, if it is one. */
 static AttrNumber
 find_limited_column(const Node *first)
@@ -89,7 +68,7 @@ init_keys(ColumnarTopNState *state, CustomScan *plan)
 		int i = foreach_current_index(cell);
 
 		state->keys[i] = vector_expression_compile(lfirst(cell), &state->scope);
-		state->key_types[i].value = describe_value(lfirst(cell));
+		state->key_types[i].value = vector_key_of(lfirst(cell));
 		state->key_types[i].sort_operator = list_nth_oid(operators, i);
 		state->key_types[i].nulls_first = list_nth_int(nulls, i);
 	}
@@ -114,7 +93,7 @@ init_columns(ColumnarTopNState *state, CustomScan *plan)
 
 		column->number = offset + FirstLowInvalidHeapAttributeNumber;
 		column->buffer = vector_buffer_create();
-		types[state->ncolumns++] = describe_value(
+		types[state->ncolumns++] = vector_key_of(
 			(Node *) list_nth_node(TargetEntry, plan->custom_scan_tlist, column->number - 1)->expr);
 	}
 	state->store = vector_store_create(state->ncolumns, types);
@@ -136,7 +115,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 					  eflags);
 	if (list_nth_int(numbers, TOPN_NUMBER_BACKWARD))
 		batch_reader_turn(&state->reader);
-	init_scope(state);
+	batch_source_init_scope(&state->scope, node, slot->tts_tupleDescriptor, state->context);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts);
 	state->bound = (uint32) list_nth_int(numbers, TOPN_NUMBER_BOUND);
 	state->limit = (Size) work_mem * 1024;

@@ -53,7 +53,7 @@ choose_form(const RankKey *key, Oid sort_operator)
 static void
 init_key(RankKey *key, const TopnKey *source)
 {
-	vector_key_type(&key->type, &source->value);
+	vector_key_type(&source->value, &key->type);
 	key->support.ssup_cxt = CurrentMemoryContext;
 	key->support.ssup_collation = source->value.collation;
 	key->support.ssup_nulls_first = source->nulls_first;

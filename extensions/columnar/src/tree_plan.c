@@ -97,9 +97,12 @@ find_system_column(Node *node, ColumnSearch *search)
 	return expression_tree_walker(node, find_system_column, search);
 }
 
-/* The conditions of the join tree, those of outer joins included; lists of ANDed ones. */
+/*
+ * The conditions of the join tree, as lists of ANDed ones.  `restricting`: those that every row has to
+ * pass, as core will find, or fewer; else those of outer joins, too.
+ */
 static List *
-collect_conditions(Node *node, List *conditions)
+collect_conditions(Node *node, bool restricting, List *conditions)
 {
 	if (IsA(node, FromExpr))
 	{
@@ -107,39 +110,15 @@ collect_conditions(Node *node, List *conditions)
 		ListCell *cell;
 
 		foreach(cell, from->fromlist)
-			conditions = collect_conditions(lfirst(cell), conditions);
+			conditions = collect_conditions(lfirst(cell), restricting, conditions);
 		return list_concat(conditions, (List *) from->quals);
 	}
-	if (IsA(node, JoinExpr))
+	if (IsA(node, JoinExpr) && (!restricting || ((JoinExpr *) node)->jointype == JOIN_INNER))
 	{
 		JoinExpr *join = (JoinExpr *) node;
 
-		conditions = collect_conditions(join->larg, conditions);
-		conditions = collect_conditions(join->rarg, conditions);
-		return list_concat(conditions, (List *) join->quals);
-	}
-	return conditions;
-}
-
-/* Those of them that every row of the relation has to pass, as core will find, or fewer. */
-static List *
-collect_restrictions(Node *node, List *conditions)
-{
-	if (IsA(node, FromExpr))
-	{
-		FromExpr *from = (FromExpr *) node;
-		ListCell *cell;
-
-		foreach(cell, from->fromlist)
-			conditions = collect_restrictions(lfirst(cell), conditions);
-		return list_concat(conditions, (List *) from->quals);
-	}
-	if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype == JOIN_INNER)
-	{
-		JoinExpr *join = (JoinExpr *) node;
-
-		conditions = collect_restrictions(join->larg, conditions);
-		conditions = collect_restrictions(join->rarg, conditions);
+		conditions = collect_conditions(join->larg, restricting, conditions);
+		conditions = collect_conditions(join->rarg, restricting, conditions);
 		return list_concat(conditions, (List *) join->quals);
 	}
 	return conditions;
@@ -149,7 +128,7 @@ collect_restrictions(Node *node, List *conditions)
 static Bitmapset *
 collect_sought(const Query *query, Index varno)
 {
-	List *expressions = collect_conditions((Node *) query->jointree, NIL);
+	List *expressions = collect_conditions((Node *) query->jointree, false, NIL);
 	Bitmapset *offsets = NULL;
 	Bitmapset *attributes = NULL;
 	int offset = -1;
@@ -194,7 +173,7 @@ may_use_index(const PartitionTree *tree, const Query *query, Index varno)
 static bool
 are_leaves_many(PlannerInfo *root, Relation relation, Index varno)
 {
-	List *conditions = collect_restrictions((Node *) root->parse->jointree, NIL);
+	List *conditions = collect_conditions((Node *) root->parse->jointree, true, NIL);
 	List *leaves = partition_tree_prune(relation, root->glob->partition_directory, varno,
 										conditions, NULL, false);
 	const PartitionTree *tree = partition_tree_get(relation);

@@ -5,10 +5,21 @@
 #include "vector.h"
 
 #include "port/pg_bitutils.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "float_codec.h"
 #include "numeric_codec.h"
+
+void
+vector_type_init(ColumnType *type, Oid typid, int32 typmod, Oid collation)
+{
+	FormData_pg_attribute attribute = {
+		.atttypid = typid, .atttypmod = typmod, .attcollation = collation};
+
+	get_typlenbyvalalign(typid, &attribute.attlen, &attribute.attbyval, &attribute.attalign);
+	column_type_init(type, &attribute);
+}
 
 void
 vector_of_block(Vector *vector, const ColumnBlock *block)

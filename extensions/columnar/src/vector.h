@@ -102,6 +102,9 @@ vector_is_null(const Vector *vector, uint32 row)
 	return vector_bit(vector->nulls, row);
 }
 
+/* The type of values that are no column's. */
+extern void vector_type_init(ColumnType *type, Oid typid, int32 typmod, Oid collation);
+
 /* A table's batch; its selection is shared. */
 extern void vector_batch_of_rows(VectorBatch *batch, RowBatch *rows);
 

@@ -423,17 +423,12 @@ VectorExpression *
 vector_node_create(Expr *expression, VectorScope *scope, const List *arguments)
 {
 	VectorExpression *node = palloc0(sizeof(VectorExpression));
-	FormData_pg_attribute attribute = {0};
 	ListCell *cell;
 
 	node->expression = expression;
 	node->scope = scope;
-	attribute.atttypid = exprType((Node *) expression);
-	attribute.atttypmod = exprTypmod((Node *) expression);
-	attribute.attcollation = exprCollation((Node *) expression);
-	get_typlenbyvalalign(attribute.atttypid, &attribute.attlen, &attribute.attbyval,
-						 &attribute.attalign);
-	column_type_init(&node->type, &attribute);
+	vector_type_init(&node->type, exprType((Node *) expression), exprTypmod((Node *) expression),
+					 exprCollation((Node *) expression));
 	node->holds_datums = is_without_form(node->type.typid);
 	node->coded = find_coded_column(expression, scope);
 

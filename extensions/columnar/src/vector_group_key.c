@@ -12,6 +12,7 @@
  */
 #include "vector_groups_internal.h"
 
+#include "nodes/nodeFuncs.h"
 #include "catalog/pg_type.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -115,18 +116,18 @@ group_key_is_alike(Oid type, Oid collation)
 	}
 }
 
-static void
-init_type(ColumnType *type, const VectorKey *description)
+VectorKey
+vector_key_of(const Node *expression)
 {
-	FormData_pg_attribute attribute;
+	return (VectorKey){.type = exprType(expression),
+					   .typmod = exprTypmod(expression),
+					   .collation = exprCollation(expression)};
+}
 
-	memset(&attribute, 0, sizeof(attribute));
-	attribute.atttypid = description->type;
-	attribute.atttypmod = description->typmod;
-	attribute.attcollation = description->collation;
-	get_typlenbyvalalign(description->type, &attribute.attlen, &attribute.attbyval,
-						 &attribute.attalign);
-	column_type_init(type, &attribute);
+void
+vector_key_type(const VectorKey *key, ColumnType *type)
+{
+	vector_type_init(type, key->type, key->typmod, key->collation);
 }
 
 static void
@@ -160,7 +161,7 @@ group_key_init(GroupKey *key, const VectorKey *description)
 	key->kind = group_key_kind(description->type, description->collation);
 	if (key->kind == GROUP_KEY_NONE)
 		elog(ERROR, "values of type %u cannot be grouped", description->type);
-	init_type(&key->type, description);
+	vector_key_type(description, &key->type);
 	if (key->kind >= GROUP_KEY_NUMERIC)
 		init_values(key, look_up_functions(description->type));
 	key->row_words = palloc0(sizeof(int64) * GROUP_ROWS);
@@ -222,8 +223,8 @@ gather_ints_piece(const int64 *restrict ints, const uint16 *restrict rows, uint3
 		words[i] = ints[rows[i]];
 }
 
-VECTOR_KERNEL static void
-gather_ints(const int64 *ints, const uint16 *rows, uint32 n, int64 *words)
+VECTOR_KERNEL void
+group_gather_ints(const int64 *ints, const uint16 *rows, uint32 n, int64 *words)
 {
 	GROUP_IN_PIECES(n, gather_ints_piece(ints, rows + at, piece, words + at));
 }
@@ -236,8 +237,8 @@ gather_floats_piece(const double *restrict floats, const uint16 *restrict rows, 
 		words[i] = group_word_of_float(floats[rows[i]]);
 }
 
-VECTOR_KERNEL static void
-gather_floats(const double *floats, const uint16 *rows, uint32 n, int64 *words)
+VECTOR_KERNEL void
+group_gather_floats(const double *floats, const uint16 *rows, uint32 n, int64 *words)
 {
 	GROUP_IN_PIECES(n, gather_floats_piece(floats, rows + at, piece, words + at));
 }
@@ -307,7 +308,7 @@ load_ints(GroupKey *key, const Vector *vector, const uint16 *rows, uint32 n)
 		key->rows.words = vector->ints;
 		return;
 	}
-	gather_ints(vector->ints, rows, n, key->row_words);
+	group_gather_ints(vector->ints, rows, n, key->row_words);
 	if (key->rows.tags != NULL)
 		clear_nulls(key->row_tags, n, key->row_words);
 	if (vector->exceptions == NULL)
@@ -484,7 +485,7 @@ group_key_load(GroupKey *key, const Vector *vector, const uint16 *rows, uint32 n
 		load_ints(key, vector, rows, n);
 	else if (vector->form == VECTOR_FLOAT && key->kind == GROUP_KEY_FLOAT)
 	{
-		gather_floats(vector->floats, rows, n, key->row_words);
+		group_gather_floats(vector->floats, rows, n, key->row_words);
 		if (key->rows.tags != NULL)
 			clear_nulls(key->row_tags, n, key->row_words);
 	}

@@ -131,15 +131,14 @@ make_codes(const VectorGroups *groups, const WordColumn *columns, uint32 n, uint
 
 /* ---- layouts ------------------------------------------------------------------------------- */
 
-/* Widens the range by the words of a column. */
-VECTOR_KERNEL static void
-widen_range(const int64 *restrict words, const uint8 *restrict tags, uint32 n, int64 *low,
-			int64 *high)
+VECTOR_KERNEL void
+group_widen_range(const int64 *restrict words, const uint8 *restrict skipped, uint32 n, int64 *low,
+				  int64 *high)
 {
 	int64 smallest = *low;
 	int64 largest = *high;
 
-	if (tags == NULL)
+	if (skipped == NULL)
 	{
 		for (uint32 i = 0; i < n; i++)
 		{
@@ -151,8 +150,8 @@ widen_range(const int64 *restrict words, const uint8 *restrict tags, uint32 n, i
 	{
 		for (uint32 i = 0; i < n; i++)
 		{
-			smallest = tags[i] == TAG_NULL ? smallest : Min(smallest, words[i]);
-			largest = tags[i] == TAG_NULL ? largest : Max(largest, words[i]);
+			smallest = skipped[i] ? smallest : Min(smallest, words[i]);
+			largest = skipped[i] ? largest : Max(largest, words[i]);
 		}
 	}
 	*low = smallest;
@@ -172,8 +171,9 @@ measure_range(const VectorGroups *groups, const GroupKey *key, uint32 n, int64 *
 	*high = PG_INT64_MIN;
 	if (key->has_odd || key->any_odd)
 		return 65;
-	widen_range(key->group_words, key->group_tags, groups->count, low, high);
-	widen_range(key->rows.words, key->rows.tags, n, low, high);
+	/* no word is odd here: of the tags, NULL's alone is not 0 */
+	group_widen_range(key->group_words, key->group_tags, groups->count, low, high);
+	group_widen_range(key->rows.words, key->rows.tags, n, low, high);
 	if (*low > *high)
 		*low = *high = 0;
 

@@ -21,6 +21,10 @@ typedef struct VectorKey
 	bool determined; /* rows that agree in the other keys agree in this one: it is only shown */
 } VectorKey;
 
+/* What an expression's values are. */
+extern VectorKey vector_key_of(const Node *expression);
+extern void vector_key_type(const VectorKey *key, ColumnType *type);
+
 /* Can values of this type and collation be grouped here?  (A pure look-up, for the planner.) */
 extern bool vector_groups_can_key(Oid type, Oid collation);
 

@@ -253,6 +253,10 @@ extern void group_key_append(GroupKey *key, const Vector *vector, const uint16 *
 
 extern Datum group_key_value(const GroupKey *key, uint32 group, bool *isnull);
 
+/* words[i] = the word of row rows[i], none of them NULL. */
+extern void group_gather_ints(const int64 *ints, const uint16 *rows, uint32 n, int64 *words);
+extern void group_gather_floats(const double *floats, const uint16 *rows, uint32 n, int64 *words);
+
 /* ---- words --------------------------------------------------------------------------------- */
 
 #define GROUP_NAN_WORD INT64CONST(0x7FF8000000000000)
@@ -370,6 +374,10 @@ struct VectorGroups
 	Vector **vectors;
 	GroupKey keys[FLEXIBLE_ARRAY_MEMBER];
 };
+
+/* Widens the range low to high by n words, but those whose `skipped` is not 0; no pointer: all count. */
+extern void
+group_widen_range(const int64 *words, const uint8 *skipped, uint32 n, int64 *low, int64 *high);
 
 /* Makes the codes of the n rows loaded, in groups->codes, under a layout that fits them. */
 extern void group_layout_make_codes(VectorGroups *groups, uint32 n);

@@ -188,34 +188,6 @@ hash_value(const HashKey *key, const Vector *vector, uint32 row)
 
 /* ---- many values --------------------------------------------------------------------------- */
 
-GROUP_PIECE void
-gather_ints_piece(const int64 *restrict ints, const uint16 *restrict rows, uint32 n,
-				  uint64 *restrict words)
-{
-	for (uint32 i = 0; i < n; i++)
-		words[i] = (uint64) ints[rows[i]];
-}
-
-VECTOR_KERNEL static void
-gather_ints(const int64 *ints, const uint16 *rows, uint32 n, uint64 *words)
-{
-	GROUP_IN_PIECES(n, gather_ints_piece(ints, rows + at, piece, words + at));
-}
-
-GROUP_PIECE void
-gather_floats_piece(const double *restrict floats, const uint16 *restrict rows, uint32 n,
-					uint64 *restrict words)
-{
-	for (uint32 i = 0; i < n; i++)
-		words[i] = (uint64) group_word_of_float(floats[rows[i]]);
-}
-
-VECTOR_KERNEL static void
-gather_floats(const double *floats, const uint16 *rows, uint32 n, uint64 *words)
-{
-	GROUP_IN_PIECES(n, gather_floats_piece(floats, rows + at, piece, words + at));
-}
-
 GROUP_PIECE uint64
 divide_piece(const int64 *restrict ints, const uint16 *restrict rows, uint32 n, double power,
 			 uint64 *restrict words)
@@ -317,9 +289,9 @@ load_words(const VectorHash *hash, HashKey *key, const Vector *vector, const uin
 		return;
 	}
 	else if (vector->form == VECTOR_INT && kind == GROUP_KEY_INT)
-		gather_ints(vector->ints, rows, n, words);
+		group_gather_ints(vector->ints, rows, n, (int64 *) words);
 	else if (vector->form == VECTOR_FLOAT && kind == GROUP_KEY_FLOAT)
-		gather_floats(vector->floats, rows, n, words);
+		group_gather_floats(vector->floats, rows, n, (int64 *) words);
 	else if (vector->form != VECTOR_INT || kind != GROUP_KEY_NUMERIC ||
 			 vector->exceptions != NULL || vector->scale > EXACT_SCALE_MAX ||
 			 !divide_ints(vector->ints, rows, n, exact_powers[vector->scale], words))

@@ -257,33 +257,6 @@ mark_unusable(const VectorJoinTable *table, uint32 n, uint8 *marks)
 	return nmarked;
 }
 
-/* Widens the range by the words of rows that are not marked. */
-VECTOR_KERNEL static void
-widen_range(JoinKey *key, const int64 *restrict words, const uint8 *restrict unusable, uint32 n)
-{
-	int64 low = key->low;
-	int64 high = key->high;
-
-	if (unusable == NULL)
-	{
-		for (uint32 i = 0; i < n; i++)
-		{
-			low = Min(low, words[i]);
-			high = Max(high, words[i]);
-		}
-	}
-	else
-	{
-		for (uint32 i = 0; i < n; i++)
-		{
-			low = unusable[i] ? low : Min(low, words[i]);
-			high = unusable[i] ? high : Max(high, words[i]);
-		}
-	}
-	key->low = low;
-	key->high = high;
-}
-
 /* Makes words of the keys of n rows, in table->columns. */
 static void
 load_keys(VectorJoinTable *table, Vector *const *vectors, const uint16 *selection, uint32 n)
@@ -319,7 +292,8 @@ vector_join_table_add(VectorJoinTable *table, Vector *const *keys, const uint16 
 		JoinKey *key = &table->keys[i];
 
 		key->any_odd |= key->values.has_odd;
-		widen_range(key, table->columns[i].words, nunusable == 0 ? NULL : unusable, nselected);
+		group_widen_range(table->columns[i].words, nunusable == 0 ? NULL : unusable, nselected,
+						  &key->low, &key->high);
 	}
 	join_rows_append(&table->rows, table->columns, nselected);
 	table->count += nselected;

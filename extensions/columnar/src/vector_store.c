@@ -23,19 +23,6 @@
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-void
-vector_key_type(ColumnType *type, const VectorKey *key)
-{
-	FormData_pg_attribute attribute;
-
-	memset(&attribute, 0, sizeof(attribute));
-	attribute.atttypid = key->type;
-	attribute.atttypmod = key->typmod;
-	attribute.attcollation = key->collation;
-	get_typlenbyvalalign(key->type, &attribute.attlen, &attribute.attbyval, &attribute.attalign);
-	column_type_init(type, &attribute);
-}
-
 static StoreLayout
 choose_layout(const StoreColumn *column)
 {
@@ -86,7 +73,7 @@ vector_store_create(int ncolumns, const VectorKey *columns)
 	store->data = AllocSetContextCreate(context, "vector store's rows", ALLOCSET_DEFAULT_SIZES);
 	store->ncolumns = ncolumns;
 	for (int i = 0; i < ncolumns; i++)
-		vector_key_type(&store->columns[i].type, &columns[i]);
+		vector_key_type(&columns[i], &store->columns[i].type);
 	begin_rows(store);
 	MemoryContextSwitchTo(old);
 	return store;

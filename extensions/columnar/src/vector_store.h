@@ -20,9 +20,6 @@ typedef struct VectorStore VectorStore;
 /* Where a vector that is put together has its arrays. */
 typedef struct VectorBuffer VectorBuffer;
 
-/* What a column holds that is described so; look-ups are allocated in the current context. */
-extern void vector_key_type(ColumnType *type, const VectorKey *key);
-
 /* ncolumns may be 0: rows are counted then. Memory: a child of the current context. */
 extern VectorStore *vector_store_create(int ncolumns, const VectorKey *columns);
 

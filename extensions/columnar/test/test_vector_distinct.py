@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP, EveryType
+from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import (
     COLUMNS,
     DIGEST,
@@ -95,10 +96,7 @@ def test_columns(tables: Twins, column: str) -> None:
 @pytest.mark.parametrize("parallel", [False, True])
 def test_queries(tables: Twins, query: str, parallel: bool) -> None:
     if parallel:
-        tables.execute(
-            "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
-            " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
-        )
+        tables.execute(PARALLEL)
         tables.same(query)
     else:
         same_groups(tables, query)

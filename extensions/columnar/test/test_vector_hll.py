@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import is_vectorised, same_groups
 from extensions.columnar.test.twins import Twins
 from tests.cluster import Node
@@ -174,10 +175,7 @@ def same_by_kernels(twins: Twins, query: str) -> None:
 
 
 def go_parallel(twins: Twins) -> None:
-    twins.execute(
-        "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
-        " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
-    )
+    twins.execute(PARALLEL)
 
 
 # ---- hashes ----------------------------------------------------------------------------------------

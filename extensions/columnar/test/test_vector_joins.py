@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
+from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import DIGEST, NOT_HASHED
 from extensions.columnar.test.twins import Twins
 from tests.cluster import Node
@@ -102,7 +103,7 @@ def same_join(twins: Twins, query: str) -> None:
 # ---- kinds and keys --------------------------------------------------------------------------------
 
 
-def both_sides(kind: str, left: str, right: str, condition: str, digest: bool = False) -> str:
+def both_sides(kind: str, left: str, right: str, condition: str) -> str:
     """The join of two tables as a query for all of its rows."""
     shown = (
         "l.id, l.note, l.amount"
@@ -248,10 +249,7 @@ OTHERS = [
 @pytest.mark.parametrize("parallel", [False, True])
 def test_queries(tables: Twins, query: str, parallel: bool) -> None:
     if parallel:
-        tables.execute(
-            "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
-            " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
-        )
+        tables.execute(PARALLEL)
     if query in CHAINS:
         same_join(tables, query)
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import is_vectorised, same_groups
 from extensions.columnar.test.twins import Twins
 from tests.cluster import Node
@@ -87,8 +88,7 @@ def test_sets(tables: Twins, query: str) -> None:
         "SET enable_hashagg = off",
         "SET enable_sort = off",
         "SET work_mem = '64kB'",
-        "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
-        " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0",
+        PARALLEL,
     ],
 )
 def test_sets_under_settings(tables: Twins, query: str, setting: str) -> None:

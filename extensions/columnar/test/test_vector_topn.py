@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
+from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import fill_with
 from extensions.columnar.test.twins import Twins
 from tests.cluster import Node
@@ -19,10 +20,6 @@ from tests.cluster import Node
 NODE = "ColumnarTopN"
 ORDERS = ("ASC", "DESC", "ASC NULLS FIRST", "DESC NULLS LAST")
 SERIAL = "SET max_parallel_workers_per_gather = 0"
-PARALLEL = (
-    "SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;"
-    " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
-)
 
 # a column of each kind: type, value by the row's number i and a number n without order
 COLUMNS = {
