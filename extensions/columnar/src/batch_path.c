@@ -233,8 +233,9 @@ find_table(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool partial)
 
 /* ---- joins -------------------------------------------------------------------------------------- */
 
-BatchPath *
-batch_path_of_rows(Path *path)
+/* The same as batch_path_find() of a path that is read by batches or rows; in all processes. */
+static BatchPath *
+read_rows_of(Path *path)
 {
 	BatchPath *batch = palloc0(sizeof(BatchPath));
 
@@ -269,7 +270,7 @@ batch_path_offered(RelOptInfo *rel, bool partial)
 BatchPath *
 batch_path_of_collected(Path *path)
 {
-	BatchPath *batch = batch_path_of_rows(path);
+	BatchPath *batch = read_rows_of(path);
 
 	batch->workers = 0;
 	batch->total_cost += batch->rows * COLLECT_COST;
@@ -324,7 +325,7 @@ batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool part
 	if (!IS_JOIN_REL(rel) || IS_DUMMY_REL(rel))
 		return NULL;
 	join = batch_path_offered(rel, partial);
-	return join ? batch_path_of_rows(&join->path) : NULL;
+	return join ? read_rows_of(&join->path) : NULL;
 }
 
 bool

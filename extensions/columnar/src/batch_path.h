@@ -48,8 +48,6 @@ extern bool batch_path_has_batches(const Path *path);
 /* What was offered: the cheapest, whose cost is without making tuples; or NULL. */
 extern CustomPath *batch_path_offered(RelOptInfo *rel, bool partial);
 
-/* The same as batch_path_find() of a path that is read by batches or rows; in all processes. */
-extern BatchPath *batch_path_of_rows(Path *path);
 /* The same of one whose rows are collected, with what that costs. */
 extern BatchPath *batch_path_of_collected(Path *path);
 

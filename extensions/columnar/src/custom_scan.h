@@ -70,6 +70,9 @@ custom_scan_add_columns(Bitmapset *columns, Node *expression, Index varno, Tuple
 /* Fills *facts, but for the columns. */
 extern void custom_scan_collect_facts(ScanFacts *facts, RelOptInfo *rel, Relation relation);
 
+/* How costsize.c shares work between the leader and its workers; 1 without workers. */
+extern double custom_scan_parallel_divisor(int workers);
+
 /* Sets rows and costs of a path that has its param_info and parallel_workers; is it eager? */
 extern bool
 custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, Path *path);

@@ -380,15 +380,14 @@ estimate_kept(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts, List *
 
 /* ---- costs -------------------------------------------------------------------------------------- */
 
-/* As costsize.c shares work between leader and workers. */
-static double
-get_parallel_divisor(const Path *path)
+double
+custom_scan_parallel_divisor(int workers)
 {
-	double divisor = path->parallel_workers;
+	double divisor = workers;
 
-	if (parallel_leader_participation)
-		divisor += Max(1.0 - 0.3 * path->parallel_workers, 0);
-	return divisor;
+	if (workers > 0 && parallel_leader_participation)
+		divisor += Max(1.0 - 0.3 * workers, 0);
+	return Max(divisor, 1);
 }
 
 /* What conditions cost: most run in kernels. */
@@ -469,7 +468,7 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 
 	if (path->parallel_workers > 0)
 	{
-		double divisor = get_parallel_divisor(path);
+		double divisor = custom_scan_parallel_divisor(path->parallel_workers);
 
 		cpu /= divisor;
 		path->rows = clamp_row_est(path->rows / divisor);

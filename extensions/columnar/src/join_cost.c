@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "custom_scan.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -61,16 +62,6 @@ typedef struct JoinCost
 	Cost probe;	   /* without what reading the side costs */
 	Cost startup;  /* of conditions */
 } JoinCost;
-
-double
-join_cost_divisor(int workers)
-{
-	double divisor = workers;
-
-	if (workers > 0 && parallel_leader_participation)
-		divisor += Max(1.0 - 0.3 * workers, 0);
-	return Max(divisor, 1);
-}
 
 /* An access to a random place in so much memory. */
 static Cost
@@ -231,7 +222,7 @@ estimate(const JoinCandidate *path, JoinCost *cost)
 	cost->build_rows = path->build->rows;
 	cost->probe_rows = path->probe->rows;
 	cost->output_rows = clamp_row_est(query->joined->rows /
-									  join_cost_divisor(path->probe->workers));
+									  custom_scan_parallel_divisor(path->probe->workers));
 	cost->memory = cost->build_rows * (ROW_MEMORY + build_side(path)->reltarget->width);
 
 	cost->build = path->build->total_cost;

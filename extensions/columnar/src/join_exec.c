@@ -20,6 +20,8 @@
 
 static const CustomExecMethods join_exec_methods;
 
+static VectorBatch *next_batch(BatchSource *source);
+
 static Node *
 create_state(CustomScan *plan)
 {
@@ -27,7 +29,7 @@ create_state(CustomScan *plan)
 															 T_CustomScanState);
 
 	state->source.custom.methods = &join_exec_methods;
-	state->source.next_batch = join_next_batch;
+	state->source.next_batch = next_batch;
 	return (Node *) state;
 }
 
@@ -366,8 +368,8 @@ choose_phase(const ColumnarJoinState *state)
 
 /* ---- batches ------------------------------------------------------------------------------------ */
 
-VectorBatch *
-join_next_batch(BatchSource *source)
+static VectorBatch *
+next_batch(BatchSource *source)
 {
 	ColumnarJoinState *state = (ColumnarJoinState *) source;
 	bool ready = false;
@@ -444,7 +446,7 @@ store_row(ColumnarJoinState *state, uint32 row)
 static bool
 fetch_batch(ColumnarJoinState *state)
 {
-	VectorBatch *batch = join_next_batch(&state->source);
+	VectorBatch *batch = next_batch(&state->source);
 	Vector ignored;
 
 	state->position = 0;

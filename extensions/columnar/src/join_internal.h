@@ -124,8 +124,6 @@ typedef struct ColumnarJoinState
 	uint32 position;
 } ColumnarJoinState;
 
-extern VectorBatch *join_next_batch(BatchSource *source);
-
 /*
  * Each returns whether the node's batch has rows to hand up, and leaves the phase that is next.
  * Of the probe batch in state->input: looks it up.

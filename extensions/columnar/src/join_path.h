@@ -76,7 +76,4 @@ extern void join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *i
 extern bool
 join_risk_remove_loops(PlannerInfo *root, RelOptInfo *joined, bool partial, const Path *join);
 
-/* As costsize.c shares the rows of a relation between leader and workers. */
-extern double join_cost_divisor(int workers);
-
 #endif

@@ -424,15 +424,6 @@ keep_values(TopnRank *rank, uint32 first)
 	}
 }
 
-Size
-topn_rank_memory(const TopnRank *rank)
-{
-	Size entry = sizeof(uint32) * 2 + sizeof(uint16) +
-				 (sizeof(bool) + sizeof(int64) + sizeof(RankBytes)) * rank->nkeys;
-
-	return rank->value_bytes + entry * rank->count;
-}
-
 void
 topn_rank_reset(TopnRank *rank)
 {

@@ -54,9 +54,6 @@ extern void topn_rank_renumber(TopnRank *rank);
 /* The numbers of the best rows, the best first; allocated in the current context. */
 extern uint32 *topn_rank_sort(TopnRank *rank, uint32 *nrows);
 
-/* Bytes in use. */
-extern Size topn_rank_memory(const TopnRank *rank);
-
 /* Forgets all rows. */
 extern void topn_rank_reset(TopnRank *rank);
 

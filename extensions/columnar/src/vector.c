@@ -21,8 +21,9 @@ vector_type_init(ColumnType *type, Oid typid, int32 typmod, Oid collation)
 	column_type_init(type, &attribute);
 }
 
-void
-vector_of_block(Vector *vector, const ColumnBlock *block)
+/* Borrows a decoded block. */
+static void
+borrow_block(Vector *vector, const ColumnBlock *block)
 {
 	static const VectorForm forms[] = {[BLOCK_INT] = VECTOR_INT,
 									   [BLOCK_WIDE] = VECTOR_WIDE,
@@ -52,7 +53,7 @@ vector_of_block(Vector *vector, const ColumnBlock *block)
 static void
 get_row_column(VectorBatch *batch, AttrNumber column, Vector *into)
 {
-	vector_of_block(into, row_batch_column(batch->rows, column));
+	borrow_block(into, row_batch_column(batch->rows, column));
 }
 
 void

@@ -108,9 +108,6 @@ extern void vector_type_init(ColumnType *type, Oid typid, int32 typmod, Oid coll
 /* A table's batch; its selection is shared. */
 extern void vector_batch_of_rows(VectorBatch *batch, RowBatch *rows);
 
-/* Borrows a decoded block. */
-extern void vector_of_block(Vector *vector, const ColumnBlock *block);
-
 /* The bytes of a row of VECTOR_BYTES or VECTOR_CODES, or of an exception. */
 static inline const char *
 vector_bytes(const Vector *vector, uint32 row, uint32 *length)

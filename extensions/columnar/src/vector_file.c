@@ -313,6 +313,16 @@ get_column(VectorBatch *batch, AttrNumber number, Vector *into)
 	*into = column->vector;
 }
 
+/* The next read begins at the first row. */
+static void
+rewind_file(VectorFile *file)
+{
+	file->nread = 0;
+	if (file->is_reading && file->file != NULL && BufFileSeek(file->file, 0, 0, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(), errmsg("could not rewind a temporary file: %m")));
+}
+
 VectorBatch *
 vector_file_read(VectorFile *file)
 {
@@ -323,7 +333,7 @@ vector_file_read(VectorFile *file)
 		if (file->file != NULL)
 			write_block(file);
 		file->is_reading = true;
-		vector_file_rewind(file);
+		rewind_file(file);
 	}
 	if (file->nread == file->count)
 		return NULL;
@@ -337,15 +347,6 @@ vector_file_read(VectorFile *file)
 	for (int i = 0; i < file->store->ncolumns; i++)
 		file->columns[i].is_made = false;
 	return &file->batch;
-}
-
-void
-vector_file_rewind(VectorFile *file)
-{
-	file->nread = 0;
-	if (file->is_reading && file->file != NULL && BufFileSeek(file->file, 0, 0, SEEK_SET) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(), errmsg("could not rewind a temporary file: %m")));
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -30,9 +30,6 @@ extern uint64 vector_file_count(const VectorFile *file);
  */
 extern VectorBatch *vector_file_read(VectorFile *file);
 
-/* The next read begins at the first row. */
-extern void vector_file_rewind(VectorFile *file);
-
 extern void vector_file_close(VectorFile *file);
 
 #endif

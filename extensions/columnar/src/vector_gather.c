@@ -32,8 +32,9 @@ use_array(VectorBuffer *buffer, void *array, Size element, bool clear)
 	return array;
 }
 
-uint64 *
-vector_buffer_clear_bits(VectorBuffer *buffer, uint64 **bits)
+/* A bitmap of the buffer with all bits cleared, made if there is none. */
+static uint64 *
+clear_bits(VectorBuffer *buffer, uint64 **bits)
 {
 	if (*bits == NULL)
 		*bits = MemoryContextAlloc(buffer->context, sizeof(uint64) * BLOCK_WORDS);
@@ -160,7 +161,7 @@ gather_bits(const uint64 *from, const uint32 *rows, const uint16 *positions, uin
 	}
 	if (any == 0)
 		return NULL;
-	vector_buffer_clear_bits(buffer, bits);
+	clear_bits(buffer, bits);
 	for (uint32 word = 0; word < BLOCK_WORDS; word++)
 		for (uint32 i = 0; i < 8; i++)
 			(*bits)[word] |= pack_bits(marks[8 * word + i]) << (8 * i);
@@ -196,7 +197,7 @@ mark_missing_rows(const uint32 *rows, const uint16 *positions, uint32 n, VectorB
 				  Vector *into)
 {
 	if (into->nulls == NULL)
-		into->nulls = vector_buffer_clear_bits(buffer, &buffer->nulls);
+		into->nulls = clear_bits(buffer, &buffer->nulls);
 	for (uint32 i = 0; i < n; i++)
 	{
 		uint32 position = positions == NULL ? i : positions[i];
@@ -361,6 +362,6 @@ vector_make_null(const ColumnType *type, VectorBuffer *buffer, Vector *into)
 
 	vector_buffer_begin(buffer, type, forms[type->form], true, into);
 	into->scale = type->form == FORM_NUMERIC ? 0 : -1;
-	into->nulls = vector_buffer_clear_bits(buffer, &buffer->nulls);
+	into->nulls = clear_bits(buffer, &buffer->nulls);
 	memset(buffer->nulls, 0xff, sizeof(uint64) * BLOCK_WORDS);
 }

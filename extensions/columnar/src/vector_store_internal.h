@@ -130,10 +130,6 @@ extern void store_append_bytes(VectorStore *store, StoreColumn *column, const Ve
 /* The bytes of a row that is not NULL, as VECTOR_BYTES has them; of VECTOR_DATUM, too. */
 extern const char *store_bytes_of(const Vector *vector, uint32 row, uint32 *length);
 
-/* Adds an exception for the row; the bytes are copied. */
-extern void store_add_exception(VectorStore *store, StoreColumn *column, uint32 row,
-								const char *bytes, uint32 length);
-
 /* Gives up the dictionary, for the first `count` rows. */
 extern void store_drop_dictionary(VectorStore *store, StoreColumn *column, uint32 count);
 
@@ -165,8 +161,5 @@ struct VectorBuffer
  */
 extern void vector_buffer_begin(VectorBuffer *buffer, const ColumnType *type, VectorForm form,
 								bool clear, Vector *into);
-
-/* A bitmap of the buffer with all bits cleared, made if there is none. */
-extern uint64 *vector_buffer_clear_bits(VectorBuffer *buffer, uint64 **bits);
 
 #endif

@@ -74,9 +74,9 @@ choose_scale(const Vector *vector, const uint16 *selection, uint32 n)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-void
-store_add_exception(VectorStore *store, StoreColumn *column, uint32 row, const char *bytes,
-					uint32 length)
+/* Adds an exception for the row; the bytes are copied. */
+static void
+add_exception(VectorStore *store, StoreColumn *column, uint32 row, const char *bytes, uint32 length)
 {
 	char *copy = store_allocate(store, length);
 
@@ -172,11 +172,11 @@ append_numeric(VectorStore *store, StoreColumn *column, uint32 into, const Vecto
 	}
 	if (bytes != NULL)
 	{
-		store_add_exception(store, column, into, bytes, length);
+		add_exception(store, column, into, bytes, length);
 		return;
 	}
 	made = (struct varlena *) DatumGetPointer(numeric_from_scaled(mantissa, scale));
-	store_add_exception(store, column, into, VARDATA_ANY(made), VARSIZE_ANY_EXHDR(made));
+	add_exception(store, column, into, VARDATA_ANY(made), VARSIZE_ANY_EXHDR(made));
 	pfree(made);
 }
 

@@ -180,6 +180,12 @@ def test_kill_9_of_one_session_leaves_the_others_intact(make_server: MakeServer)
         "BEGIN; INSERT INTO t SELECT g, 0, 'x' FROM generate_series(5000, 9000) AS g; DELETE FROM t WHERE id < 1000"
     )
     os.kill(session.info.backend_pid, signal.SIGKILL)
+    # The postmaster may notice the death later than a session could begin.
+    for _ in wait_until("the other session is ended"):
+        try:
+            node.execute("SELECT 1")
+        except psycopg.OperationalError:
+            break
     node.disconnect()
     for _ in wait_until("the server is back"):
         with suppress(psycopg.OperationalError):
