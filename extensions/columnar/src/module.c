@@ -20,6 +20,7 @@
 #include "options.h"
 #include "own_deletes.h"
 #include "settings.h"
+#include "tree_guard.h"
 #include "tree_plan.h"
 #include "write_buffer.h"
 
@@ -100,6 +101,7 @@ _PG_init(void)
 	decorrelate_hook_initialize(); /* defines its parameter, so before the prefix is reserved */
 	define_settings();
 	tree_plan_initialize();
+	tree_guard_initialize();
 	columnar_slot_initialize();
 	write_buffer_initialize();
 	options_initialize();

@@ -32,6 +32,7 @@
 #include "partition_tree.h"
 #include "space.h"
 #include "table_am.h"
+#include "tree_guard.h"
 #include "write_buffer.h"
 
 /* Of a leaf, in dynamic shared memory. */
@@ -114,6 +115,17 @@ list_leaves(ColumnarScanState *state, bool with_params)
 	}
 	MemoryContextSwitchTo(caller);
 	tree->is_listed = true;
+}
+
+bool
+tree_scan_has_leaf(const TreeScan *tree, Oid leaf)
+{
+	if (!tree->is_listed)
+		return bsearch(&leaf, tree->planned, tree->nplanned, sizeof(Oid), compare_oids) != NULL;
+	for (int i = 0; i < tree->nleaves; i++)
+		if (tree->leaves[i] == leaf)
+			return true;
+	return false;
 }
 
 bool
@@ -378,7 +390,10 @@ tree_scan_begin(ColumnarScanState *state, int eflags)
 	state->relation = NULL;
 
 	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY) && !IsParallelWorker())
+	{
 		flush_buffers(tree);
+		tree_guard_add(tree, estate->es_query_cxt);
+	}
 	/* a worker gets the leader's list, if they share the scan */
 	if (!IsParallelWorker() && (!tree->depends || (eflags & EXEC_FLAG_EXPLAIN_ONLY)))
 		list_leaves(state, false);

@@ -44,6 +44,9 @@ extern const ScanCounters *tree_scan_counters(const TreeScan *tree);
 /* Leaves of the plan, and those that are left; false if that is not known yet. */
 extern bool tree_scan_leaves(const TreeScan *tree, int *planned, int *left);
 
+/* May rows of this leaf be asked for?  Also of one that was read, as the scan may begin again. */
+extern bool tree_scan_has_leaf(const TreeScan *tree, Oid leaf);
+
 /* What processes share: memory, made by the leader, made anew for a rescan, used by a worker. */
 extern Size tree_scan_shared_size(const TreeScan *tree);
 extern void tree_scan_share(ColumnarScanState *state, void *shared);

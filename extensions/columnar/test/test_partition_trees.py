@@ -323,6 +323,23 @@ def test_data_modification(tree: Twins) -> None:
     )
 
 
+def test_leaves_of_an_open_cursor_are_in_use(tree: Twins) -> None:
+    """Those whose turn has not come, too; as soon as the cursor is closed, or has failed, they are free."""
+    query = "SELECT id FROM t WHERE day >= '2020-02-01'"
+    for command in ("TRUNCATE t_11", "DROP TABLE t_11", "DROP TABLE t"):
+        with tree.transaction():
+            tree.execute(f"DECLARE c CURSOR FOR {query}", "FETCH 3 FROM c")
+            tree.same(command)
+    with tree.transaction("ROLLBACK"):
+        tree.execute(f"DECLARE c CURSOR FOR {query}", "FETCH 3 FROM c", "CLOSE c")
+        tree.same("TRUNCATE t_11")
+        tree.same("SELECT count(*) FROM t")
+    with tree.transaction("ROLLBACK"):
+        tree.execute("SAVEPOINT a", f"DECLARE c CURSOR FOR {query}", "FETCH 3 FROM c")
+        tree.execute("ROLLBACK TO a", "DROP TABLE t_11")
+        tree.same("SELECT count(*) FROM t")
+
+
 def test_cursors(tree: Twins) -> None:
     """A cursor that goes back and forth."""
     with tree.transaction():
