@@ -33,6 +33,11 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+# Flags are those that PostgreSQL was built with; a server for debugging makes slow kernels.
+ifeq ($(filter -O2 -O3 -Ofast,$(CFLAGS)),)
+$(warning PostgreSQL's CFLAGS do not optimise (no -O2): vectorised queries will be slow)
+endif
+
 $(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES)
 	cat $^ > $@
 
