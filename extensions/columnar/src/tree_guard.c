@@ -57,8 +57,9 @@ check_leaf(Oid leaf, const char *command)
 			ereport(
 				ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot %s \"%s\" because it is being used by active queries in this session",
-						command, get_rel_name(leaf))));
+				 errmsg(
+					 "cannot %s \"%s\" because it is being used by active queries in this session",
+					 command, get_rel_name(leaf))));
 	}
 }
 
