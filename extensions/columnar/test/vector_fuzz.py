@@ -321,17 +321,20 @@ def parts_of(query: Query) -> Iterator[Query]:
     """Queries with a single part of it, whose error is that part's."""
     for item in query.items:
         yield replace(query, items=(item,), having=())
+    alone = Query(
+        "groups",
+        (Expr("count(*)", "int8"),),
+        parameters=query.parameters,
+        source=query.source if query.shape in ("groups", "rows") else "t",
+    )
     for condition in query.where:
         yield replace(query, where=(condition,), having=())
-        yield Query(
-            "groups", (Expr("count(*)", "int8"),), (condition,), parameters=query.parameters
-        )
+        yield replace(alone, where=(condition,))
     for expression in (*query.keys, *query.items, *query.having):
         for part in all_parts(expression):
             if part.type == "bool":
-                yield Query(
-                    "groups", (Expr("count(*)", "int8"),), (part,), parameters=query.parameters
-                )
+                yield replace(alone, where=(part,))
+            yield replace(alone, items=(Expr("count({0})", "int8", (part,)),))
 
 
 def all_parts(expression: Expr) -> Iterator[Expr]:
