@@ -307,6 +307,9 @@ decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
 	tested = correlated ? add_test(subselect, test) : wrap_with_test(subselect, test);
 	if (tested == NULL || !decorrelate_core_pulls_up(tested))
 		return NULL;
+	/* a join meets its conditions for rows that no row outside asks for */
+	if (correlated && decorrelate_rows_may_fail(tested))
+		return NULL;
 	exists = makeNode(SubLink);
 	exists->subLinkType = EXISTS_SUBLINK;
 	exists->subselect = (Node *) tested;

@@ -330,7 +330,7 @@ def parts_of(query: Query) -> Iterator[Query]:
     for condition in query.where:
         yield replace(query, where=(condition,), having=())
         yield replace(alone, where=(condition,))
-    for expression in (*query.keys, *query.items, *query.having):
+    for expression in (*query.keys, *query.items, *query.where, *query.having):
         for part in all_parts(expression):
             if part.type == "bool":
                 yield replace(alone, where=(part,))
