@@ -27,11 +27,11 @@
 #define EXPRESSION_SHARE 0.2
 
 /* Entering a build row into the table, besides the access to it. */
-#define INSERT_COST (0.15 * cpu_operator_cost)
+#define INSERT_COST (1.5 * cpu_operator_cost)
 
 /* An access to memory that is in the cache; and to memory that is not. */
 #define NEAR_COST (0.05 * cpu_operator_cost)
-#define FAR_COST (0.2 * cpu_operator_cost)
+#define FAR_COST (0.4 * cpu_operator_cost)
 
 /* A look-up in a hash table, in accesses; one integer as key is mostly an index into an array. */
 #define HASH_ACCESSES 5
@@ -43,6 +43,9 @@
 
 /* Copies and fetches of text and the like, in those of numbers. */
 #define TEXT_FACTOR 5
+
+/* What it adds to the cost of a table that each worker makes it, too: memory and cores are shared. */
+#define REPEAT_SHARE 0.2
 
 /* Memory up to which it is in the cache, and from which on it is not, as powers of 2. */
 #define NEAR_BITS 20
@@ -234,6 +237,7 @@ estimate(const JoinCandidate *path, JoinCost *cost)
 	add_duplicates(path, cost);
 	add_conditions(path, cost);
 	add_spilling(path, cost);
+	cost->build *= 1 + REPEAT_SHARE * path->probe->workers;
 }
 
 /* Does the node return nothing before it has read all of the probe side? */

@@ -31,6 +31,12 @@
 #define RISK 10.0
 #define RISK_MAX 1000.0
 
+/*
+ * Core takes the first condition of an anti join for all of them, so "there is no other row with this
+ * key" is expected to be true of no row.  Where it expects less than a part of the rows, so many.
+ */
+#define ANTI_SHARE 0.1
+
 /* A loop that has its first row so much earlier is left alone: a part of the other's cost. */
 #define EARLY_SHARE 0.1
 
@@ -46,6 +52,28 @@ find_rows_max(RelOptInfo *rel)
 	return planned && planned->rows_max > 0 ? planned->rows_max : HUGE_VAL;
 }
 
+/* Rows of a relation, if core's estimate of it says nothing. */
+static double
+find_rows_likely(RelOptInfo *rel)
+{
+	PlannedRelation *planned = planned_relation_find(rel);
+
+	return planned ? planned->rows_likely : 0;
+}
+
+/* What is likely of a side is likely of the join, in the ratio that core expects. */
+static double
+estimate_rows_likely(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
+{
+	double likely = Max(find_rows_likely(outer) / Max(outer->rows, 1),
+						find_rows_likely(inner) / Max(inner->rows, 1)) *
+					joined->rows;
+
+	if (type == JOIN_ANTI && joined->rows < ANTI_SHARE * outer->rows)
+		likely = Max(likely, ANTI_SHARE * Max(outer->rows, find_rows_likely(outer)));
+	return likely;
+}
+
 void
 join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 				bool inner_unique)
@@ -58,6 +86,8 @@ join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinTy
 	if (type == JOIN_FULL || type == JOIN_RIGHT)
 		rows += find_rows_max(inner);
 	planned->rows_max = planned->rows_max > 0 ? Min(planned->rows_max, rows) : rows;
+	planned->rows_likely = Max(planned->rows_likely,
+							   estimate_rows_likely(joined, outer, inner, type));
 }
 
 /* Times the rows that are expected, which there may be. */
@@ -68,8 +98,10 @@ find_risk(RelOptInfo *outer)
 	double rows = Max(outer->rows, 1);
 	double risk = rows > 1 ? pow(RISK, members - 1) : RISK_MAX;
 
+	risk = Min(risk, RISK_MAX);
+	risk = Max(risk, find_rows_likely(outer) / rows);
 	risk = Min(risk, find_rows_max(outer) / rows);
-	return members > 1 ? Min(Max(risk, 1), RISK_MAX) : 1;
+	return members > 1 ? Max(risk, 1) : 1;
 }
 
 static bool

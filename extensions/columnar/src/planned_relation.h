@@ -20,6 +20,7 @@ typedef struct PlannedRelation
 	Bitmapset *columns[2];
 	struct BatchPath *tables[2]; /* with these columns */
 	double rows_max;			 /* join_risk.c: 0 if not known */
+	double rows_likely;			 /* join_risk.c: where core's estimate says nothing; else 0 */
 	double *shares;				 /* custom_scan_cost.c: see ScanFacts; NULL: not known */
 	double groups;
 	struct PlannedTree *tree; /* tree_plan.c: it is a partition tree, scanned as one relation */
