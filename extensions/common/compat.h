@@ -212,6 +212,21 @@ compat_copy_rte(PlannedStmt *plan, Query *query, RangeTblEntry *rte)
 	return copy;
 }
 
+/* The permissions that a copied entry asks for, from one query's list to another's; since 16. */
+#if PG_VERSION_NUM >= 160000
+static inline void
+compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
+{
+	if (copy->perminfoindex == 0)
+		return;
+	to->rteperminfos = lappend(
+		to->rteperminfos, copyObject(list_nth(from->rteperminfos, copy->perminfoindex - 1)));
+	copy->perminfoindex = list_length(to->rteperminfos);
+}
+#else
+#define compat_copy_permissions(to, copy, from) ((void) 0)
+#endif
+
 /* Does the role own the table?  The functions for each kind of object became one in 16. */
 #if PG_VERSION_NUM >= 160000
 #define compat_owns_table(relation, role) object_ownercheck(RelationRelationId, relation, role)
@@ -268,6 +283,13 @@ compat_has_run_condition(Query *query, List *target)
 	}
 	return false;
 }
+#endif
+
+/* The conditions of a WindowAggPath that end it early: in its clause, and since 17 in the path. */
+#if PG_VERSION_NUM >= 170000
+#define compat_window_run_condition(path) ((path)->runCondition)
+#else
+#define compat_window_run_condition(path) ((path)->winclause->runCondition)
 #endif
 
 /*

@@ -24,6 +24,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/lsyscache.h"
 
@@ -33,14 +34,17 @@ typedef struct Rewrite
 	DecorrelateJudge judge;
 	void *context;
 	bool changed;
+	bool restricts; /* grouped sub-selects to keys that are asked for */
+	bool restricted;
 } Rewrite;
 
-/* A sub-select that was joined above `anchor`, and what stands in its place. */
+/* A sub-select that was joined above `anchor`. */
 typedef struct Joined
 {
 	FromExpr *anchor;
 	SubLink *link;
-	Node *value;
+	Index varno;
+	DecorrelateJoin join;
 } Joined;
 
 /* The level whose expressions are being rewritten, and where in them we are. */
@@ -197,13 +201,14 @@ join_subselect(SubLink *link, Level *level)
 	{
 		joined = lfirst(cell);
 		if (joined->anchor == level->anchor && equal(joined->link, link))
-			return copyObject(joined->value);
+			return copyObject(joined->join.value);
 	}
-	attach_left_join(level, &join);
 	joined = palloc(sizeof(Joined));
 	joined->anchor = level->anchor;
 	joined->link = link;
-	joined->value = join.value;
+	joined->varno = next_entry(level);
+	joined->join = join;
+	attach_left_join(level, &join);
 	level->joined = lappend(level->joined, joined);
 	level->rewrite->changed = true;
 	return copyObject(join.value);
@@ -516,6 +521,38 @@ rewrite_targets(Level *level)
 	level->is_grouped = false;
 }
 
+/* An entry of the parser's has the same name in both places. */
+static void
+mark_restricted(RangeTblEntry *rte)
+{
+	rte->eref->aliasname = pstrdup("restricted");
+}
+
+bool
+decorrelate_is_restricted(const RangeTblEntry *rte)
+{
+	return rte->alias != NULL && strcmp(rte->alias->aliasname, "decorrelated") == 0 &&
+		   strcmp(rte->eref->aliasname, "restricted") == 0;
+}
+
+/* When all conditions of the level are known: tells its joins which keys are asked for. */
+static void
+restrict_joins(Level *level)
+{
+	ListCell *cell;
+
+	foreach(cell, level->joined)
+	{
+		Joined *joined = lfirst(cell);
+
+		if (decorrelate_restrict(level->query, joined->anchor, joined->varno, &joined->join))
+		{
+			level->rewrite->restricted = true;
+			mark_restricted(rt_fetch(joined->varno, level->query->rtable));
+		}
+	}
+}
+
 /* The expressions of one level: SELECT without locks and set operations. */
 static void
 rewrite_level(Query *query, Rewrite *rewrite)
@@ -537,6 +574,8 @@ rewrite_level(Query *query, Rewrite *rewrite)
 	rewrite_join_tree((Node *) query->jointree, &level);
 	level.anchor = query->jointree;
 	rewrite_targets(&level);
+	if (rewrite->restricts)
+		restrict_joins(&level);
 	visit_subselects(query->limitCount, rewrite);
 	visit_subselects(query->limitOffset, rewrite);
 	query->hasSubLinks = checkExprHasSubLink((Node *) query);
@@ -567,12 +606,12 @@ rewrite_query(Query *query, Rewrite *rewrite)
 }
 
 bool
-decorrelate_query(Query *query, DecorrelateJudge judge, void *context)
+decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool restricts)
 {
-	Rewrite rewrite = {judge, context, false};
+	Rewrite rewrite = {.judge = judge, .context = context, .restricts = restricts};
 
 	rewrite_query(query, &rewrite);
-	return rewrite.changed;
+	return restricts ? rewrite.restricted : rewrite.changed;
 }
 
 static bool
@@ -618,7 +657,7 @@ find_judged_link(Node *node, void *context)
 bool
 decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *context)
 {
-	Rewrite rewrite = {judge, context, false};
+	Rewrite rewrite = {.judge = judge, .context = context};
 
 	return has_sublinks(query) && find_judged_link((Node *) query, &rewrite);
 }

@@ -37,6 +37,9 @@
  * references in places where ON cannot have them.  Also left alone are sub-selects in ON of outer
  * joins, and in grouped expressions unless they correlate with grouping expressions.
  *
+ * A grouped sub-select may be restricted to the keys that the outer query can ask for; see
+ * decorrelate_restriction.c.
+ *
  * Errors.  A join evaluates expressions for rows that the sub-select never saw.  The rule:
  * - aggregates, their arguments, FILTER, HAVING of sub-selects with GROUP BY, columns that a
  *	 correlated IN compares with, and the arms of OR must be unable to fail
@@ -69,9 +72,13 @@ extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *co
 
 /*
  * Rewrites the query, as it came from the rewriter, in place: give it a copy if the original is
- * needed.  False if nothing changed.  The result is for the planner and not for ruleutils.c: its
+ * needed.  False if nothing changed; with `restricts`, if no sub-select could be restricted to keys
+ * that are asked for, see decorrelate_restriction.c.  The result is for the planner and not for ruleutils.c: its
  * new joins have no columns.
  */
-extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *context);
+extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool restricts);
+
+/* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
+extern bool decorrelate_is_restricted(const RangeTblEntry *rte);
 
 #endif

@@ -6,6 +6,8 @@
  *		decorrelate_subselect.c	 which sub-selects can be joined; splits off the correlation
  *		decorrelate_grouping.c	 the grouped query and the value for the sub-select's place
  *		decorrelate_membership.c IN, NOT IN and ALL as EXISTS
+ *		decorrelate_restriction.c conditions of the outer query that hold for the keys as well
+ *		decorrelate_source.c	 relations of the outer query that have such conditions
  *		decorrelate_safety.c	 which expressions cannot fail
  */
 #ifndef STRATA_DECORRELATE_INTERNAL_H
@@ -13,7 +15,7 @@
 
 #include "decorrelate.h"
 
-#include "nodes/primnodes.h"
+#include "nodes/pathnodes.h"
 
 /* A condition `outer = key` of a sub-select. */
 typedef struct DecorrelateCondition
@@ -40,6 +42,15 @@ typedef struct DecorrelateJoin
 	Node *value;	 /* takes the sub-select's place */
 } DecorrelateJoin;
 
+/* The outer query, whose rows look up keys. */
+typedef struct DecorrelateOuter
+{
+	Query *query;
+	List *conditions; /* true for all rows that come out or find a group */
+	Relids nullable;  /* entries that outer joins fill with NULL */
+	bool is_late;	  /* may conditions be used that core may evaluate after the join? */
+} DecorrelateOuter;
+
 /* decorrelate_subselect.c: first, the conjuncts of a condition, which may be NULL, and the reverse */
 extern List *decorrelate_conjuncts(Node *quals);
 extern Node *decorrelate_conjunction(List *conjuncts);
@@ -63,6 +74,33 @@ decorrelate_group_exists(DecorrelateSplit *split, Index varno, Index join, Decor
 /* decorrelate_membership.c */
 extern Node *decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where);
 extern Node *decorrelate_replace_outputs(Node *testexpr, List *outputs);
+
+/* The entries of the range table that outer joins fill with NULL. */
+extern Relids decorrelate_nullable(Query *query);
+
+/* decorrelate_restriction.c */
+extern bool
+decorrelate_restrict(Query *query, FromExpr *anchor, Index varno, DecorrelateJoin *join);
+
+/* decorrelate_source.c; gates: conditions on the outer row in the ON of the join */
+extern void
+decorrelate_outer_init(DecorrelateOuter *outer, Query *query, List *gates, bool is_late);
+/* Can the entry tell which keys are asked for? */
+extern bool decorrelate_is_source(const DecorrelateOuter *outer, Index varno);
+extern Index decorrelate_only_source(Node *expression);
+extern double decorrelate_source_rows(const DecorrelateOuter *outer, Index varno);
+/* Copies of conditions `expression of the entry = expression of another source`. */
+extern List *decorrelate_source_equalities(const DecorrelateOuter *outer, Index varno);
+/*
+ * Is less than the whole relation asked for?  The conditions on it, beside those that a derived
+ * table has inside.
+ */
+extern bool
+decorrelate_source_restricts(const DecorrelateOuter *outer, Index varno, List **conditions);
+extern bool decorrelate_source_filters(const DecorrelateOuter *outer, Index varno);
+/* tests: `expression = expression of the entry`; all of them for one row that fulfils the conditions. */
+extern SubLink *decorrelate_source_membership(const DecorrelateOuter *outer, Index varno,
+											  List *conditions, List *tests);
 
 /* decorrelate_safety.c */
 extern bool decorrelate_may_fail(Node *node);

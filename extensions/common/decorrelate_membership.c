@@ -49,6 +49,12 @@ add_nullable(Node *node, bool nullable, Relids result)
 	return result;
 }
 
+Relids
+decorrelate_nullable(Query *query)
+{
+	return add_nullable((Node *) query->jointree, false, NULL);
+}
+
 /* Is the column of the table declared NOT NULL, there and in all that inherit from it? */
 static bool
 is_declared_not_null(RangeTblEntry *rte, AttrNumber attribute)
@@ -92,7 +98,7 @@ is_never_null(Node *node, Query *query, Node *quals)
 
 		if (compat_contains_var(find_nonnullable_vars(quals), var))
 			return true;
-		if (bms_is_member(var->varno, add_nullable((Node *) query->jointree, false, NULL)))
+		if (bms_is_member(var->varno, decorrelate_nullable(query)))
 			return false;
 		if (rte->rtekind == RTE_RELATION)
 			return is_declared_not_null(rte, var->varattno);

@@ -25,6 +25,7 @@
 #include "parser/parsetree.h"
 
 #include "aggregate.h"
+#include "decorrelate.h"
 #include "join.h"
 #include "settings.h"
 #include "tree_plan.h"
@@ -338,6 +339,9 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		add_tree_paths(root, rel, rte);
 		return;
 	}
+	if (rel->rtekind == RTE_SUBQUERY && rel->reloptkind == RELOPT_BASEREL &&
+		decorrelate_is_restricted(rte))
+		join_estimate_restricted(root, rel, rte->subquery);
 	if (rel->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL || IS_DUMMY_REL(rel) ||
 		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
 		return;

@@ -4,9 +4,10 @@
  *
  * A columnar table is seldom indexed, so running a sub-select once per outer row reads it once per
  * outer row.  A statement with sub-selects that decorrelate_query() can turn into joins is planned
- * in both forms, and the cheaper plan is taken: with an index and few outer rows that is the one
- * as it was written.  Sub-selects that read no columnar table stay as they are, so that plans of
- * other statements do not depend on whether this library is loaded.
+ * as it was written, with joins, and with joins restricted to the keys that are asked for; the
+ * cheapest plan is taken.  With an index and few outer rows that is the one as it was written.
+ * Sub-selects that read no columnar table stay as they are, so that plans of other statements do
+ * not depend on whether this library is loaded.
  *
  * Whoever had the planner's hook before us is called for each form, the form as written first.
  */
@@ -100,25 +101,37 @@ plan_cost(PlannedStmt *plan, int cursor_options)
 }
 
 static PlannedStmt *
+choose_cheaper(PlannedStmt *best, PlannedStmt *other, int cursor_options)
+{
+	return plan_cost(other, cursor_options) < plan_cost(best, cursor_options) ? other : best;
+}
+
+static PlannedStmt *
 plan_cheaper_form(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
 {
 	Query *joined;
-	PlannedStmt *as_written;
-	PlannedStmt *as_join;
+	Query *restricted;
+	PlannedStmt *best;
 
 	if (enable_decorrelation == DECORRELATION_OFF ||
 		!decorrelate_may_apply(query, judge_relation, NULL))
 		return plan_query(query, query_string, cursor_options, params);
 
 	joined = copyObject(query);
-	if (!decorrelate_query(joined, judge_relation, NULL))
+	restricted = copyObject(query);
+	if (!decorrelate_query(joined, judge_relation, NULL, false))
 		return plan_query(query, query_string, cursor_options, params);
+	if (!decorrelate_query(restricted, judge_relation, NULL, true))
+		restricted = NULL;
 	if (enable_decorrelation == DECORRELATION_ALWAYS)
-		return plan_query(joined, query_string, cursor_options, params);
-	as_written = plan_query(query, query_string, cursor_options, params);
-	as_join = plan_query(joined, query_string, cursor_options, params);
-	return plan_cost(as_join, cursor_options) < plan_cost(as_written, cursor_options) ? as_join
-																					  : as_written;
+		return plan_query(restricted ? restricted : joined, query_string, cursor_options, params);
+	best = plan_query(query, query_string, cursor_options, params);
+	best = choose_cheaper(best, plan_query(joined, query_string, cursor_options, params),
+						  cursor_options);
+	if (restricted != NULL)
+		best = choose_cheaper(best, plan_query(restricted, query_string, cursor_options, params),
+							  cursor_options);
+	return best;
 }
 
 void

@@ -58,6 +58,8 @@ extern const CustomScanMethods join_scan_methods;
 
 /* For the planner, before it looks at joins of the relation: see join_estimate.c. */
 extern void join_estimate_relation(PlannerInfo *root, const RelOptInfo *rel);
+/* The same of a sub-select that decorrelate_is_restricted(). */
+extern void join_estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query);
 
 /* See batch_reader_limit(), of a ColumnarJoin's column. */
 extern void

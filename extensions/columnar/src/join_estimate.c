@@ -9,6 +9,9 @@
  * at most; that it has one is the better guess.  So where a query joins by all columns of such
  * an index, it is given to core as a foreign key, for estimates and nothing else.
  *
+ * A sub-select that is restricted to the keys that a relation asks for has a group for each of
+ * them; core would count the conditions on that relation twice.  It is treated the same.
+ *
  * Not below semi and anti joins, where rows without a partner are what matters.
  */
 #include "join.h"
@@ -100,52 +103,69 @@ is_looked_into(const PlannerInfo *root, Index relid)
 }
 
 static void
-add_key(PlannerInfo *root, const IndexOptInfo *index, EquivalenceClass *const *classes,
-		Index referencing)
+add_key(PlannerInfo *root, Index referenced, const int *attributes, int nattributes,
+		EquivalenceClass *const *classes, Index referencing)
 {
 	ForeignKeyOptInfo *key = makeNode(ForeignKeyOptInfo);
 
 	key->con_relid = referencing;
-	key->ref_relid = index->rel->relid;
-	key->nkeys = index->nkeycolumns;
-	key->nmatched_ec = index->nkeycolumns;
-	for (int i = 0; i < index->nkeycolumns; i++)
+	key->ref_relid = referenced;
+	key->nkeys = nattributes;
+	key->nmatched_ec = nattributes;
+	for (int i = 0; i < nattributes; i++)
 	{
 		key->eclass[i] = classes[i];
 		key->fk_eclass_member[i] = find_member(classes[i], referencing, 0);
 		key->conkey[i] = get_expression(key->fk_eclass_member[i])->varattno;
-		key->confkey[i] = (AttrNumber) index->indexkeys[i];
+		key->confkey[i] = (AttrNumber) attributes[i];
 		key->nconst_ec += classes[i]->ec_has_const;
 	}
 	root->fkey_list = lappend(root->fkey_list, key);
+}
+
+/* The other relations with a column equal to each of these; and what holds them equal. */
+static Relids
+find_partners(PlannerInfo *root, const RelOptInfo *rel, const int *attributes, int nattributes,
+			  EquivalenceClass **classes)
+{
+	Relids partners = NULL;
+	Relids result = NULL;
+	int other = -1;
+
+	for (int i = 0; i < nattributes; i++)
+	{
+		if (attributes[i] <= 0)
+			return NULL;
+		classes[i] = find_class(root, rel, (AttrNumber) attributes[i]);
+		if (classes[i] == NULL)
+			return NULL;
+		partners = i == 0 ? bms_copy(classes[i]->ec_relids)
+						  : bms_int_members(partners, classes[i]->ec_relids);
+	}
+	while ((other = bms_next_member(partners, other)) >= 0)
+	{
+		bool all = other != (int) rel->relid;
+
+		for (int i = 0; all && i < nattributes; i++)
+			all = find_member(classes[i], other, 0) != NULL;
+		if (all)
+			result = bms_add_member(result, other);
+	}
+	return result;
 }
 
 static void
 add_keys_of_index(PlannerInfo *root, const IndexOptInfo *index)
 {
 	EquivalenceClass *classes[INDEX_MAX_KEYS];
-	Relids others = NULL;
-	int other = -1;
+	Relids partners = find_partners(root, index->rel, index->indexkeys, index->nkeycolumns,
+									classes);
+	int partner = -1;
 
-	for (int i = 0; i < index->nkeycolumns; i++)
-	{
-		if (index->indexkeys[i] <= 0)
-			return;
-		classes[i] = find_class(root, index->rel, (AttrNumber) index->indexkeys[i]);
-		if (classes[i] == NULL)
-			return;
-		others = i == 0 ? bms_copy(classes[i]->ec_relids)
-						: bms_int_members(others, classes[i]->ec_relids);
-	}
-	while ((other = bms_next_member(others, other)) >= 0)
-	{
-		bool all = other != index->rel->relid && !is_known(root, other, index->rel->relid);
-
-		for (int i = 0; all && i < index->nkeycolumns; i++)
-			all = find_member(classes[i], other, 0) != NULL;
-		if (all)
-			add_key(root, index, classes, other);
-	}
+	while ((partner = bms_next_member(partners, partner)) >= 0)
+		if (!is_known(root, partner, index->rel->relid))
+			add_key(root, index->rel->relid, index->indexkeys, index->nkeycolumns, classes,
+					partner);
 }
 
 void
@@ -158,4 +178,47 @@ join_estimate_relation(PlannerInfo *root, const RelOptInfo *rel)
 	foreach(cell, rel->indexlist)
 		if (is_unique_for_joins(lfirst_node(IndexOptInfo, cell)))
 			add_keys_of_index(root, lfirst_node(IndexOptInfo, cell));
+}
+
+/* The columns of a grouped query that it is grouped by; 0 if there are too many. */
+static int
+collect_group_keys(const Query *query, int *attributes)
+{
+	int n = 0;
+	ListCell *cell;
+
+	foreach(cell, query->targetList)
+	{
+		const TargetEntry *target = lfirst_node(TargetEntry, cell);
+
+		if (target->resjunk || target->ressortgroupref == 0)
+			continue;
+		if (n == INDEX_MAX_KEYS)
+			return 0;
+		attributes[n++] = target->resno;
+	}
+	return n;
+}
+
+void
+join_estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query)
+{
+	EquivalenceClass *classes[INDEX_MAX_KEYS];
+	int attributes[INDEX_MAX_KEYS];
+	int nattributes = collect_group_keys(query, attributes);
+	Relids partners = find_partners(root, rel, attributes, nattributes, classes);
+	const RelOptInfo *smallest = NULL;
+	int partner = -1;
+
+	if (is_looked_into(root, rel->relid))
+		return;
+	while ((partner = bms_next_member(partners, partner)) >= 0)
+	{
+		const RelOptInfo *other = root->simple_rel_array[partner];
+
+		if (other != NULL && (smallest == NULL || other->rows < smallest->rows))
+			smallest = other;
+	}
+	if (smallest != NULL)
+		add_key(root, rel->relid, attributes, nattributes, classes, smallest->relid);
 }
