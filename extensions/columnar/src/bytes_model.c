@@ -97,9 +97,7 @@ hash_value(const char *bytes, uint32 length)
 		hash = (hash ^ word) * multiplier;
 		hash ^= hash >> 29;
 	}
-	word = 0;
-	memcpy(&word, bytes, length);
-	hash = (hash ^ word) * multiplier;
+	hash = (hash ^ bytes_first_word(bytes, length)) * multiplier;
 	hash ^= hash >> 32;
 	return (uint32) (hash * multiplier >> 32);
 }

@@ -2,7 +2,8 @@
  * chunk_distinct.c
  *		How many distinct values a column has: for the planner, so about right is enough.
  *
- * Few values are counted exactly by sorting their hashes.  More are estimated by
+ * Few values are counted exactly by sorting their hashes, integers that lie close together
+ * by marking them.  Others are estimated by
  * HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with 4096 registers, that is
  * within 2 to 3 %; linear counting where many registers are empty.  Values are told
  * apart by their bytes: 1.1 and 1.10 are two.
@@ -14,6 +15,10 @@
 #include "chunk_internal.h"
 
 #define EXACT_VALUES 1024
+
+/* Integers are marked if they lie so close together: a byte for each, which the processor's cache holds. */
+#define MARKS_MAX (256 * 1024)
+#define MARKS_PER_ROW 8
 
 #define REGISTER_BITS 12
 #define NREGISTERS (1 << REGISTER_BITS)
@@ -50,19 +55,19 @@ load_word(const char *at)
 static inline uint64
 hash_value_bytes(const char *bytes, uint32 length)
 {
+	const char *end = bytes + length;
 	uint64 hash = length * HASH_FIRST;
-	uint64 word = 0;
 
-	for (; length >= 16; length -= 16, bytes += 16)
+	if (length < 8)
+		return fold(fold(bytes_first_word(bytes, length) ^ HASH_FIRST, hash ^ HASH_SECOND),
+					HASH_FIRST);
+	/* the last words may overlap with what came before */
+	for (; end - bytes > 16; bytes += 16)
 		hash = fold(load_word(bytes) ^ HASH_FIRST ^ hash, load_word(bytes + 8) ^ HASH_SECOND);
-	if (length >= 8)
-	{
-		hash = fold(load_word(bytes) ^ HASH_FIRST, hash ^ HASH_SECOND);
-		length -= 8;
-		bytes += 8;
-	}
-	memcpy(&word, bytes, length);
-	return fold(fold(word ^ HASH_FIRST, hash ^ HASH_SECOND), HASH_FIRST);
+	if (length > 16)
+		bytes = end - 16;
+	hash = fold(load_word(bytes) ^ HASH_FIRST ^ hash, load_word(end - 8) ^ HASH_SECOND);
+	return fold(hash ^ HASH_SECOND, HASH_FIRST);
 }
 
 static inline uint64
@@ -98,6 +103,45 @@ count_exactly(const ColumnValues *values)
 	sort_hashes(hashes, nhashes);
 	for (uint32 i = 1; i < nhashes; i++)
 		ndistinct += hashes[i] != hashes[i - 1];
+	return ndistinct;
+}
+
+/* From the smallest integer, *low, to the largest; NULLs count as 0. */
+static uint64
+find_span(const ColumnValues *values, int64 *low)
+{
+	int64 min = values->ints[0];
+	int64 max = values->ints[0];
+
+	for (uint32 row = 0; row < values->nrows; row++)
+	{
+		min = Min(min, values->ints[row]);
+		max = Max(max, values->ints[row]);
+	}
+	*low = min;
+	return (uint64) max - (uint64) min;
+}
+
+/* Counts integers from `low` to `low` + span, exactly. */
+static uint32
+count_by_marks(const ColumnValues *values, int64 low, uint32 span)
+{
+	uint8 *marks = palloc0(span + 1);
+	uint32 ndistinct = 0;
+
+	for (uint32 row = 0; row < values->nrows; row++)
+		marks[values->ints[row] - low] = 1;
+	if (values->nnulls > 0 && low <= 0 && -low <= span)
+	{
+		/* is there a 0 that is no NULL? */
+		marks[-low] = 0;
+		for (uint32 row = 0; row < values->nrows; row++)
+			if (values->ints[row] == 0 && !values->nulls[row])
+				marks[-low] = 1;
+	}
+	for (uint32 i = 0; i <= span; i++)
+		ndistinct += marks[i];
+	pfree(marks);
 	return ndistinct;
 }
 
@@ -153,10 +197,18 @@ uint32
 chunk_distinct_estimate(const ColumnValues *values)
 {
 	uint32 nvalues = values->nrows - values->nnulls;
+	int64 low;
+	uint64 span;
 
 	if (nvalues <= 1)
 		return nvalues;
 	if (nvalues <= EXACT_VALUES)
 		return count_exactly(values);
+	if (values->ints != NULL)
+	{
+		span = find_span(values, &low);
+		if (span < MARKS_MAX && span < (uint64) values->nrows * MARKS_PER_ROW)
+			return count_by_marks(values, low, (uint32) span);
+	}
 	return (uint32) Min(Max(estimate_by_registers(values), 1), nvalues);
 }

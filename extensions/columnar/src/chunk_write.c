@@ -61,12 +61,6 @@ typedef struct ChunkWriter
 	ByteBuffer bloom;
 } ChunkWriter;
 
-static bool
-is_null_row(const ColumnValues *values, uint32 row)
-{
-	return values->nulls != NULL && values->nulls[row];
-}
-
 /* ---- names of encodings ------------------------------------------------------------------------ */
 
 static ChunkEncoding
@@ -107,29 +101,6 @@ name_bytes_encoding(BytesEncoding encoding)
 /* ---- values of a block ------------------------------------------------------------------------- */
 
 /*
- * The integers of a block, with the value before it in place of each NULL (before
- * the first value: that one), so that NULLs cost next to nothing.  At least one
- * row must have a value.
- */
-static const int64 *
-fill_null_rows(const ColumnValues *values, uint32 first, uint32 nrows, int64 *filled)
-{
-	uint32 row = first;
-	int64 previous;
-
-	while (is_null_row(values, row))
-		row++;
-	previous = values->ints[row];
-	for (uint32 i = 0; i < nrows; i++)
-	{
-		if (!is_null_row(values, first + i))
-			previous = values->ints[first + i];
-		filled[i] = previous;
-	}
-	return filled;
-}
-
-/*
  * The byte behind that of the encoding, where a block of another codec begins with
  * its own encoding (and bits of that codec's).
  */
@@ -142,22 +113,21 @@ inner_byte(const ByteBuffer *bytes, uint64 start)
 /* Appends the block's values to `into`; *is_numbers tells that they are no byte strings. */
 static ChunkEncoding
 encode_values(const ChunkWriter *writer, const BytesModel *model, uint32 first, uint32 nrows,
-			  uint32 nnulls, ByteBuffer *into, bool *is_numbers)
+			  ByteBuffer *into, bool *is_numbers)
 {
 	const ColumnValues *values = writer->values;
 	uint64 start = into->length;
 	int64 filled[BLOCK_ROWS];
-	const int64 *ints = NULL;
+	const int64 *ints;
 
 	*is_numbers = true;
-	if (values->ints != NULL)
-		ints = nnulls == 0 ? values->ints + first : fill_null_rows(values, first, nrows, filled);
-
 	switch (writer->type->form)
 	{
 		case FORM_INT:
+			ints = column_values_fill_nulls(values, first, nrows, filled);
 			return name_integer_encoding(integer_encode(ints, nrows, into));
 		case FORM_FLOAT:
+			ints = column_values_fill_nulls(values, first, nrows, filled);
 			switch (float_encode(ints, nrows, writer->type->length == sizeof(float4), into))
 			{
 				case FLOAT_RAW:
@@ -297,8 +267,7 @@ add_block(ChunkWriter *writer, uint32 first, uint32 nrows)
 	nulls = write_nulls(writer->values, first, nrows, zone.nnulls, frame);
 	if (nulls != CHUNK_NULLS_ALL)
 	{
-		encoding = encode_values(writer, writer->model, first, nrows, zone.nnulls, frame,
-								 &is_numbers);
+		encoding = encode_values(writer, writer->model, first, nrows, frame, &is_numbers);
 		writer->frame_is_numbers &= is_numbers;
 	}
 	writer->summary->encodings |= (uint32) 1 << encoding;
@@ -329,7 +298,7 @@ try_model(ChunkWriter *writer, const BytesModel *model, uint32 first, uint32 las
 		uint32 nrows = chunk_count_rows(writer->values->nrows, block);
 		bool is_numbers;
 
-		encode_values(writer, model, block * BLOCK_ROWS, nrows, 0, &bytes, &is_numbers);
+		encode_values(writer, model, block * BLOCK_ROWS, nrows, &bytes, &is_numbers);
 	}
 	length = bytes.length;
 	if (codec_compress(options->codec, options->level, options->saving, bytes.data, bytes.length,

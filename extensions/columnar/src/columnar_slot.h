@@ -17,6 +17,8 @@ typedef struct ColumnarSlot
 {
 	VirtualTupleTableSlot base;
 	TransactionId xmin;
+	struct BatchOffer
+		*offer; /* rows behind this one that may be taken with it; see batch_offer.h */
 } ColumnarSlot;
 
 extern TupleTableSlotOps columnar_slot_ops;
@@ -26,5 +28,19 @@ extern void columnar_slot_initialize(void);
 
 /* Keeps the xmin of the row in the slot; does nothing for slots of other types. */
 extern void columnar_slot_set_xmin(TupleTableSlot *slot, TransactionId xmin);
+
+/* What the slot offers besides its row; NULL: nothing. */
+static inline struct BatchOffer *
+columnar_slot_offer(TupleTableSlot *slot)
+{
+	return slot->tts_ops == &columnar_slot_ops ? ((ColumnarSlot *) slot)->offer : NULL;
+}
+
+static inline void
+columnar_slot_set_offer(TupleTableSlot *slot, struct BatchOffer *offer)
+{
+	Assert(slot->tts_ops == &columnar_slot_ops);
+	((ColumnarSlot *) slot)->offer = offer;
+}
 
 #endif

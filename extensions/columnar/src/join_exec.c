@@ -15,6 +15,8 @@
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
+#include "batch_offer.h"
+
 /* Fewer rows are not split, as nothing would be won. */
 #define SPLIT_ROWS_MIN (2 * BLOCK_ROWS)
 
@@ -461,6 +463,8 @@ execute(CustomScanState *node)
 {
 	ColumnarJoinState *state = (ColumnarJoinState *) node;
 
+	if (state->source.offer != NULL)
+		return batch_offer_next(&state->source);
 	if ((!state->has_batch || state->position >= state->source.batch.nselected) &&
 		!fetch_batch(state))
 		return NULL;

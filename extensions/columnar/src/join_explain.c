@@ -14,6 +14,8 @@
 #include "nodes/makefuncs.h"
 #include "utils/ruleutils.h"
 
+#include "batch_offer.h"
+
 typedef struct ExplainedJoin
 {
 	ColumnarJoinState *state;
@@ -138,6 +140,7 @@ join_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 					state->removed_candidates);
 	show_conditions(&join, "Filter", list_copy_tail(others, nconditions), state->removed_rows);
 	show_scalar_parts(&join);
+	batch_offer_explain(&state->source, es);
 	if (es->analyze)
 		show_build(&join);
 }

@@ -14,6 +14,7 @@
 #include "utils/guc.h"
 
 #include "background_merge.h"
+#include "batch_offer.h"
 #include "columnar_slot.h"
 #include "custom_scan.h"
 #include "decorrelate_hook.h"
@@ -106,5 +107,6 @@ _PG_init(void)
 	write_buffer_initialize();
 	options_initialize();
 	own_deletes_initialize();
+	batch_offer_initialize();
 	background_merge_initialize();
 }

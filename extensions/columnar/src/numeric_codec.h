@@ -13,6 +13,7 @@
 #define COLUMNAR_NUMERIC_CODEC_H
 
 #include "bytes_codec.h"
+#include "numeric_scaled.h"
 
 typedef enum NumericEncoding
 {
@@ -21,29 +22,16 @@ typedef enum NumericEncoding
 	NUMERIC_BYTES = 2	/* a block of bytes_codec */
 } NumericEncoding;
 
-#define NUMERIC_POWERS_OF_TEN 20
-
-/* 10 ^ 0 .. 10 ^ 19; the last is no int64. */
-extern const uint64 numeric_powers_of_ten[NUMERIC_POWERS_OF_TEN];
-
 /*
  * A model for the blocks that will be NUMERIC_BYTES (bytes_model_train()); NULL, soon,
  * when a sample says that most values are scaled integers, which need none.
  */
 extern BytesModel *numeric_model_train(const ColumnValues *values);
 
+/* At least one of the values is not NULL. */
 extern NumericEncoding numeric_encode(const BytesModel *model, const ColumnValues *values,
 									  uint32 first, uint32 nrows, ByteBuffer *into);
 extern void numeric_decode(BytesModel *model, ByteCursor *cursor, uint32 nrows, ByteBuffer *arena,
 						   ColumnBlock *block);
-
-/*
- * Mantissa and scale of a numeric's bytes (without varlena header); false for NaN,
- * infinities and mantissas beyond int128.  Exact: trailing zeros of the scale count.
- */
-extern bool numeric_to_scaled(const char *bytes, uint32 length, int128 *mantissa, int32 *scale);
-
-/* The numeric datum of mantissa / 10^scale with display scale `scale`, in the current context. */
-extern Datum numeric_from_scaled(int128 mantissa, int32 scale);
 
 #endif

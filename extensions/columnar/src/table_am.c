@@ -24,6 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "batch_offer.h"
 #include "columnar_slot.h"
 #include "row_fetch.h"
 #include "space.h"
@@ -185,7 +186,7 @@ columnar_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, in
 					  struct BulkInsertStateData *bistate)
 {
 	insert_row(relation, slot, cid, bistate != NULL);
-	pgstat_count_heap_insert(relation, 1);
+	pgstat_count_heap_insert(relation, 1 + batch_offer_take(relation, slot, cid));
 }
 
 static void

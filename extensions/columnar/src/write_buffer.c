@@ -35,6 +35,7 @@
 #include "access/tupdesc_details.h"
 #include "access/xact.h"
 #include "lib/ilist.h"
+#include "miscadmin.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -44,6 +45,7 @@
 #include "row_group_cache.h"
 #include "settings.h"
 #include "space.h"
+#include "vector_append.h"
 
 /* Row numbers reserved by the first row, and the same when many rows are likely. */
 #define FIRST_RESERVATION 64
@@ -51,6 +53,9 @@
 
 /* A reservation grows to so many times the rows that are there. */
 #define RESERVATION_GROWTH 4
+
+/* Rows are appended together as long as they have no more bytes: the buffer's limits are looked at in between. */
+#define APPENDED_BYTES_MAX (256 * 1024)
 
 /* A table written in this transaction. */
 struct WriteTarget
@@ -125,8 +130,9 @@ write_buffer_is_empty(Oid relation)
 
 /* ---- forgetting -------------------------------------------------------------------------------- */
 
+/* Nobody finds the buffer any more. */
 static void
-forget_buffer(WriteBuffer *buffer)
+detach_buffer(WriteBuffer *buffer)
 {
 	WriteBuffer **link = &buffer->target->buffers;
 
@@ -134,9 +140,15 @@ forget_buffer(WriteBuffer *buffer)
 		link = &(*link)->next;
 	*link = buffer->next;
 	dlist_delete(&buffer->all);
-	buffered_memory -= buffer->memory;
 	if (last_used == buffer)
 		last_used = NULL;
+}
+
+static void
+forget_buffer(WriteBuffer *buffer)
+{
+	detach_buffer(buffer);
+	buffered_memory -= buffer->memory;
 	MemoryContextDelete(buffer->context);
 }
 
@@ -170,11 +182,11 @@ forget_transaction(void)
 /* ---- storing ----------------------------------------------------------------------------------- */
 
 /*
- * Stores the buffer and forgets it.  `is_final`: the transaction commits, so that
- * no older snapshot of it will read the rows.
+ * Stores the buffer's rows, after which it must be forgotten or emptied.  `is_final`: the
+ * transaction commits, so that no older snapshot of it will read the rows.
  */
 static void
-store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
+store_rows(WriteBuffer *buffer, Relation relation, bool is_final)
 {
 	CompatFileLocator file = compat_file_locator(relation);
 	GroupRecord record = buffer->record;
@@ -217,7 +229,6 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 	}
 	buffer->target->reservation = Min(buffer->nrows, ROW_GROUP_ROWS_MAX) * RESERVATION_GROWTH;
 	storing = NULL;
-	forget_buffer(buffer);
 
 	if (record.first_row + record.row_span < reserved_end)
 	{
@@ -228,6 +239,13 @@ store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
 	group_catalog_close(catalog);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
+}
+
+static void
+store_buffer(WriteBuffer *buffer, Relation relation, bool is_final)
+{
+	store_rows(buffer, relation, is_final);
+	forget_buffer(buffer);
 }
 
 /*
@@ -362,7 +380,7 @@ use_target(Oid relid)
 
 /* A buffer without rows and without a record. */
 static WriteBuffer *
-make_buffer(Relation relation, CommandId cid)
+make_buffer(Relation relation)
 {
 	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "columnar write buffer",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -384,22 +402,29 @@ make_buffer(Relation relation, CommandId cid)
 		if (type != NULL)
 			column_values_init(&buffer->columns[i], type);
 	}
-	buffer->options = options_of_table(relation);
-	buffer->first_command = buffer->command = cid;
 	MemoryContextSwitchTo(caller);
 	return buffer;
 }
 
-/* Begins a buffer: reserves row numbers by a record of the current subtransaction. */
+/*
+ * Begins a buffer, in the place of an emptied one if that is not NULL: reserves row numbers by a
+ * record of the current subtransaction.
+ */
 static WriteBuffer *
-begin_buffer(Relation relation, CommandId cid, bool bulk)
+begin_buffer(Relation relation, CommandId cid, bool bulk, WriteBuffer *emptied)
 {
 	WriteTarget *target = use_target(RelationGetRelid(relation));
-	WriteBuffer *buffer = make_buffer(relation, cid);
+	WriteBuffer *buffer = emptied ? emptied : make_buffer(relation);
+	MemoryContext caller;
 	GroupRecord *record = &buffer->record;
 	uint32 reservation = Max(target->reservation,
 							 bulk ? FIRST_BULK_RESERVATION : FIRST_RESERVATION);
 	GroupCatalog *catalog = group_catalog_open(relation, RowExclusiveLock);
+
+	caller = MemoryContextSwitchTo(buffer->context);
+	buffer->options = options_of_table(relation);
+	MemoryContextSwitchTo(caller);
+	buffer->first_command = buffer->command = cid;
 
 	record->version = FORMAT_VERSION;
 	record->state = GROUP_OPEN;
@@ -419,6 +444,24 @@ begin_buffer(Relation relation, CommandId cid, bool bulk)
 	target->buffers = buffer;
 	dlist_push_tail(&all_buffers, &buffer->all);
 	return last_used = buffer;
+}
+
+/* Empties a buffer that was stored, in the place of forgetting it. */
+static void
+empty_buffer(WriteBuffer *buffer)
+{
+	detach_buffer(buffer);
+	buffered_memory -= buffer->memory;
+	buffer->memory = 0;
+	for (int i = 0; i < buffer->natts; i++)
+		if (buffer->columns[i].type != NULL)
+			column_values_reset(&buffer->columns[i]);
+	memset(&buffer->record, 0, sizeof(buffer->record));
+	buffer->nrows = buffer->nremoved = 0;
+	buffer->removed = NULL;
+	buffer->bytes = 0;
+	buffer->nruns = 0;
+	buffer->command_first = buffer->command_rows = 0;
 }
 
 /* Reserves more row numbers behind those of the buffer; false if somebody else has them. */
@@ -461,13 +504,12 @@ has_room(WriteBuffer *buffer, Relation relation, CommandId cid)
 	return buffer->nrows < buffer->record.row_span || extend_reservation(buffer, relation);
 }
 
-uint64
-write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk)
+/* A buffer with room for a row of this command. */
+static inline WriteBuffer *
+use_buffer(Relation relation, CommandId cid, bool bulk)
 {
 	WriteBuffer *buffer;
-	uint64 memory;
-	uint64 bytes = 0;
-	uint64 row;
+	WriteBuffer *emptied = NULL;
 
 	if (unlikely(IsParallelWorker()))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_STATE),
@@ -478,11 +520,43 @@ write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool
 	buffer = find_buffer(RelationGetRelid(relation), GetCurrentSubTransactionId());
 	if (buffer != NULL && unlikely(!has_room(buffer, relation, cid)))
 	{
-		store_buffer(buffer, relation, false);
+		store_rows(buffer, relation, false);
+		/* memory for rows to come, of a load that has no other table */
+		if (buffer->checked && buffered_memory == buffer->memory)
+			empty_buffer(emptied = buffer);
+		else
+			forget_buffer(buffer);
 		buffer = NULL;
 	}
 	if (buffer == NULL)
-		buffer = begin_buffer(relation, cid, bulk);
+		buffer = begin_buffer(relation, cid, bulk, emptied);
+	return buffer;
+}
+
+/* Counts rows that were added to the columns. */
+static inline void
+add_rows(WriteBuffer *buffer, Relation relation, uint32 nrows)
+{
+	uint64 memory = MemoryContextMemAllocated(buffer->context, false);
+	uint64 bytes = 0;
+
+	for (int i = 0; i < buffer->natts; i++)
+		bytes += buffer->columns[i].bytes.length;
+	buffer->nrows += nrows;
+	buffer->command_rows += nrows;
+	buffer->bytes = bytes + (uint64) buffer->nrows * buffer->natts * sizeof(int64);
+	buffered_memory += memory - buffer->memory;
+	buffer->memory = memory;
+
+	if (unlikely(is_committing))
+		store_buffer(buffer, relation, true);
+}
+
+uint64
+write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk)
+{
+	WriteBuffer *buffer = use_buffer(relation, cid, bulk);
+	uint64 row = buffer->record.first_row + buffer->nrows;
 
 	slot_getallattrs(slot);
 	if (unlikely(slot->tts_nvalid < buffer->natts))
@@ -494,20 +568,48 @@ write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool
 		if (column->type == NULL)
 			continue;
 		column_values_append(column, slot->tts_values[i], slot->tts_isnull[i]);
-		bytes += column->bytes.length;
 	}
-	row = buffer->record.first_row + buffer->nrows;
-	buffer->nrows++;
-	buffer->command_rows++;
-	buffer->bytes = bytes + (uint64) buffer->nrows * buffer->natts * sizeof(int64);
-
-	memory = MemoryContextMemAllocated(buffer->context, false);
-	buffered_memory += memory - buffer->memory;
-	buffer->memory = memory;
-
-	if (unlikely(is_committing))
-		store_buffer(buffer, relation, true);
+	add_rows(buffer, relation, 1);
 	return row;
+}
+
+/* How many of the rows may be appended at once: numbers are reserved for them, and they are short. */
+static uint32
+count_fitting(const WriteBuffer *buffer, Vector *const *columns, const uint16 *positions,
+			  uint32 nrows)
+{
+	uint64 bytes;
+
+	nrows = Min(nrows, buffer->record.row_span - buffer->nrows);
+	nrows = Min(nrows, buffer->options->row_group_rows - buffer->nrows);
+	for (;; nrows /= 2)
+	{
+		bytes = 0;
+		for (int i = 0; i < buffer->natts; i++)
+			if (buffer->columns[i].type != NULL)
+				bytes += vector_count_bytes(columns[i], positions, nrows);
+		if (bytes <= APPENDED_BYTES_MAX || nrows == 1)
+			return nrows;
+	}
+}
+
+void
+write_buffer_append_vectors(Relation relation, Vector *const *columns, const uint16 *positions,
+							uint32 nrows, CommandId cid)
+{
+	while (nrows > 0)
+	{
+		WriteBuffer *buffer = use_buffer(relation, cid, true);
+		uint32 n = count_fitting(buffer, columns, positions, nrows);
+
+		for (int i = 0; i < buffer->natts; i++)
+			if (buffer->columns[i].type != NULL)
+				vector_append(columns[i], positions, n, &buffer->columns[i]);
+		add_rows(buffer, relation, n);
+		positions += n;
+		nrows -= n;
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /* ---- taking back, speculation ------------------------------------------------------------------ */

@@ -22,6 +22,7 @@
 #define COLUMNAR_WRITE_BUFFER_H
 
 #include "group_catalog.h"
+#include "vector.h"
 
 #include "executor/tuptable.h"
 
@@ -31,6 +32,13 @@ extern void write_buffer_initialize(void);
 /* Appends the slot's row and returns its number.  `bulk`: many rows are likely (COPY). */
 extern uint64
 write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk);
+
+/*
+ * Appends the rows at these positions of vectors, one for each of the table's columns; those of dropped
+ * ones are not looked at.
+ */
+extern void write_buffer_append_vectors(Relation relation, Vector *const *columns,
+										const uint16 *positions, uint32 nrows, CommandId cid);
 
 /* Takes back the row appended last (nobody has seen its number). */
 extern void write_buffer_remove_last(Relation relation);

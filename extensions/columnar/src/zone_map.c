@@ -153,35 +153,77 @@ zone_map_trim(const ColumnType *type, const char *bytes, uint32 length)
 	return length;
 }
 
+bool
+zone_map_has_value(const ColumnType *type, const ZoneMap *map, bool max)
+{
+	const ZoneBound *bound = max ? &map->max : &map->min;
+
+	if (!map->has_bounds)
+		return false;
+	switch (type->zone)
+	{
+		case ZONE_INT:
+			return true;
+		case ZONE_FLOAT:
+			/* there are two zeroes, and more NaNs */
+			return bound->number != 0 && !isnan(to_double(bound->number));
+		case ZONE_BYTES:
+			/* that a minimum was cut is not written down */
+			return type->bytes_are_ordered && !type->trim_blanks && type->typid != NAMEOID &&
+				   (max ? !map->max_is_prefix : bound->length < ZONE_PREFIX);
+		case ZONE_COMPARE:
+			return type->form == FORM_NUMERIC;
+		case ZONE_NONE:
+			break;
+	}
+	return false;
+}
+
 /* ---- computing --------------------------------------------------------------------------------- */
+
+/* Smallest and largest of a whole block. */
+FORMAT_VECTORISED static void
+find_block_range(const int64 *ints, int64 *min, int64 *max)
+{
+	int64 smallest = ints[0];
+	int64 largest = ints[0];
+
+	for (int i = 0; i < BLOCK_ROWS; i++)
+	{
+		smallest = Min(smallest, ints[i]);
+		largest = Max(largest, ints[i]);
+	}
+	*min = smallest;
+	*max = largest;
+}
+
+/* Smallest and largest of the rows that are not NULL, of which there is one. */
+static void
+find_range(const ColumnValues *values, uint32 first, uint32 nrows, uint32 nnulls, int64 *min,
+		   int64 *max)
+{
+	const int64 *ints = values->ints + first;
+
+	if (nnulls == 0 && nrows == BLOCK_ROWS)
+	{
+		find_block_range(ints, min, max);
+		return;
+	}
+	*min = PG_INT64_MAX;
+	*max = PG_INT64_MIN;
+	for (uint32 i = 0; i < nrows; i++)
+	{
+		if (nnulls > 0 && values->nulls[first + i])
+			continue;
+		*min = Min(*min, ints[i]);
+		*max = Max(*max, ints[i]);
+	}
+}
 
 static void
 compute_int(ZoneMap *map, const ColumnValues *values, uint32 first, uint32 nrows)
 {
-	const int64 *ints = values->ints + first;
-	int64 min = PG_INT64_MAX;
-	int64 max = PG_INT64_MIN;
-
-	if (map->nnulls == 0)
-	{
-		for (uint32 i = 0; i < nrows; i++)
-		{
-			min = Min(min, ints[i]);
-			max = Max(max, ints[i]);
-		}
-	}
-	else
-	{
-		for (uint32 i = 0; i < nrows; i++)
-		{
-			if (values->nulls[first + i])
-				continue;
-			min = Min(min, ints[i]);
-			max = Max(max, ints[i]);
-		}
-	}
-	map->min.number = min;
-	map->max.number = max;
+	find_range(values, first, nrows, map->nnulls, &map->min.number, &map->max.number);
 	map->has_bounds = true;
 }
 
@@ -237,12 +279,10 @@ static inline PrefixedBytes
 get_prefixed_bytes(const ColumnValues *values, uint32 row)
 {
 	PrefixedBytes value;
-	uint64 prefix = 0;
 
 	value.bytes = column_values_bytes(values, row, &value.length);
 	value.length = zone_map_trim(values->type, value.bytes, value.length);
-	memcpy(&prefix, value.bytes, Min(value.length, sizeof(prefix)));
-	value.prefix = pg_bswap64(prefix);
+	value.prefix = pg_bswap64(bytes_first_word(value.bytes, value.length));
 	return value;
 }
 
@@ -264,8 +304,8 @@ set_bytes(ZoneBound *bound, const char *bytes, uint32 length)
 static void
 compute_bytes(ZoneMap *map, const ColumnValues *values, uint32 first, uint32 nrows)
 {
-	PrefixedBytes min;
-	PrefixedBytes max;
+	PrefixedBytes min = {0};
+	PrefixedBytes max = {0};
 	bool any = false;
 
 	for (uint32 i = 0; i < nrows; i++)
@@ -424,6 +464,37 @@ add_to_sum(NumericSum *sum, const ScaledValue *value)
 				 !__builtin_add_overflow(sum->total, value->mantissa, &sum->total);
 }
 
+static void
+set_scaled(ZoneBound *bound, int64 mantissa, int32 scale)
+{
+	Datum value = numeric_from_scaled(mantissa, scale);
+
+	set_bytes(bound, VARDATA(value), VARSIZE(value) - VARHDRSZ);
+	pfree(DatumGetPointer(value));
+}
+
+/* Mantissas, which have one scale. */
+static void
+compute_scaled(ZoneMap *map, const ColumnValues *values, uint32 first, uint32 nrows,
+			   NumericSum *sum)
+{
+	int64 min;
+	int64 max;
+
+	find_range(values, first, nrows, map->nnulls, &min, &max);
+	if (values->type->zone == ZONE_COMPARE)
+	{
+		set_scaled(&map->min, min, values->scale);
+		set_scaled(&map->max, max, values->scale);
+		map->has_bounds = true;
+	}
+	sum->any = true;
+	sum->scale = values->scale;
+	/* rows that are NULL hold 0, and no row group's mantissas pass 128 bits */
+	for (uint32 i = 0; i < nrows; i++)
+		sum->total += values->ints[first + i];
+}
+
 void
 zone_map_compute_numeric(ZoneMap *map, const ColumnValues *values, uint32 first, uint32 nrows,
 						 NumericSum *sum)
@@ -440,6 +511,11 @@ zone_map_compute_numeric(ZoneMap *map, const ColumnValues *values, uint32 first,
 	map->nnulls = count_nulls(values, first, nrows);
 	if (!has_values(map))
 		return;
+	if (column_values_are_scaled(values))
+	{
+		compute_scaled(map, values, first, nrows, sum);
+		return;
+	}
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "columnar zone map",
 									ALLOCSET_DEFAULT_SIZES);

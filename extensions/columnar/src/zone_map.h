@@ -50,6 +50,11 @@ extern void zone_map_compute_numeric(ZoneMap *map, const ColumnValues *values, u
 									 uint32 nrows, NumericSum *sum);
 /* ZONE_BYTES: how many of the bytes take part in comparisons (less for character(n) and name). */
 extern uint32 zone_map_trim(const ColumnType *type, const char *bytes, uint32 length);
+/*
+ * Is the minimum (maximum) a value that the column has, and are all values that equal it the same
+ * to the last bit?  numerics: all of them must have one scale.
+ */
+extern bool zone_map_has_value(const ColumnType *type, const ZoneMap *map, bool max);
 /* Widens `map` (zeroed at first) by another of the same column. */
 extern void zone_map_merge(const ColumnType *type, ZoneMap *map, const ZoneMap *other);
 extern void zone_map_write(const ColumnType *type, const ZoneMap *map, ByteBuffer *into);
