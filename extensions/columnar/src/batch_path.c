@@ -26,6 +26,7 @@
 #include "custom_scan.h"
 #include "join.h"
 #include "planned_relation.h"
+#include "sort.h"
 #include "table_am.h"
 #include "tree_plan.h"
 
@@ -388,7 +389,8 @@ keep_rows(Plan *plan)
 	Result *result;
 
 	if (left == plan ||
-		(!is_scan_of(left, &custom_scan_methods) && !is_scan_of(left, &join_scan_methods)))
+		(!is_scan_of(left, &custom_scan_methods) && !is_scan_of(left, &join_scan_methods) &&
+		 !is_scan_of(left, &sort_scan_methods)))
 		return plan;
 	result = makeNode(Result);
 	result->plan.targetlist = copyObject(plan->targetlist);
@@ -421,7 +423,7 @@ find_entry(const List *tlist, const Var *var)
 static int
 find_column(const Var *var, const List *attributes, const Plan *plan)
 {
-	if (is_scan_of(plan, &join_scan_methods))
+	if (is_scan_of(plan, &join_scan_methods) || is_scan_of(plan, &sort_scan_methods))
 		return find_entry(((const CustomScan *) plan)->custom_scan_tlist, var);
 	if (!is_scan_of(plan, &custom_scan_methods))
 		return find_entry(plan->targetlist, var);

@@ -14,6 +14,7 @@
 
 #include "custom_scan.h"
 #include "join.h"
+#include "sort.h"
 
 List *
 batch_source_columns(List *expressions)
@@ -80,16 +81,16 @@ batch_source_init_scope(VectorScope *scope, CustomScanState *node, TupleDesc col
 	ExecStoreAllNullTuple(scope->slot);
 }
 
-/* Has the node batches? */
-static bool
-is_source(const PlanState *plan)
+bool
+batch_source_is_one(const PlanState *plan)
 {
 	const CustomScanMethods *methods;
 
 	if (!IsA(plan->plan, CustomScan))
 		return false;
 	methods = ((CustomScan *) plan->plan)->methods;
-	return methods == &custom_scan_methods || methods == &join_scan_methods;
+	return methods == &custom_scan_methods || methods == &join_scan_methods ||
+		   methods == &sort_scan_methods;
 }
 
 static void
@@ -101,7 +102,7 @@ init_child(BatchChild *child, PlanState *plan, const List *columns)
 	child->attributes = palloc(sizeof(AttrNumber) * Max(list_length(columns), 1));
 	foreach(cell, columns)
 		child->attributes[foreach_current_index(cell)] = (AttrNumber) lfirst_int(cell);
-	child->rows = is_source(plan) ? NULL : batch_rows_create(plan);
+	child->rows = batch_source_is_one(plan) ? NULL : batch_rows_create(plan);
 }
 
 void
@@ -151,7 +152,8 @@ limit_child(const BatchChild *child, AttrNumber column, int64 low, int64 high, b
 		return;
 	if (((CustomScan *) child->plan->plan)->methods == &join_scan_methods)
 		join_limit_column(child->plan, column, low, high, nulls);
-	else if (((ColumnarScanState *) child->plan)->pruner != NULL)
+	else if (((CustomScan *) child->plan->plan)->methods == &custom_scan_methods &&
+			 ((ColumnarScanState *) child->plan)->pruner != NULL)
 		pruner_add_limit(((ColumnarScanState *) child->plan)->pruner, column, low, high, nulls);
 }
 
@@ -161,6 +163,33 @@ batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int6
 	for (int i = 0; i < reader->nchildren; i++)
 		limit_child(&reader->children[i], reader->children[i].attributes[column - 1], low, high,
 					nulls);
+}
+
+static bool
+take_group(void *owner, RowGroupReader *group)
+{
+	const BatchChild *child = owner;
+
+	return child->taker(child->owner, child->attributes, group);
+}
+
+void
+batch_reader_set_taker(BatchReader *reader, BatchTaker taker, void *owner)
+{
+	for (int i = 0; i < reader->nchildren; i++)
+	{
+		BatchChild *child = &reader->children[i];
+		ColumnarScanState *scan = (ColumnarScanState *) child->plan;
+
+		if (child->rows != NULL ||
+			((CustomScan *) child->plan->plan)->methods != &custom_scan_methods ||
+			scan->pruner == NULL)
+			continue;
+		child->taker = taker;
+		child->owner = owner;
+		scan->offers_groups = true;
+		pruner_set_taker(scan->pruner, take_group, child);
+	}
 }
 
 void

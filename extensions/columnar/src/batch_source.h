@@ -14,13 +14,18 @@
 
 /* The state of a node that has batches; first member of its own. */
 typedef struct BatchSource BatchSource;
+typedef struct BatchOffer BatchOffer;
 struct BatchSource
 {
 	CustomScanState custom; /* first member */
 	VectorBatch batch;
 	/* in the place of ExecProcNode(): the next batch with selected rows, valid until the next call; or NULL */
 	VectorBatch *(*next_batch)(BatchSource *source);
+	BatchOffer *offer; /* rows are offered by batches: batch_offer.h; NULL: they are not */
 };
+
+/* Has the node batches, that is: is its state a BatchSource? */
+extern bool batch_source_is_one(const PlanState *plan);
 
 /*
  * The columns that expressions name: distinct Vars, in the order of their first appearance.
@@ -49,12 +54,21 @@ extern VectorBatch *batch_rows_next(BatchRows *rows);
 /* The plan was told to begin anew. */
 extern void batch_rows_rescan(BatchRows *rows);
 
+/*
+ * Asked of a row group all of whose rows are to be read: true if the owner has taken from the
+ * summaries of its columns what it wants to know, so that the rows do not come.  attributes: the
+ * group's, by column - 1 of the reader.
+ */
+typedef bool (*BatchTaker)(void *owner, const AttrNumber *attributes, RowGroupReader *group);
+
 /* A child that is read. */
 typedef struct BatchChild
 {
 	PlanState *plan;
 	AttrNumber *attributes; /* its column, by column - 1 of the reader */
 	BatchRows *rows;		/* it has no batches of its own; else NULL */
+	BatchTaker taker;		/* or NULL */
+	void *owner;
 } BatchChild;
 
 /* The children that a node reads, one after the other, as one. */
@@ -84,6 +98,9 @@ extern bool batch_reader_next(BatchReader *reader, VectorInput *input);
  */
 extern void
 batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls);
+
+/* Offers row groups of tables; see BatchTaker.  Before the first batch. */
+extern void batch_reader_set_taker(BatchReader *reader, BatchTaker taker, void *owner);
 
 /* Rows are wanted from the end first, as far as that is possible.  Before the first batch. */
 extern void batch_reader_turn(BatchReader *reader);

@@ -28,9 +28,11 @@
 #include "decorrelate.h"
 #include "join.h"
 #include "settings.h"
+#include "sort.h"
 #include "tree_plan.h"
 #include "table_am.h"
 #include "topn.h"
+#include "window.h"
 
 /* A qual that costs as much (in units of cpu_operator_cost) is not evaluated ahead of need. */
 #define BATCH_QUAL_COST 100
@@ -75,8 +77,8 @@ list_leaves(PlannerInfo *root, RelOptInfo *rel)
 }
 
 /*
- * The quals keep the order that the planner gave them (security barriers first),
- * so only those before the first expensive one are evaluated in batches.
+ * Security barriers come first, and quals that may fail stay in the planner's order, so only
+ * those before the first expensive one are evaluated in batches.
  */
 static Plan *
 make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
@@ -88,7 +90,7 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	int nbatch = 0;
 	ListCell *cell;
 
-	foreach(cell, clauses)
+	foreach(cell, custom_scan_order_clauses(root, rel, clauses))
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, cell);
 
@@ -377,5 +379,7 @@ custom_scan_initialize(void)
 	aggregate_initialize();
 	join_initialize();
 	topn_initialize();
+	sort_initialize();
+	window_initialize();
 	bitmap_prefetch_initialize();
 }

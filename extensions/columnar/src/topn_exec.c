@@ -62,7 +62,7 @@ init_keys(ColumnarTopNState *state, CustomScan *plan)
 	state->key_sources = plan->custom_exprs;
 	state->nkeys = list_length(operators);
 	state->keys = palloc(sizeof(VectorExpression *) * state->nkeys);
-	state->key_types = palloc0(sizeof(TopnKey) * state->nkeys);
+	state->key_types = palloc0(sizeof(SortKeySource) * state->nkeys);
 	foreach(cell, state->key_sources)
 	{
 		int i = foreach_current_index(cell);

@@ -11,35 +11,7 @@
 #include "topn_internal.h"
 
 #include "nodes/nodeFuncs.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
-#include "utils/typcache.h"
-
-/* Appends what ORDER BY would say after the expression; as core's EXPLAIN does. */
-static void
-append_options(StringInfo text, const Node *expression, const TopnKey *key)
-{
-	TypeCacheEntry *type = lookup_type_cache(key->value.type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-	bool reverse = false;
-
-	if (OidIsValid(key->value.collation) &&
-		key->value.collation != get_typcollation(key->value.type))
-		appendStringInfo(text, " COLLATE %s",
-						 quote_identifier(get_collation_name(key->value.collation)));
-	if (key->sort_operator == type->gt_opr)
-	{
-		appendStringInfoString(text, " DESC");
-		reverse = true;
-	}
-	else if (key->sort_operator != type->lt_opr)
-	{
-		appendStringInfo(text, " USING %s", get_opname(key->sort_operator));
-		get_equality_op_for_ordering_op(key->sort_operator, &reverse);
-	}
-	if (key->nulls_first != reverse)
-		appendStringInfoString(text, key->nulls_first ? " NULLS FIRST" : " NULLS LAST");
-}
 
 void
 topn_explain(CustomScanState *node, List *ancestors, ExplainState *es)
@@ -59,7 +31,7 @@ topn_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 
 		initStringInfo(&text);
 		appendStringInfoString(&text, deparse_expression(lfirst(cell), context, prefix, true));
-		append_options(&text, lfirst(cell), &state->key_types[i]);
+		appendStringInfoString(&text, sort_key_options(&state->key_types[i]));
 		keys = lappend(keys, text.data);
 		if (part != NULL)
 			scalar = lappend(scalar, deparse_expression((Node *) part, context, prefix, false));

@@ -42,7 +42,7 @@ VECTOR_KERNEL static void
 make_float_words(const double *restrict values, int64 *restrict words)
 {
 	for (int i = 0; i < BLOCK_ROWS; i++)
-		words[i] = rank_float_word(values[i]);
+		words[i] = sort_float_word(values[i]);
 }
 
 static void
@@ -61,7 +61,7 @@ mark_wides(const int128 *values, const MantissaRange *range, const uint16 *selec
 static bool
 mark_words(const TopnRank *rank, const int64 *values, uint8 *marks)
 {
-	const RankKey *key = &rank->keys[0];
+	const SortKey *key = &rank->keys[0];
 	int64 word = key->words[rank->worst];
 	bool strict = rank->nkeys == 1;
 
@@ -151,8 +151,8 @@ is_possible(TopnRank *rank, const Vector *vector, uint32 row)
 {
 	int order;
 
-	rank_take_value(&rank->keys[0], rank->count, vector, row);
-	order = rank_compare_key(&rank->keys[0], rank->count, rank->worst);
+	sort_key_take(&rank->keys[0], rank->count, vector, row);
+	order = sort_key_compare(&rank->keys[0], rank->count, rank->worst);
 	return order < 0 || (order == 0 && rank->nkeys > 1);
 }
 
@@ -220,12 +220,12 @@ static bool
 mark_values(TopnRank *rank, const Vector *vector, const uint16 *selection, uint32 nselected,
 			uint8 *marks)
 {
-	const RankKey *key = &rank->keys[0];
+	const SortKey *key = &rank->keys[0];
 	bool any;
 
-	if (key->form == RANK_WORD && vector->form == VECTOR_INT)
+	if (key->form == SORT_WORD && vector->form == VECTOR_INT)
 		return mark_words(rank, vector->ints, marks);
-	if (key->form == RANK_WORD && vector->form == VECTOR_FLOAT)
+	if (key->form == SORT_WORD && vector->form == VECTOR_FLOAT)
 	{
 		int64 words[BLOCK_ROWS];
 
@@ -281,7 +281,7 @@ uint32
 topn_rank_filter(TopnRank *rank, const Vector *first, const uint16 *selection, uint32 nselected,
 				 uint16 *into)
 {
-	const RankKey *key = &rank->keys[0];
+	const SortKey *key = &rank->keys[0];
 	uint8 marks[BLOCK_ROWS];
 	bool strict = rank->nkeys == 1;
 

@@ -8,7 +8,6 @@
 #include "topn.h"
 
 #include "commands/explain.h"
-#include "utils/sortsupport.h"
 
 #include "batch_source.h"
 #include "topn_rank.h"
@@ -16,34 +15,6 @@
 #include "vector_store.h"
 
 /* ---- rows by rank ------------------------------------------------------------------------------- */
-
-/* How values of a key are kept and compared. */
-typedef enum RankForm
-{
-	RANK_WORD,	/* integers and floats: by their words */
-	RANK_BYTES, /* by memcmp() of bytes, whose first eight are a word */
-	RANK_DATUM	/* all others: by the operator's support function */
-} RankForm;
-
-typedef struct RankBytes
-{
-	const char *start;
-	uint32 length;
-} RankBytes;
-
-/* A key, with its values of all entries. */
-typedef struct RankKey
-{
-	ColumnType type;
-	RankForm form;
-	bool descending;
-	bool nulls_first;
-	SortSupportData support;
-	bool *nulls;
-	int64 *words; /* in the order of the key, be it descending; 0 for NULLs */
-	RankBytes *bytes;
-	Datum *datums;
-} RankKey;
 
 struct TopnRank
 {
@@ -53,7 +24,7 @@ struct TopnRank
 	Size live_bytes;	  /* of these when it was last tidied up */
 	uint32 bound;
 	int nkeys;
-	RankKey *keys;
+	SortKey *keys;
 	/*
 	 * Rows in the order in which they came.  Behind them is room for those of a batch, whose
 	 * values are not copied yet, and for one more.
@@ -77,24 +48,6 @@ struct TopnRank
 	uint32 noutcomes;
 };
 
-/* Puts the row's value of the key into an entry; memory is the batch's. */
-extern void rank_take_value(RankKey *key, uint32 entry, const Vector *vector, uint32 row);
-
-/* The order of two entries by one key. */
-extern int rank_compare_key(RankKey *key, uint32 a, uint32 b);
-
-/* The order of a float as the order of an integer; -0 = 0, NaN is the largest. */
-static inline int64
-rank_float_word(double value)
-{
-	double positive = value + 0.0;
-	int64 bits;
-
-	memcpy(&bits, &positive, sizeof(bits));
-	bits ^= (bits >> 63) & INT64CONST(0x7fffffffffffffff);
-	return value != value ? PG_INT64_MAX : bits;
-}
-
 /* ---- the node ----------------------------------------------------------------------------------- */
 
 /* A column that is asked for above. */
@@ -115,7 +68,7 @@ typedef struct ColumnarTopNState
 	int nkeys;
 	List *key_sources;
 	VectorExpression **keys;
-	TopnKey *key_types;
+	SortKeySource *key_types;
 	AttrNumber limited; /* the column that the first key is; 0: it is none */
 	int ncolumns;
 	TopnColumn *columns;

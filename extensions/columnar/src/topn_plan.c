@@ -26,13 +26,11 @@
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
-#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
@@ -41,6 +39,7 @@
 #include "column_block.h"
 #include "custom_scan.h"
 #include "settings.h"
+#include "sort.h"
 
 /* More rows are core's to sort. */
 #define BOUND_MAX 100000
@@ -66,10 +65,8 @@ typedef struct TopnQuery
 	RelOptInfo *input;
 	RelOptInfo *ordered;
 	double bound;
-	List *keys;		 /* Expr */
-	List *operators; /* OIDs */
-	List *nulls;	 /* integers: do NULLs come first? */
-	List *columns;	 /* Vars that the node reads: of the keys, and those that it returns */
+	SortKeys keys;
+	List *columns; /* Vars that the node reads: of the keys, and those that it returns */
 } TopnQuery;
 
 typedef struct TopnPath
@@ -96,11 +93,12 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 		scan->custom_scan_tlist = lappend(
 			scan->custom_scan_tlist, makeTargetEntry(copyObject(lfirst(cell)),
 													 foreach_current_index(cell) + 1, NULL, false));
-	scan->custom_exprs = copyObject(query->keys);
+	scan->custom_exprs = copyObject(query->keys.expressions);
 	scan->custom_plans = list_copy(custom_plans);
 	scan->custom_private = list_make4(
 		batch_path_map_columns(query->columns, topn->attributes, scan->custom_plans),
-		query->operators, query->nulls, list_make2_int((int) query->bound, topn->backward));
+		query->keys.operators, query->keys.nulls,
+		list_make2_int((int) query->bound, topn->backward));
 	scan->flags = path->flags;
 	scan->methods = &topn_scan_methods;
 	return &scan->scan.plan;
@@ -132,7 +130,7 @@ set_cost(TopnPath *path, const BatchPath *keys_only, const BatchPath *all)
 {
 	const TopnQuery *query = path->query;
 	Path *result = &path->custom.path;
-	Node *first = linitial(query->keys);
+	Node *first = linitial(query->keys.expressions);
 	double rows = Max(all->rows, 1);
 	double kept = estimate_kept(rows, query->bound);
 	double late = Min(1, kept * BLOCK_ROWS / rows);
@@ -141,7 +139,7 @@ set_cost(TopnPath *path, const BatchPath *keys_only, const BatchPath *all)
 	Cost cost;
 
 	cost_qual_eval_node(&of_first, first, query->root);
-	cost_qual_eval_node(&of_keys, (Node *) query->keys, query->root);
+	cost_qual_eval_node(&of_keys, (Node *) query->keys.expressions, query->root);
 	cost = keys_only->total_cost + late * Max(all->total_cost - keys_only->total_cost, 0);
 	cost += of_keys.startup;
 	cost += rows * (has_kernel(exprType(first)) ? FILTER_COST : COMPARISON_COST);
@@ -167,7 +165,7 @@ find_attribute(const Var *var, const List *attributes)
 static bool
 is_read_backward(const TopnQuery *query, const BatchPath *batch)
 {
-	const Var *var = linitial(query->keys);
+	const Var *var = linitial(query->keys.expressions);
 	ListCell *path;
 	ListCell *attributes;
 	double sum = 0;
@@ -195,7 +193,9 @@ make_path(const TopnQuery *query, bool partial)
 {
 	PlannerInfo *root = query->root;
 	BatchPath *all = batch_path_find(root, query->input, query->columns, partial);
-	BatchPath *keys_only = all ? batch_path_find(root, query->input, query->keys, partial) : NULL;
+	BatchPath *keys_only = all ? batch_path_find(root, query->input, query->keys.expressions,
+												 partial)
+							   : NULL;
 	TopnPath *topn;
 	Path *path;
 
@@ -280,44 +280,6 @@ is_possible_query(const PlannerInfo *root, RelOptInfo *input)
 		   !IS_DUMMY_REL(input);
 }
 
-/* Adds the columns of an expression; false if it has others than plain ones of the relation. */
-static bool
-add_columns(TopnQuery *query, Node *expression)
-{
-	List *vars = pull_var_clause(expression, PVC_INCLUDE_PLACEHOLDERS);
-	ListCell *cell;
-
-	foreach(cell, vars)
-	{
-		Var *var = lfirst(cell);
-
-		if (!IsA(var, Var) || !bms_is_member(var->varno, query->input->relids) ||
-			var->varattno <= 0 || get_typlen(var->vartype) == -2)
-			return false;
-		query->columns = list_append_unique(query->columns, var);
-	}
-	return true;
-}
-
-static bool
-add_keys(TopnQuery *query)
-{
-	ListCell *cell;
-
-	foreach(cell, query->root->parse->sortClause)
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
-		Node *key = get_sortgroupclause_expr(clause, query->root->processed_tlist);
-
-		if (contain_volatile_functions(key) || contain_subplans(key) || !add_columns(query, key))
-			return false;
-		query->keys = lappend(query->keys, key);
-		query->operators = lappend_oid(query->operators, clause->sortop);
-		query->nulls = lappend_int(query->nulls, clause->nulls_first);
-	}
-	return true;
-}
-
 /* The rows that are wanted have to fit into memory. */
 static bool
 fits_memory(const TopnQuery *query)
@@ -350,8 +312,11 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 	query->input = input_rel;
 	query->ordered = output_rel;
 	query->bound = root->limit_tuples;
-	if (add_keys(query) && add_columns(query, (Node *) input_rel->reltarget->exprs) &&
-		add_columns(query, (Node *) root->upper_targets[UPPERREL_ORDERED]->exprs) &&
+	if (sort_collect_keys(root, input_rel, root->parse->sortClause, &query->keys,
+						  &query->columns) &&
+		sort_collect_columns(input_rel, (Node *) input_rel->reltarget->exprs, &query->columns) &&
+		sort_collect_columns(input_rel, (Node *) root->upper_targets[UPPERREL_ORDERED]->exprs,
+							 &query->columns) &&
 		fits_memory(query))
 		add_paths(query);
 }

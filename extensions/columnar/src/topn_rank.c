@@ -12,17 +12,10 @@
  */
 #include "topn_internal.h"
 
-#include "access/stratnum.h"
 #include "miscadmin.h"
-#include "port/pg_bswap.h"
-#include "utils/datum.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/typcache.h"
 
 #include "numeric_codec.h"
-#include "vector_store_internal.h"
-#include "zone_map.h"
 
 /* Waste that is not worth tidying up. */
 #define WASTE_BYTES ((Size) 1024 * 1024)
@@ -30,41 +23,8 @@
 /* Entries that are sorted to find the best among them. */
 #define SORTED_ENTRIES 16
 
-/* ---- keys --------------------------------------------------------------------------------------- */
-
-static RankForm
-choose_form(const RankKey *key, Oid sort_operator)
-{
-	TypeCacheEntry *entry = lookup_type_cache(key->type.typid, TYPECACHE_BTREE_OPFAMILY);
-	Oid family;
-	Oid input_type;
-	int16 strategy;
-
-	if (!get_ordering_op_properties(sort_operator, &family, &input_type, &strategy) ||
-		family != entry->btree_opf || input_type != entry->btree_opintype)
-		return RANK_DATUM;
-	if (key->type.zone == ZONE_INT || key->type.zone == ZONE_FLOAT)
-		return RANK_WORD;
-	if (key->type.zone == ZONE_BYTES && key->type.bytes_are_ordered)
-		return RANK_BYTES;
-	return RANK_DATUM;
-}
-
-static void
-init_key(RankKey *key, const TopnKey *source)
-{
-	vector_key_type(&source->value, &key->type);
-	key->support.ssup_cxt = CurrentMemoryContext;
-	key->support.ssup_collation = source->value.collation;
-	key->support.ssup_nulls_first = source->nulls_first;
-	PrepareSortSupportFromOrderingOp(source->sort_operator, &key->support);
-	key->descending = key->support.ssup_reverse;
-	key->nulls_first = source->nulls_first;
-	key->form = choose_form(key, source->sort_operator);
-}
-
 TopnRank *
-topn_rank_create(int nkeys, const TopnKey *keys, uint32 bound)
+topn_rank_create(int nkeys, const SortKeySource *keys, uint32 bound)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar rank",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -75,94 +35,11 @@ topn_rank_create(int nkeys, const TopnKey *keys, uint32 bound)
 	rank->values = AllocSetContextCreate(context, "columnar rank's values", ALLOCSET_DEFAULT_SIZES);
 	rank->bound = bound;
 	rank->nkeys = nkeys;
-	rank->keys = palloc0(sizeof(RankKey) * nkeys);
+	rank->keys = palloc0(sizeof(SortKey) * nkeys);
 	for (int i = 0; i < nkeys; i++)
-		init_key(&rank->keys[i], &keys[i]);
+		sort_key_init(&rank->keys[i], &keys[i]);
 	MemoryContextSwitchTo(caller);
 	return rank;
-}
-
-/* The first bytes as a number of the same order, which may be equal for different bytes. */
-static int64
-make_prefix(const char *bytes, uint32 length)
-{
-	uint64 prefix = 0;
-
-	memcpy(&prefix, bytes, Min(length, sizeof(prefix)));
-	return (int64) (pg_ntoh64(prefix) ^ (UINT64CONST(1) << 63));
-}
-
-static int64
-take_word(const RankKey *key, const Vector *vector, uint32 row)
-{
-	if (vector->form == VECTOR_INT)
-		return vector->ints[row];
-	if (vector->form == VECTOR_FLOAT)
-		return rank_float_word(vector->floats[row]);
-	if (key->type.form != FORM_FLOAT)
-		return column_type_to_int(&key->type, vector->datums[row]);
-	return rank_float_word(key->type.length == sizeof(float4)
-							   ? (double) DatumGetFloat4(vector->datums[row])
-							   : DatumGetFloat8(vector->datums[row]));
-}
-
-void
-rank_take_value(RankKey *key, uint32 entry, const Vector *vector, uint32 row)
-{
-	int64 word = 0;
-
-	key->nulls[entry] = vector_is_null(vector, row);
-	if (key->nulls[entry])
-	{
-		key->words[entry] = 0;
-		return;
-	}
-	if (key->form == RANK_WORD)
-		word = take_word(key, vector, row);
-	else if (key->form == RANK_BYTES)
-	{
-		RankBytes *bytes = &key->bytes[entry];
-
-		bytes->start = store_bytes_of(vector, row, &bytes->length);
-		bytes->length = zone_map_trim(&key->type, bytes->start, bytes->length);
-		word = make_prefix(bytes->start, bytes->length);
-	}
-	else
-	{
-		bool isnull;
-
-		key->datums[entry] = vector_datum(vector, row, &isnull);
-	}
-	key->words[entry] = key->descending ? ~word : word;
-}
-
-/* The order of bytes whose prefixes are equal. */
-static int
-compare_bytes(const RankKey *key, uint32 a, uint32 b)
-{
-	const RankBytes *left = &key->bytes[a];
-	const RankBytes *right = &key->bytes[b];
-	int order = memcmp(left->start, right->start, Min(left->length, right->length));
-
-	if (order == 0)
-		order = left->length < right->length ? -1 : left->length > right->length;
-	return key->descending ? (order < 0) - (order > 0) : order;
-}
-
-int
-rank_compare_key(RankKey *key, uint32 a, uint32 b)
-{
-	if (key->nulls[a] || key->nulls[b])
-	{
-		if (key->nulls[a] == key->nulls[b])
-			return 0;
-		return key->nulls[a] == key->nulls_first ? -1 : 1;
-	}
-	if (key->form == RANK_DATUM)
-		return ApplySortComparator(key->datums[a], false, key->datums[b], false, &key->support);
-	if (key->words[a] != key->words[b])
-		return key->words[a] < key->words[b] ? -1 : 1;
-	return key->form == RANK_BYTES ? compare_bytes(key, a, b) : 0;
 }
 
 static int
@@ -170,7 +47,7 @@ compare_entries(TopnRank *rank, uint32 a, uint32 b)
 {
 	for (int i = 0; i < rank->nkeys; i++)
 	{
-		int order = rank_compare_key(&rank->keys[i], a, b);
+		int order = sort_key_compare(&rank->keys[i], a, b);
 
 		if (order != 0)
 			return order;
@@ -264,7 +141,7 @@ select_best(TopnRank *rank, uint32 *numbers, uint32 n, uint32 wanted)
 static void
 set_worst(TopnRank *rank, uint32 entry)
 {
-	const RankKey *first = &rank->keys[0];
+	const SortKey *first = &rank->keys[0];
 
 	rank->has_worst = true;
 	rank->worst = entry;
@@ -286,16 +163,7 @@ move_entry(TopnRank *rank, uint32 to, uint32 from)
 	rank->rows[to] = rank->rows[from];
 	rank->positions[to] = rank->positions[from];
 	for (int i = 0; i < rank->nkeys; i++)
-	{
-		RankKey *key = &rank->keys[i];
-
-		key->nulls[to] = key->nulls[from];
-		key->words[to] = key->words[from];
-		if (key->form == RANK_BYTES)
-			key->bytes[to] = key->bytes[from];
-		else if (key->form == RANK_DATUM)
-			key->datums[to] = key->datums[from];
-	}
+		sort_key_move(&rank->keys[i], to, from);
 }
 
 /* Forgets all but the best entries; how many of the first `nold` stay. */
@@ -352,16 +220,7 @@ reserve(TopnRank *rank, uint32 n)
 	rank->positions = grow(rank, rank->positions, sizeof(uint16), capacity);
 	rank->order = grow(rank, rank->order, sizeof(uint32), capacity);
 	for (int i = 0; i < rank->nkeys; i++)
-	{
-		RankKey *key = &rank->keys[i];
-
-		key->nulls = grow(rank, key->nulls, sizeof(bool), capacity);
-		key->words = grow(rank, key->words, sizeof(int64), capacity);
-		if (key->form == RANK_BYTES)
-			key->bytes = grow(rank, key->bytes, sizeof(RankBytes), capacity);
-		else if (key->form == RANK_DATUM)
-			key->datums = grow(rank, key->datums, sizeof(Datum), capacity);
-	}
+		sort_key_reserve(&rank->keys[i], rank->context, capacity);
 	rank->capacity = capacity;
 }
 
@@ -370,32 +229,7 @@ static void
 copy_values(TopnRank *rank, uint32 entry)
 {
 	for (int i = 0; i < rank->nkeys; i++)
-	{
-		RankKey *key = &rank->keys[i];
-
-		if (key->nulls[entry])
-			continue;
-		if (key->form == RANK_BYTES)
-		{
-			RankBytes *bytes = &key->bytes[entry];
-			char *copy = MemoryContextAllocHuge(CurrentMemoryContext, Max(bytes->length, 1));
-
-			memcpy(copy, bytes->start, bytes->length);
-			bytes->start = copy;
-			rank->value_bytes += bytes->length;
-		}
-		else if (key->form == RANK_DATUM && !key->type.byval)
-		{
-			Datum value = key->datums[entry];
-
-			if (key->type.length == -1)
-				value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
-			if (value == key->datums[entry])
-				value = datumCopy(value, false, key->type.length);
-			key->datums[entry] = value;
-			rank->value_bytes += datumGetSize(value, false, key->type.length);
-		}
-	}
+		rank->value_bytes += sort_key_copy(&rank->keys[i], entry);
 }
 
 /* Copies the values of entries from `first` on. */
@@ -444,19 +278,19 @@ take_row(TopnRank *rank, Vector *const *keys, uint32 row)
 {
 	for (int i = 0; i < rank->nkeys; i++)
 	{
-		RankKey *key = &rank->keys[i];
+		SortKey *key = &rank->keys[i];
 		int order;
 
-		rank_take_value(key, rank->count, keys[i], row);
+		sort_key_take(key, rank->count, keys[i], row);
 		if (!rank->has_worst)
 			continue;
-		order = rank_compare_key(key, rank->count, rank->worst);
+		order = sort_key_compare(key, rank->count, rank->worst);
 		if (order > 0)
 			return false;
 		if (order == 0)
 			continue;
 		while (++i < rank->nkeys)
-			rank_take_value(&rank->keys[i], rank->count, keys[i], row);
+			sort_key_take(&rank->keys[i], rank->count, keys[i], row);
 		return true;
 	}
 	/* it came later than the worst, to which it is equal */
@@ -491,13 +325,13 @@ topn_rank_add(TopnRank *rank, Vector *const *keys, const uint16 *selection, uint
 bool
 topn_rank_bounds(TopnRank *rank, int64 *low, int64 *high, bool *nulls)
 {
-	const RankKey *key = &rank->keys[0];
+	const SortKey *key = &rank->keys[0];
 	int64 word;
 
 	if (!rank->is_tightened)
 		return false;
 	rank->is_tightened = false;
-	if (key->form != RANK_WORD || key->type.form != FORM_INT)
+	if (key->form != SORT_WORD || key->type.form != FORM_INT)
 		return false;
 	if (key->nulls[rank->worst])
 	{

@@ -8,20 +8,12 @@
 #ifndef COLUMNAR_TOPN_RANK_H
 #define COLUMNAR_TOPN_RANK_H
 
-#include "vector.h"
-#include "vector_groups.h"
+#include "sort_key.h"
 
 typedef struct TopnRank TopnRank;
 
-typedef struct TopnKey
-{
-	VectorKey value;
-	Oid sort_operator; /* "less" or "greater" of a btree operator family */
-	bool nulls_first;
-} TopnKey;
-
 /* nkeys >= 1; `bound` rows are wanted.  Memory: a child of the current context. */
-extern TopnRank *topn_rank_create(int nkeys, const TopnKey *keys, uint32 bound);
+extern TopnRank *topn_rank_create(int nkeys, const SortKeySource *keys, uint32 bound);
 
 /*
  * Which of the selected rows can be among the best, as far as their first key tells: writes
