@@ -219,8 +219,8 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 {
 	if (copy->perminfoindex == 0)
 		return;
-	to->rteperminfos = lappend(
-		to->rteperminfos, copyObject(list_nth(from->rteperminfos, copy->perminfoindex - 1)));
+	to->rteperminfos = lappend(to->rteperminfos,
+							   copyObject(list_nth(from->rteperminfos, copy->perminfoindex - 1)));
 	copy->perminfoindex = list_length(to->rteperminfos);
 }
 #else

@@ -42,9 +42,8 @@ create_state(CustomScan *plan)
 	return (Node *) state;
 }
 
-/* The number of an input, made if there is none like it. */
-static int
-find_input(ColumnarAggregateState *state, Expr *source, bool shared)
+int
+aggregate_find_input(ColumnarAggregateState *state, Expr *source, bool shared)
 {
 	AggregateInput *input;
 
@@ -85,24 +84,29 @@ static int
 find_transition(ColumnarAggregateState *state, const Aggref *aggref)
 {
 	AggregateTransition *transition;
+	int number;
 	ListCell *cell;
 
 	for (int i = 0; i < state->ntransitions; i++)
-		if (state->transitions[i].aggref->aggtransno == aggref->aggtransno &&
+		if (state->transitions[i].aggref != NULL &&
+			state->transitions[i].aggref->aggtransno == aggref->aggtransno &&
 			state->transitions[i].aggref->aggtype == aggref->aggtype)
 			return i;
-	transition = &state->transitions[state->ntransitions];
+	number = state->ntransitions++;
+	transition = &state->transitions[number];
 	transition->aggref = aggref;
+	transition->states = vector_aggregate_create(make_plain(aggref), &state->custom.ss.ps);
+	if (aggregate_make_linear(state, transition))
+		return number;
 	transition->args = palloc(sizeof(int) * Max(list_length(aggref->args), 1));
 	foreach(cell, aggref->args)
-		transition->args[transition->nargs++] = find_input(
+		transition->args[transition->nargs++] = aggregate_find_input(
 			state, lfirst_node(TargetEntry, cell)->expr, aggref->aggfilter == NULL);
 	if (aggref->aggfilter != NULL)
 		transition->filter = vector_expression_compile(aggref->aggfilter, &state->scope);
 	if (aggref->aggdistinct != NIL)
 		init_distinct(transition, aggref);
-	transition->states = vector_aggregate_create(make_plain(aggref), &state->custom.ss.ps);
-	return state->ntransitions++;
+	return number;
 }
 
 static void
@@ -133,9 +137,10 @@ init_outputs(ColumnarAggregateState *state, List *tlist)
 
 		ninputs += IsA(expression, Aggref) ? list_length(((Aggref *) expression)->args) : 1;
 	}
-	state->inputs = palloc0(sizeof(AggregateInput) * Max(ninputs, 1));
+	/* (a sum that is derived from another has two) */
+	state->inputs = palloc0(sizeof(AggregateInput) * 2 * Max(ninputs, 1));
 	state->keys = palloc(sizeof(int) * Max(list_length(tlist), 1));
-	state->transitions = palloc0(sizeof(AggregateTransition) * Max(list_length(tlist), 1));
+	state->transitions = palloc0(sizeof(AggregateTransition) * 2 * Max(list_length(tlist), 1));
 	state->outputs = palloc(sizeof(AggregateOutput) * Max(list_length(tlist), 1));
 	foreach(cell, tlist)
 	{
@@ -147,7 +152,7 @@ init_outputs(ColumnarAggregateState *state, List *tlist)
 		if (output->is_key)
 		{
 			output->index = state->nkeys;
-			state->keys[state->nkeys] = find_input(state, expression, true);
+			state->keys[state->nkeys] = aggregate_find_input(state, expression, true);
 			state->inputs[state->keys[state->nkeys++]].is_key = true;
 		}
 		else
@@ -233,6 +238,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_groups(state);
 	init_group_vector(state);
 	MemoryContextSwitchTo(caller);
+	aggregate_begin_summaries(state);
 	aggregate_begin_parts(state);
 	state->limit = get_hash_memory_limit();
 }
@@ -366,6 +372,8 @@ advance_filtered(ColumnarAggregateState *state, AggregateTransition *transition,
 	vector_rows_init(&rows, input->batch->nrows, filtered.selection, filtered.nselected,
 					 state->groups ? state->filtered_numbers : NULL, state->ngroups);
 	advance_transition(state, transition, &rows);
+	if (transition->aggref == NULL)
+		aggregate_check_linear(state, transition, &filtered);
 }
 
 static void
@@ -396,10 +404,16 @@ take_batch(ColumnarAggregateState *state, VectorInput input)
 	{
 		AggregateTransition *transition = &state->transitions[i];
 
+		if (transition->of != NULL)
+			continue;
 		if (transition->filter != NULL)
+		{
 			advance_filtered(state, transition, &input);
-		else
-			advance_transition(state, transition, &rows);
+			continue;
+		}
+		advance_transition(state, transition, &rows);
+		if (transition->aggref == NULL)
+			aggregate_check_linear(state, transition, &input);
 	}
 	MemoryContextSwitchTo(caller);
 }

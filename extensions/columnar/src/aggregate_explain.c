@@ -25,8 +25,14 @@ add_scalar_part(List *texts, const VectorExpression *expression, CustomScanState
 				List *ancestors, ExplainState *es)
 {
 	Expr *part = vector_expression_scalar_part(expression);
+	char *text = part ? deparse(part, node, ancestors, es) : NULL;
+	ListCell *cell;
 
-	return part ? lappend(texts, deparse(part, node, ancestors, es)) : texts;
+	/* several expressions may have the same one */
+	foreach(cell, texts)
+		if (text != NULL && strcmp(lfirst(cell), text) == 0)
+			return texts;
+	return text ? lappend(texts, text) : texts;
 }
 
 void
@@ -48,7 +54,7 @@ aggregate_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 
 		if (transition->filter != NULL)
 			scalar = add_scalar_part(scalar, transition->filter, node, ancestors, es);
-		if (!vector_aggregate_has_kernel(transition->aggref))
+		if (transition->aggref != NULL && !vector_aggregate_has_kernel(transition->aggref))
 			scalar = lappend(scalar, deparse((Expr *) transition->aggref, node, ancestors, es));
 	}
 	if (scalar != NIL)

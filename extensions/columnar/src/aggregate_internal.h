@@ -4,6 +4,8 @@
  *
  *		aggregate_exec.c		the node
  *		aggregate_spill.c		rows whose groups do not fit into memory
+ *		aggregate_linear.c		sums that are computed from other ones
+ *		aggregate_summary.c		row groups taken from metadata
  *		aggregate_share.c		the groups shared out among the processes of a parallel query
  *		aggregate_explain.c		what EXPLAIN says about it
  */
@@ -36,15 +38,23 @@ typedef struct AggregateInput
 } AggregateInput;
 
 /* Aggregates with the same transition. */
-typedef struct AggregateTransition
+typedef struct AggregateTransition AggregateTransition;
+struct AggregateTransition
 {
-	const Aggref *aggref; /* one of them */
+	const Aggref *aggref; /* one of them; NULL: a sum of integers from which others are derived */
 	VectorAggregate *states;
 	int nargs;
 	int *args; /* into inputs */
 	VectorExpression *filter;
 	VectorGroups *distinct; /* the pairs of group and argument that were met; NULL: not DISTINCT */
-} AggregateTransition;
+	AggregateSummary summary; /* if row groups are taken from metadata */
+	/* see aggregate_linear.c */
+	AggregateTransition *of; /* it is derived from this one, and takes no rows; or NULL */
+	Expr *condition;		 /* without aggref: the FILTER; or NULL */
+	int safe_bits; /* of values for which what is derived cannot be out of range; -1: of none */
+};
+
+typedef struct SummaryVector SummaryVector;
 
 /* A column of what the node returns. */
 typedef struct AggregateOutput
@@ -108,10 +118,26 @@ typedef struct ColumnarAggregateState
 	uint32 share;
 	uint32 nshares;
 
+	SummaryVector *summary_vector;
+
 	bool emitting;
 	uint32 next; /* group to return */
 	uint64 spills;
 } ColumnarAggregateState;
+
+/* The number of an input, made if there is none like it that is shared. */
+extern int aggregate_find_input(ColumnarAggregateState *state, Expr *source, bool shared);
+
+/* x of the argument factor * x + offset; NULL if it has not this form. */
+extern const Expr *aggregate_linear_leaf(const Expr *argument);
+/* The transition, if it is a sum of integers, is derived from another one. */
+extern bool aggregate_make_linear(ColumnarAggregateState *state, AggregateTransition *transition);
+/* Of a transition that others are derived from, after its values were evaluated for the input. */
+extern void aggregate_check_linear(ColumnarAggregateState *state, const AggregateTransition *base,
+								   VectorInput *input);
+
+/* Asks the scans for row groups, if their metadata are of use. */
+extern void aggregate_begin_summaries(ColumnarAggregateState *state);
 
 /* Of the keys of rows of the batch at hand, into state->hashes. */
 extern void

@@ -4,6 +4,8 @@
  *
  *		aggregate_plan.c	which queries, the paths of one grouping, the plan
  *		aggregate_sets.c	GROUPING SETS, ROLLUP, CUBE
+ *		aggregate_key_cost.c	computing keys
+ *		aggregate_summary_plan.c	what metadata answer, of a grouping without keys
  */
 #ifndef COLUMNAR_AGGREGATE_PATH_H
 #define COLUMNAR_AGGREGATE_PATH_H
@@ -32,6 +34,12 @@ typedef struct AggregateQuery
  * in *query: all up to `target`.
  */
 extern void aggregate_add_paths(AggregateQuery *query);
+
+/* Of computing the keys of a row. */
+extern Cost aggregate_key_cost(const AggregateQuery *query);
+
+/* The part of the input that has to be read because metadata do not say enough: 0 .. 1. */
+extern double aggregate_summary_share(const AggregateQuery *query);
 
 /* The same of the query's grouping sets. */
 extern void aggregate_sets_add_paths(AggregateQuery *query);

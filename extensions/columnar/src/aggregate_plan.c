@@ -325,15 +325,12 @@ estimate_work(AggregateQuery *query, double rows)
 			per_row += vector_aggregate_has_kernel(aggref) ? KERNEL_COST : cpu_operator_cost * 2;
 			if (aggref->aggdistinct != NIL)
 				per_row += DISTINCT_COST;
+			per_row += cost.per_tuple / 5;
 		}
 		else
-		{
-			cost_qual_eval_node(&cost, expression, query->root);
 			per_row += 2 * KERNEL_COST;
-		}
-		per_row += cost.per_tuple / 5;
 	}
-	return rows * per_row;
+	return rows * (per_row + aggregate_key_cost(query));
 }
 
 static Size
@@ -404,10 +401,12 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 	CustomPath *path = makeNode(CustomPath);
 	BatchPath *batch = batch_path_find(query->root, query->input, query->partial->exprs, partial);
 	double groups;
+	double share;
 
 	if (batch == NULL)
 		return NULL;
 	groups = estimate_groups(query, batch->rows);
+	share = aggregate_summary_share(query);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = partial_rel;
 	path->path.pathtarget = query->partial;
@@ -416,7 +415,7 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 							   batch_path_is_parallel_safe(batch);
 	path->path.parallel_workers = batch->workers;
 	path->path.rows = clamp_row_est(groups);
-	path->path.startup_cost = batch->total_cost + estimate_work(query, batch->rows) +
+	path->path.startup_cost = share * (batch->total_cost + estimate_work(query, batch->rows)) +
 							  estimate_groups_work(query, batch->rows, groups);
 	path->path.total_cost = path->path.startup_cost + groups * cpu_tuple_cost;
 	path->custom_paths = batch->paths;
@@ -587,7 +586,7 @@ add_shared_paths(AggregateQuery *query, const CustomPath *whole)
 		return;
 	foreach(cell, whole->custom_paths)
 		read += ((Path *) lfirst(cell))->total_cost;
-	read += query->input->rows * (estimate_hash(query) + KERNEL_COST);
+	read += query->input->rows * (estimate_hash(query) + KERNEL_COST + aggregate_key_cost(query));
 	read = Min(read, whole->path.startup_cost);
 
 	*path = *whole;

@@ -3,6 +3,7 @@
  *		The planner's and executor's side of a columnar table: the scan nodes
  *		ColumnarScan and ColumnarCount.
  *
+ *		custom_scan_order.c	   in which order conditions are evaluated
  *		custom_scan_plan.c	   which paths a columnar table has, and the plan node
  *		custom_scan_cost.c	   what they cost
  *		index_cost.c		   what index and bitmap scans cost, which core cannot know
@@ -38,6 +39,9 @@ typedef enum ScanPrivate
 	SCAN_FIRST_LEAF	  /* from here: the oids of the leaves, in the order of their bounds; then: */
 					  /* indexes of the custom_exprs that may look at hidden rows' bounds */
 } ScanPrivate;
+
+/* The conditions of a scan (RestrictInfo) in the order in which it evaluates them. */
+extern List *custom_scan_order_clauses(PlannerInfo *root, RelOptInfo *rel, List *clauses);
 
 /* ---- cost --------------------------------------------------------------------------------------- */
 
@@ -126,6 +130,8 @@ typedef struct ColumnarScanState
 	Relation relation;		 /* that is read: the table, or the leaf; NULL between leaves */
 	ScanDirection direction; /* of batches for a node above */
 	Bitmapset *ahead;		 /* attributes to read ahead */
+	bool
+		offers_groups; /* the node above takes row groups by their summaries, where that is enough */
 	uint64 nbatches;
 	int nfilters;
 	ScanFilter *filters; /* quals evaluated over a batch, one after the other */

@@ -32,6 +32,7 @@
 #include "storage/dsm.h"
 #include "utils/memutils.h"
 
+#include "batch_offer.h"
 #include "settings.h"
 #include "tree_scan.h"
 #include "vector_expression.h"
@@ -244,6 +245,21 @@ apply_filter(ColumnarScanState *state, ScanFilter *filter)
 	state->batch->nselected = kept;
 }
 
+/* Do all rows of the batch pass, as the bounds of its columns prove? */
+static bool
+passes_all(ColumnarScanState *state)
+{
+	return state->nfilters > 0 && state->pruner != NULL &&
+		   pruner_passes(state->pruner, state->batch->reader, state->batch->block);
+}
+
+static void
+apply_filters(ColumnarScanState *state)
+{
+	for (int i = 0; i < state->nfilters && state->batch->nselected > 0; i++)
+		apply_filter(state, &state->filters[i]);
+}
+
 /* ---- rows --------------------------------------------------------------------------------------- */
 
 /* Begins the scan of the table, or of the next leaf; false if there is none. */
@@ -293,12 +309,8 @@ next_batch(ColumnarScanState *state, ScanDirection direction)
 			pgstat_count_index_tuples(state->relation, state->batch->nselected);
 			state->nbatches++;
 		}
-		for (int i = 0; state->batch != NULL && i < state->nfilters; i++)
-		{
-			if (state->batch->nselected == 0)
-				break;
-			apply_filter(state, &state->filters[i]);
-		}
+		if (state->batch != NULL && !passes_all(state))
+			apply_filters(state);
 	} while (state->batch != NULL && state->batch->nselected == 0);
 
 	state->has_output = false;
@@ -527,8 +539,13 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_quals(state, plan);
 	state->ahead = choose_ahead(state, plan);
 	if (columnar_enable_pruning)
-		state->pruner = pruner_create(node->ss.ss_currentRelation, plan->scan.scanrelid,
-									  get_secure_quals(plan), &node->ss.ps);
+	{
+		List *secure = get_secure_quals(plan);
+
+		state->pruner = pruner_create(node->ss.ss_currentRelation, plan->scan.scanrelid, secure,
+									  list_length(secure) == list_length(plan->custom_exprs),
+									  &node->ss.ps);
+	}
 
 	/* the scan begins with the first row, which may never be asked for; rows cannot be stored then */
 	caller = MemoryContextSwitchTo(state->context);
@@ -541,6 +558,10 @@ begin(CustomScanState *node, EState *estate, int eflags)
 static TupleTableSlot *
 execute(CustomScanState *node)
 {
+	BatchSource *source = (BatchSource *) node;
+
+	if (source->offer != NULL)
+		return batch_offer_next(source);
 	return ExecScan(&node->ss, fetch_row, recheck_row);
 }
 

@@ -11,6 +11,7 @@
 #include "nodes/makefuncs.h"
 #include "utils/ruleutils.h"
 
+#include "batch_offer.h"
 #include "tree_scan.h"
 
 /* An ANDed list of quals; `prefix`: columns with their table's name. */
@@ -90,6 +91,9 @@ show_counters(ColumnarScanState *state, ExplainState *es)
 								es);
 		ExplainPropertyUInteger("Row Groups Removed", NULL,
 								counters.prune.groups_pruned + workers->prune.groups_pruned, es);
+		if (state->offers_groups)
+			ExplainPropertyUInteger("Row Groups From Metadata", NULL,
+									counters.prune.groups_taken + workers->prune.groups_taken, es);
 		ExplainPropertyUInteger("Blocks", NULL, counters.prune.blocks + workers->prune.blocks, es);
 		ExplainPropertyUInteger("Blocks Removed", NULL,
 								counters.prune.blocks_pruned + workers->prune.blocks_pruned, es);
@@ -113,6 +117,7 @@ custom_scan_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		show_rows_removed(node, es);
 	if (state->pruner != NULL)
 		show_quals("Pruning", pruner_clauses(state->pruner), es->verbose, node, ancestors, es);
+	batch_offer_explain(&state->source, es);
 	if (es->analyze)
 		show_counters(state, es);
 }

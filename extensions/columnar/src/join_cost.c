@@ -44,9 +44,6 @@
 /* Copies and fetches of text and the like, in those of numbers. */
 #define TEXT_FACTOR 5
 
-/* What it adds to the cost of a table that each worker makes it, too: memory and cores are shared. */
-#define REPEAT_SHARE 0.2
-
 /* Memory up to which it is in the cache, and from which on it is not, as powers of 2. */
 #define NEAR_BITS 20
 #define FAR_BITS 26
@@ -237,7 +234,6 @@ estimate(const JoinCandidate *path, JoinCost *cost)
 	add_duplicates(path, cost);
 	add_conditions(path, cost);
 	add_spilling(path, cost);
-	cost->build *= 1 + REPEAT_SHARE * path->probe->workers;
 }
 
 /* Does the node return nothing before it has read all of the probe side? */

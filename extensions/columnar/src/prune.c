@@ -20,10 +20,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "prune_test.h"
+#include "prune_zone.h"
 
-/* Longer lists are not compared by function, one value after the other, with each block. */
-#define DATUM_VALUES_MAX 256
 /* More values than this are not looked up in a Bloom filter: one of them would be found by error. */
 #define BLOOM_VALUES_MAX 64
 
@@ -42,7 +40,11 @@ struct Pruner
 	MemoryContext context;
 	List *limits; /* PruneLimit */
 	PlanState *parent;
-	PruneTest *test; /* NULL: keep everything */
+	PruneTest *test;   /* NULL: keep everything */
+	bool is_complete;  /* the test says all that the scan's conditions say */
+	bool passes_group; /* all rows of the group that was asked about last pass */
+	PruneTaker taker;  /* or NULL */
+	void *owner;
 	List *clauses;
 	bool has_values;
 	MemoryContext values;
@@ -218,180 +220,6 @@ make_states(PruneTest *test, PlanState *parent, MemoryContext scratch)
 		test->state = ExecInitExpr(test->value, parent);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------ */
-
-static double
-get_bound_real(const ZoneBound *bound)
-{
-	double value;
-
-	memcpy(&value, &bound->number, sizeof(value));
-	return value;
-}
-
-/*
- * A byte bound compared with a value.  A cut minimum is smaller than what it was cut
- * from: still a bound.  A cut maximum is larger than all that begins with it.
- */
-static int
-compare_byte_bound(const ZoneBound *bound, bool is_cut_maximum, const PruneValue *value)
-{
-	int order = memcmp(bound->bytes, value->bytes, Min(bound->length, value->length));
-
-	if (order != 0)
-		return order;
-	if (is_cut_maximum)
-		return 1;
-	return bound->length < value->length ? -1 : bound->length > value->length;
-}
-
-static int
-compare_datum_bound(PruneTest *test, const ZoneBound *bound, const PruneValue *value)
-{
-	const ColumnType *type = &test->type;
-	MemoryContext caller = MemoryContextSwitchTo(test->scratch);
-	Datum datum;
-	int order;
-
-	if (type->form == FORM_INT || type->form == FORM_FLOAT)
-		datum = column_type_from_int(type, bound->number);
-	else
-		datum = column_type_from_bytes(type, bound->bytes, bound->length);
-	order = DatumGetInt32(FunctionCall2Coll(&test->compare, test->collation, datum, value->datum));
-	MemoryContextSwitchTo(caller);
-	return order;
-}
-
-/* Negative, zero, positive: the zone's minimum or maximum is less than, equal to, greater than it. */
-static int
-compare_bound(PruneTest *test, const ZoneMap *zone, bool is_maximum, const PruneValue *value)
-{
-	const ZoneBound *bound = is_maximum ? &zone->max : &zone->min;
-
-	switch (test->form)
-	{
-		case PRUNE_INT:
-			return bound->number < value->number ? -1 : bound->number > value->number;
-		case PRUNE_FLOAT:
-			return float8_cmp_internal(get_bound_real(bound), value->real);
-		case PRUNE_BYTES:
-			return compare_byte_bound(bound, is_maximum && zone->max_is_prefix, value);
-		case PRUNE_DATUM:
-			return compare_datum_bound(test, bound, value);
-	}
-	return 0;
-}
-
-/* May "column op value" be true within the bounds? */
-static bool
-may_hold_value(PruneTest *test, const ZoneMap *zone, const PruneValue *value)
-{
-	switch (test->strategy)
-	{
-		case BTLessStrategyNumber:
-			return compare_bound(test, zone, false, value) < 0;
-		case BTLessEqualStrategyNumber:
-			return compare_bound(test, zone, false, value) <= 0;
-		case BTEqualStrategyNumber:
-			return compare_bound(test, zone, false, value) <= 0 &&
-				   compare_bound(test, zone, true, value) >= 0;
-		case BTGreaterEqualStrategyNumber:
-			return compare_bound(test, zone, true, value) >= 0;
-		case BTGreaterStrategyNumber:
-			return compare_bound(test, zone, true, value) > 0;
-		default:
-			return true;
-	}
-}
-
-/* The first of the ascending values that is not below the zone's minimum. */
-static uint32
-find_first_in_zone(PruneTest *test, const ZoneMap *zone)
-{
-	uint32 low = 0;
-	uint32 high = test->nvalues;
-
-	while (low < high)
-	{
-		uint32 middle = low + (high - low) / 2;
-
-		if (compare_bound(test, zone, false, &test->values[middle]) > 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* May "column op ANY (values)" be true within the bounds? */
-static bool
-may_hold_any(PruneTest *test, const ZoneMap *zone)
-{
-	uint32 value;
-
-	if (test->form == PRUNE_DATUM)
-	{
-		if (test->nvalues > DATUM_VALUES_MAX)
-			return true;
-		for (uint32 i = 0; i < test->nvalues; i++)
-			if (may_hold_value(test, zone, &test->values[i]))
-				return true;
-		return false;
-	}
-	switch (test->strategy)
-	{
-		case BTLessStrategyNumber:
-		case BTLessEqualStrategyNumber:
-			value = test->nvalues - 1;
-			break;
-		case BTEqualStrategyNumber:
-			value = find_first_in_zone(test, zone);
-			break;
-		default:
-			value = 0;
-			break;
-	}
-	return value < test->nvalues && may_hold_value(test, zone, &test->values[value]);
-}
-
-/* May a value within the bounds begin with this prefix? */
-static bool
-may_have_prefix(const ZoneMap *zone, const PruneValue *prefix)
-{
-	uint32 common = Min(zone->min.length, prefix->length);
-
-	/* a minimum beyond the prefix differs from it within their common length */
-	if (memcmp(zone->min.bytes, prefix->bytes, common) > 0)
-		return false;
-	return compare_byte_bound(&zone->max, zone->max_is_prefix, prefix) >= 0;
-}
-
-static bool
-may_hold_in_zone(PruneTest *test, const ZoneMap *zone)
-{
-	if (test->kind == PRUNE_NULL)
-		return zone->nnulls > 0;
-	/* all others need a value */
-	if (zone->nnulls == zone->nrows)
-		return false;
-	if ((test->kind == PRUNE_COMPARE || test->kind == PRUNE_PREFIX) && test->nvalues == 0)
-		return false;
-	if (!zone->has_bounds)
-		return true;
-
-	switch (test->kind)
-	{
-		case PRUNE_COMPARE:
-			return may_hold_any(test, zone);
-		case PRUNE_PREFIX:
-			return may_have_prefix(zone, &test->values[0]);
-		case PRUNE_BOOLEAN:
-			return test->truth ? zone->max.number != 0 : zone->min.number == 0;
-		default:
-			return true;
-	}
-}
-
 /* ---- row groups and blocks --------------------------------------------------------------------- */
 
 /* May the chunk have one of the values that its bounds allow? */
@@ -407,7 +235,7 @@ may_hold_in_filter(PruneTest *test, RowGroupReader *reader, const ChunkSummary *
 	{
 		const PruneValue *value = &test->values[i];
 
-		if ((!summary->zone.has_bounds || may_hold_value(test, &summary->zone, value)) &&
+		if ((!summary->zone.has_bounds || prune_zone_may_hold_value(test, &summary->zone, value)) &&
 			chunk_reader_may_contain(chunk, value->hash))
 			return true;
 	}
@@ -422,7 +250,7 @@ may_hold_in_group(PruneTest *test, RowGroupReader *reader)
 	/* a column that was added later: all rows have the default */
 	if (summary == NULL)
 		return true;
-	return may_hold_in_zone(test, &summary->zone) && may_hold_in_filter(test, reader, summary);
+	return prune_zone_may_hold(test, &summary->zone) && may_hold_in_filter(test, reader, summary);
 }
 
 static bool
@@ -433,7 +261,7 @@ may_hold_in_block(PruneTest *test, RowGroupReader *reader, uint32 block)
 	if (row_group_reader_summary(reader, test->attribute) == NULL)
 		return true;
 	chunk = row_group_reader_chunk(reader, test->attribute);
-	return may_hold_in_zone(test, chunk_reader_zone(chunk, block));
+	return prune_zone_may_hold(test, chunk_reader_zone(chunk, block));
 }
 
 /* `block` -1: the row group as a whole. */
@@ -453,6 +281,29 @@ may_hold(PruneTest *test, RowGroupReader *reader, int64 block)
 			return part;
 	}
 	return test->kind == PRUNE_AND;
+}
+
+/* Is the test, and with it its clause, true for all rows?  `block` -1: of the row group. */
+static bool
+all_hold(PruneTest *test, RowGroupReader *reader, int64 block)
+{
+	const ChunkSummary *summary;
+	ListCell *cell;
+
+	if (!test->whole)
+		return false;
+	foreach(cell, test->parts)
+		if (all_hold(lfirst(cell), reader, block) == (test->kind == PRUNE_OR))
+			return test->kind == PRUNE_OR;
+	if (test->parts != NIL)
+		return test->kind == PRUNE_AND;
+	summary = row_group_reader_summary(reader, test->attribute);
+	if (summary == NULL)
+		return false;
+	if (block < 0)
+		return prune_zone_all_hold(test, &summary->zone);
+	return prune_zone_all_hold(
+		test, chunk_reader_zone(row_group_reader_chunk(reader, test->attribute), (uint32) block));
 }
 
 static bool
@@ -509,6 +360,18 @@ ask(Pruner *pruner, RowGroupReader *reader, int64 block)
 }
 
 static bool
+passes(Pruner *pruner, RowGroupReader *reader, int64 block)
+{
+	bool result;
+
+	if (!pruner->is_complete || pruner->test == NULL)
+		return pruner->is_complete;
+	result = all_hold(pruner->test, reader, block);
+	MemoryContextReset(pruner->scratch);
+	return result;
+}
+
+static bool
 keep_group(RowPruner *callbacks, RowGroupReader *reader)
 {
 	Pruner *pruner = (Pruner *) callbacks;
@@ -516,6 +379,7 @@ keep_group(RowPruner *callbacks, RowGroupReader *reader)
 
 	pruner->counters.groups++;
 	pruner->counters.groups_pruned += !keep;
+	pruner->passes_group = keep && passes(pruner, reader, -1);
 	return keep;
 }
 
@@ -523,7 +387,7 @@ static bool
 keep_block(RowPruner *callbacks, RowGroupReader *reader, uint32 block)
 {
 	Pruner *pruner = (Pruner *) callbacks;
-	bool keep = ask(pruner, reader, block);
+	bool keep = (pruner->passes_group && pruner->limits == NIL) || ask(pruner, reader, block);
 
 	pruner->counters.blocks++;
 	pruner->counters.blocks_pruned += !keep;
@@ -541,10 +405,22 @@ keep_still(RowPruner *callbacks, RowGroupReader *reader, uint32 block)
 	return keep;
 }
 
+/* Limits are of no use: rows beyond them may be returned, but not counted. */
+static bool
+take_group(RowPruner *callbacks, RowGroupReader *reader)
+{
+	Pruner *pruner = (Pruner *) callbacks;
+	bool taken = pruner->taker != NULL && pruner->passes_group && pruner->limits == NIL &&
+				 pruner->taker(pruner->owner, reader);
+
+	pruner->counters.groups_taken += taken;
+	return taken;
+}
+
 /* ---- interface --------------------------------------------------------------------------------- */
 
 Pruner *
-pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
+pruner_create(Relation relation, Index varno, List *clauses, bool complete, PlanState *parent)
 {
 	Pruner *pruner = palloc0(sizeof(Pruner));
 	List *tests = NIL;
@@ -554,13 +430,18 @@ pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
 	pruner->callbacks.keep_group = keep_group;
 	pruner->callbacks.keep_block = keep_block;
 	pruner->callbacks.keep_still = keep_still;
+	pruner->callbacks.take_group = take_group;
 	pruner->parent = parent;
+	pruner->is_complete = complete;
 	foreach(cell, clauses)
 	{
 		PruneTest *test = prune_test_make(lfirst(cell), varno, RelationGetDescr(relation));
 
 		if (test == NULL)
+		{
+			pruner->is_complete = false;
 			continue;
+		}
 		tests = lappend(tests, test);
 		pruner->clauses = lappend(pruner->clauses, lfirst(cell));
 	}
@@ -569,6 +450,7 @@ pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
 
 	pruner->test = palloc0(sizeof(PruneTest));
 	pruner->test->kind = PRUNE_AND;
+	pruner->test->whole = true;
 	pruner->test->parts = tests;
 	pruner->values = AllocSetContextCreate(CurrentMemoryContext, "columnar prune values",
 										   ALLOCSET_SMALL_SIZES);
@@ -576,6 +458,19 @@ pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent)
 											ALLOCSET_SMALL_SIZES);
 	make_states(pruner->test, parent, pruner->scratch);
 	return pruner;
+}
+
+bool
+pruner_passes(Pruner *pruner, RowGroupReader *reader, uint32 block)
+{
+	return pruner->passes_group || passes(pruner, reader, block);
+}
+
+void
+pruner_set_taker(Pruner *pruner, PruneTaker taker, void *owner)
+{
+	pruner->taker = taker;
+	pruner->owner = owner;
 }
 
 RowPruner *

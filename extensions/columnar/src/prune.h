@@ -19,6 +19,7 @@ typedef struct PruneCounters
 {
 	uint64 groups;
 	uint64 groups_pruned;
+	uint64 groups_taken; /* of which the summaries were enough */
 	uint64 blocks;
 	uint64 blocks_pruned;
 } PruneCounters;
@@ -26,9 +27,11 @@ typedef struct PruneCounters
 /*
  * A pruner for a scan with these clauses (implicitly ANDed, of the executor, on
  * relation `varno`); without a usable clause it keeps and counts everything.
- * `parent` evaluates the values.  Memory: the current context.
+ * `complete`: these are all conditions of the scan.  `parent` evaluates the values.
+ * Memory: the current context.
  */
-extern Pruner *pruner_create(Relation relation, Index varno, List *clauses, PlanState *parent);
+extern Pruner *
+pruner_create(Relation relation, Index varno, List *clauses, bool complete, PlanState *parent);
 
 /* What row_scan_begin() takes. */
 extern RowPruner *pruner_callbacks(Pruner *pruner);
@@ -51,6 +54,19 @@ extern void pruner_reset(Pruner *pruner);
 extern void
 pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bool nulls);
 extern void pruner_forget_limits(Pruner *pruner);
+
+/*
+ * Of a block of the group that was asked about last, and kept: do all of its rows pass the scan's
+ * conditions, so that these need not be evaluated?
+ */
+extern bool pruner_passes(Pruner *pruner, RowGroupReader *reader, uint32 block);
+
+/*
+ * Asked of row groups all of whose rows are to be returned: true if `owner` has taken from their
+ * summaries what it wants to know, so that they are not read.
+ */
+typedef bool (*PruneTaker)(void *owner, RowGroupReader *reader);
+extern void pruner_set_taker(Pruner *pruner, PruneTaker taker, void *owner);
 
 extern const PruneCounters *pruner_counters(const Pruner *pruner);
 

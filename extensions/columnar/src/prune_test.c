@@ -78,6 +78,7 @@ make_leaf(PruneKind kind, AttrNumber attribute, const Target *target)
 	PruneTest *test = palloc0(sizeof(PruneTest));
 
 	test->kind = kind;
+	test->whole = true;
 	test->attribute = attribute;
 	column_type_init(&test->type, TupleDescAttr(target->descriptor, attribute - 1));
 	return test;
@@ -200,6 +201,7 @@ make_prefix(AttrNumber attribute, Oid operator, Node * value, Oid collation, con
 		return NULL;
 	if (OidIsValid(collation) && !get_collation_isdeterministic(collation))
 		return NULL;
+	test->whole = false;
 	test->form = PRUNE_BYTES;
 	test->collation = collation;
 	test->value = (Expr *) value;
@@ -318,8 +320,13 @@ make_from_parts(BoolExpr *clause, const Target *target)
 	if (parts == NIL)
 		return NULL;
 	if (list_length(parts) == 1)
-		return linitial(parts);
+	{
+		test = linitial(parts);
+		test->whole &= list_length(clause->args) == 1;
+		return test;
+	}
 	test = palloc0(sizeof(PruneTest));
+	test->whole = list_length(parts) == list_length(clause->args);
 	test->kind = clause->boolop == OR_EXPR ? PRUNE_OR : PRUNE_AND;
 	test->parts = parts;
 	return test;

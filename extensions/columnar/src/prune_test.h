@@ -50,6 +50,7 @@ typedef struct PruneTest
 {
 	PruneKind kind;
 	List *parts; /* PRUNE_AND, PRUNE_OR: PruneTest */
+	bool whole;	 /* says all that the clause says: where it is true, so is the clause */
 
 	AttrNumber attribute;
 	ColumnType type;

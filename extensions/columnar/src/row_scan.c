@@ -388,6 +388,16 @@ list_kept_blocks(RowScan *scan)
 	return nkept;
 }
 
+/* Does the snapshot see all rows of the group?  (A deleted number need not be one of a row.) */
+static bool
+is_complete(RowScan *scan, const GroupEntry *entry)
+{
+	return entry->visible_rows == entry->record.nrows &&
+		   (deleted_rows_is_empty(scan->deleted) ||
+			deleted_rows_count(scan->deleted, entry->record.first_row, entry->record.row_span) ==
+				0);
+}
+
 /* Open the next group that may hold rows to return; false at the end. */
 static bool
 open_group(RowScan *scan, ScanDirection direction)
@@ -417,6 +427,12 @@ open_group(RowScan *scan, ScanDirection direction)
 			!scan->pruner->keep_group(scan->pruner, scan->reader))
 		{
 			scan->counters.groups_pruned++;
+			close_group(scan);
+			continue;
+		}
+		if (scan->pruner != NULL && scan->pruner->take_group != NULL && is_complete(scan, entry) &&
+			scan->pruner->take_group(scan->pruner, scan->reader))
+		{
 			close_group(scan);
 			continue;
 		}

@@ -31,6 +31,8 @@ struct RowPruner
 	bool (*keep_block)(RowPruner *pruner, RowGroupReader *reader, uint32 block);
 	/* asked of a block that was kept, when its turn comes: less may be needed by then */
 	bool (*keep_still)(RowPruner *pruner, RowGroupReader *reader, uint32 block);
+	/* asked of a group that was kept, all of whose rows are visible: true if they need not be read */
+	bool (*take_group)(RowPruner *pruner, RowGroupReader *reader);
 };
 
 typedef struct RowScanCounters

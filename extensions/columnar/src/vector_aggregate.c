@@ -154,7 +154,15 @@ vector_aggregate_create(const Aggref *aggref, PlanState *parent)
 {
 	int variant = 0;
 	const AggregateKernel *found = find_kernel(aggref, &variant);
-	const AggregateKernel *kernel = found != NULL ? found : &scalar_kernel;
+
+	return vector_aggregate_create_of(aggref, found != NULL ? found : &scalar_kernel, variant,
+									  parent);
+}
+
+VectorAggregate *
+vector_aggregate_create_of(const Aggref *aggref, const AggregateKernel *kernel, int variant,
+						   PlanState *parent)
+{
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "vector aggregate",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -199,6 +207,42 @@ vector_aggregate_advance(VectorAggregate *aggregate, Vector *const *arguments, V
 	if (aggregate->ngroups < rows->ngroups)
 		vector_aggregate_resize(aggregate, rows->ngroups);
 	aggregate->kernel->advance(aggregate, arguments, rows);
+}
+
+AggregateUse
+vector_aggregate_use(const Aggref *aggref)
+{
+	int variant = 0;
+	const AggregateKernel *kernel = find_kernel(aggref, &variant);
+
+	if (kernel == &count_kernel)
+		return list_length(aggref->args) <= 1 ? AGGREGATE_USES_COUNT : AGGREGATE_USES_ROWS;
+	/* money may overflow on the way to its sum */
+	if (kernel == &sum_kernel)
+		return variant == SUM_INT64 || variant == SUM_AVERAGE || variant == SUM_INT128 ||
+					   variant == SUM_NUMERIC
+				   ? AGGREGATE_USES_TOTAL
+				   : AGGREGATE_USES_ROWS;
+	if (kernel == &int_fold_kernel && (variant == FOLD_MIN || variant == FOLD_MAX))
+		return variant == FOLD_MIN ? AGGREGATE_USES_MIN : AGGREGATE_USES_MAX;
+	if (kernel == &float_extreme_kernel)
+		return variant & FLOAT_MAX ? AGGREGATE_USES_MAX : AGGREGATE_USES_MIN;
+	if (kernel == &numeric_extreme_kernel ||
+		(kernel == &text_extreme_kernel && (variant & EXTREME_BLANKS) == 0))
+		return variant & EXTREME_MAX ? AGGREGATE_USES_MAX : AGGREGATE_USES_MIN;
+	return AGGREGATE_USES_ROWS;
+}
+
+bool
+vector_aggregate_fits(const VectorAggregate *aggregate, const AggregateTotal *total)
+{
+	return aggregate->kernel->fits == NULL || aggregate->kernel->fits(aggregate, total);
+}
+
+void
+vector_aggregate_add(VectorAggregate *aggregate, const AggregateTotal *total, uint64 nnulls)
+{
+	aggregate->kernel->add(aggregate, total, nnulls);
 }
 
 Datum

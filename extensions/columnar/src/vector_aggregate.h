@@ -50,6 +50,24 @@ vector_rows_init(VectorRows *rows, uint32 nrows, const uint16 *selection, uint32
 	rows->counted = false;
 }
 
+/* mantissa / 10^scale, the sum of so many values; their largest scale is this one. */
+typedef struct AggregateTotal
+{
+	int128 mantissa;
+	int32 scale;
+	int64 count;
+} AggregateTotal;
+
+/* What must be known of a column for the state that all of its values would make. */
+typedef enum AggregateUse
+{
+	AGGREGATE_USES_ROWS,  /* each value */
+	AGGREGATE_USES_COUNT, /* how many are not NULL */
+	AGGREGATE_USES_TOTAL, /* their sum, too */
+	AGGREGATE_USES_MIN,
+	AGGREGATE_USES_MAX
+} AggregateUse;
+
 /*
  * `aggref`: a plain aggregate without DISTINCT and ORDER BY, with AGGSPLIT_INITIAL_SERIAL.
  * Memory: a child of the current context.
@@ -65,6 +83,23 @@ extern void vector_aggregate_resize(VectorAggregate *aggregate, uint32 ngroups);
 /* Adds the rows. `arguments`: as many vectors as the aggregate has arguments (none for count(*)). */
 extern void
 vector_aggregate_advance(VectorAggregate *aggregate, Vector *const *arguments, VectorRows *rows);
+
+extern AggregateUse vector_aggregate_use(const Aggref *aggref);
+
+/* AGGREGATE_USES_COUNT, _TOTAL: adds the values of a total, and NULLs, to group 0. */
+extern void
+vector_aggregate_add(VectorAggregate *aggregate, const AggregateTotal *total, uint64 nnulls);
+/* Can it be added? */
+extern bool vector_aggregate_fits(const VectorAggregate *aggregate, const AggregateTotal *total);
+
+/* The sum of integers; to derive others from. */
+extern VectorAggregate *vector_aggregate_create_sum(PlanState *parent);
+/*
+ * The aggregate is that of factor * x + offset for the values x of `of`: it needs no rows from now
+ * on.  False if it is no sum or average of integers.
+ */
+extern bool vector_aggregate_derive(VectorAggregate *aggregate, const VectorAggregate *of,
+									int64 factor, int64 offset);
 
 /* The state of a group as Partial Aggregate returns it, in the current memory context. */
 extern Datum vector_aggregate_state(VectorAggregate *aggregate, uint32 group, bool *isnull);

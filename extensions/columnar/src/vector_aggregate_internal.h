@@ -13,14 +13,6 @@
 
 #include "lib/stringinfo.h"
 
-/* mantissa / 10^scale, the sum of so many values; their largest scale is this one. */
-typedef struct AggregateTotal
-{
-	int128 mantissa;
-	int32 scale;
-	int64 count;
-} AggregateTotal;
-
 typedef struct AggregateKernel
 {
 	Size size; /* of the object, which is zeroed at first */
@@ -34,6 +26,9 @@ typedef struct AggregateKernel
 	void (*reset)(VectorAggregate *aggregate);
 	/* Is the group's state no more than a total (of at least one value)?  NULL: never. */
 	bool (*total)(VectorAggregate *aggregate, uint32 group, AggregateTotal *total);
+	/* See vector_aggregate_fits() and vector_aggregate_add(); NULL: always, and never. */
+	bool (*fits)(const VectorAggregate *aggregate, const AggregateTotal *total);
+	void (*add)(VectorAggregate *aggregate, const AggregateTotal *total, uint64 nnulls);
 } AggregateKernel;
 
 typedef struct ScalarStates ScalarStates;
@@ -162,6 +157,11 @@ extern void wire_put_total(StringInfo into, const WireTerm *terms, int nterms, i
 extern void wire_put_int128(StringInfo into, int128 value);
 /* The state of avg(int2) and avg(int4): {count, sum}. */
 extern Datum wire_average_array(int64 count, int64 total);
+
+/* An object for a kernel that is known. */
+extern VectorAggregate *
+vector_aggregate_create_of(const Aggref *aggref, const AggregateKernel *kernel, int variant,
+						   PlanState *parent);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 

@@ -316,5 +316,12 @@ reset_counts(VectorAggregate *aggregate)
 	((CountAggregate *) aggregate)->counts = NULL;
 }
 
-const AggregateKernel count_kernel = {sizeof(CountAggregate), NULL,		 grow_counts,
-									  advance_counts,		  get_count, reset_counts};
+static void
+add_count(VectorAggregate *aggregate, const AggregateTotal *total, uint64 nnulls)
+{
+	((CountAggregate *) aggregate)->counts[0] += total->count;
+}
+
+const AggregateKernel count_kernel = {
+	sizeof(CountAggregate), NULL, grow_counts, advance_counts, get_count,
+	reset_counts,			NULL, NULL,		   add_count};

@@ -9,9 +9,10 @@
  * Numerics are sums of mantissas, one set of sums for each scale that appears ("level"):
  * nothing is rescaled, and the levels tell how many values had the largest display scale,
  * which core's state holds.  Padded values (see vector.h) are added to the sum of their mantissas'
- * level, and counted in that of the scale they are shown with.  What has no mantissa or does not fit (NaN, infinities, numbers of
- * more than 38 digits or so, too many scales) goes to a state of core's transition function,
- * and both are combined by core's functions when the state is asked for.
+ * level, and counted in that of the scale they are shown with.  What has no mantissa or does not
+ * fit (NaN, infinities, numbers of more than 38 digits or so, too many scales) goes to a state of
+ * core's transition function, and both are combined by core's functions when the state is asked
+ * for (vector_aggregate_sum_state.c).
  *
  * Limits: a sum in 64 bits is at most SumLevel.bound; one in 128 bits at most 2^126, so
  * that both together fit an int128.
@@ -20,16 +21,12 @@
 
 #include "catalog/pg_type.h"
 #include "common/int.h"
-#include "libpq/pqformat.h"
 #include "port/pg_bitutils.h"
-#include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
-#include "vector_aggregate_internal.h"
-
-#define LEVELS_MAX 8
+#include "vector_aggregate_sum.h"
 
 /* Values of more bits are added in 128 bits: moving the sums every other batch is dearer. */
 #define NARROW_BITS 44
@@ -40,37 +37,7 @@
 /* Squares are added in 128 bits while their sum is known to be below 2^127. */
 #define SQUARES_LIMIT ((uint128) 1 << 127)
 
-typedef struct NarrowSum
-{
-	int64 sum;
-	int64 count;
-} NarrowSum;
-
-typedef struct SumLevel
-{
-	int32 scale;
-	NarrowSum *narrow;
-	uint64 bound;	 /* no |narrow[].sum| is larger */
-	int128 *wide;	 /* what was moved here from narrow[].sum; or NULL */
-	int128 *squares; /* or NULL */
-	uint128 squares_bound;
-} SumLevel;
-
-typedef struct SumAggregate
-{
-	VectorAggregate base;
-	int nlevels;
-	SumLevel levels[LEVELS_MAX];
-	bool *seen; /* groups that had a row with NULL, which gives core a state too; or NULL */
-} SumAggregate;
-
 /* ---- levels -------------------------------------------------------------------------------- */
-
-static bool
-has_squares(const SumAggregate *sum)
-{
-	return sum->base.variant == SUM_INT128_SQUARES || sum->base.variant == SUM_NUMERIC_SQUARES;
-}
 
 /* Is the state internal to core: are there NULL values that make one? */
 static bool
@@ -102,7 +69,7 @@ find_level(SumAggregate *sum, int32 scale)
 	memset(level, 0, sizeof(SumLevel));
 	level->scale = scale;
 	level->narrow = make_array(sum, sizeof(NarrowSum));
-	if (has_squares(sum))
+	if (sum_has_squares(sum))
 		level->squares = make_array(sum, sizeof(int128));
 	return level;
 }
@@ -560,7 +527,7 @@ add_vector(SumAggregate *sum, Vector *vector, VectorRows *rows)
 	SumLevel *level = NULL;
 	SumLevel *padded = NULL;
 
-	if (vector->form == VECTOR_INT || (vector->form == VECTOR_WIDE && !has_squares(sum)))
+	if (vector->form == VECTOR_INT || (vector->form == VECTOR_WIDE && !sum_has_squares(sum)))
 		level = find_level(sum, Max(vector->scale, 0));
 	if (level != NULL && vector->padded != NULL)
 	{
@@ -637,161 +604,70 @@ advance_sums(VectorAggregate *aggregate, Vector *const *arguments, VectorRows *r
 	add_vector(sum, vector, rows);
 }
 
-/* ---- states ---------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
-/* What of a group's state is in the levels. */
-typedef struct SumTotal
+/* Is there a level for it, and room in the sum? */
+static bool
+fits_total(const VectorAggregate *aggregate, const AggregateTotal *total)
 {
-	int64 count;
-	int32 scale;	   /* the largest of a value */
-	int64 scale_count; /* values that have it */
-	int nterms;
-	WireTerm sums[LEVELS_MAX];
-	WireTerm squares[LEVELS_MAX];
-} SumTotal;
+	const SumAggregate *sum = (const SumAggregate *) aggregate;
+	const SumLevel *level = NULL;
+	int128 wide;
 
-static int128
-get_level_sum(const SumLevel *level, uint32 group)
-{
-	return level->narrow[group].sum + (level->wide != NULL ? level->wide[group] : 0);
+	for (int i = 0; i < sum->nlevels; i++)
+		if (sum->levels[i].scale == total->scale)
+			level = &sum->levels[i];
+	if (level == NULL && sum->nlevels == LEVELS_MAX)
+		return false;
+	wide = level != NULL && level->wide != NULL ? level->wide[0] : 0;
+	return !__builtin_add_overflow(wide, total->mantissa, &wide) && wide <= WIDE_LIMIT &&
+		   wide >= -WIDE_LIMIT;
 }
 
 static void
-find_total(const SumAggregate *sum, uint32 group, SumTotal *total)
-{
-	total->count = 0;
-	total->scale = 0;
-	total->scale_count = 0;
-	total->nterms = 0;
-	for (int i = 0; i < sum->nlevels; i++)
-	{
-		const SumLevel *level = &sum->levels[i];
-		int64 count = level->narrow[group].count;
-
-		total->count += count;
-		if (count > 0 && level->scale >= total->scale)
-		{
-			total->scale = level->scale;
-			total->scale_count = count;
-		}
-		/* without a count: nothing, or padded values */
-		total->sums[total->nterms] = wire_term(get_level_sum(level, group), level->scale);
-		if (level->squares != NULL)
-			total->squares[total->nterms] = wire_term(level->squares[group], 2 * level->scale);
-		total->nterms++;
-	}
-}
-
-/* As numeric_avg_serialize() and numeric_serialize(), without infinities and NaNs. */
-static Datum
-serialize_numeric(const SumAggregate *sum, const SumTotal *total)
-{
-	StringInfoData buffer;
-
-	pq_begintypsend(&buffer);
-	pq_sendint64(&buffer, total->count);
-	wire_put_total(&buffer, total->sums, total->nterms, total->scale);
-	if (has_squares(sum))
-		wire_put_total(&buffer, total->squares, total->nterms, 2 * total->scale);
-	pq_sendint32(&buffer, total->scale);
-	pq_sendint64(&buffer, total->scale_count);
-	pq_sendint64(&buffer, 0); /* NaNs */
-	pq_sendint64(&buffer, 0); /* infinities */
-	pq_sendint64(&buffer, 0); /* negative ones */
-	return PointerGetDatum(pq_endtypsend(&buffer));
-}
-
-/* As int8_avg_serialize() and numeric_poly_serialize(). */
-static Datum
-serialize_int128(const SumAggregate *sum, uint32 group, int64 count)
-{
-	const SumLevel *level = sum->nlevels > 0 ? &sum->levels[0] : NULL;
-	StringInfoData buffer;
-
-	pq_begintypsend(&buffer);
-	pq_sendint64(&buffer, count);
-	wire_put_int128(&buffer, level != NULL ? get_level_sum(level, group) : 0);
-	if (has_squares(sum))
-		wire_put_int128(&buffer, level != NULL ? level->squares[group] : 0);
-	return PointerGetDatum(pq_endtypsend(&buffer));
-}
-
-/* A state of core's transition function combined with what the levels hold. */
-static Datum
-combine_with_core(SumAggregate *sum, uint32 group, const SumTotal *total, bool *isnull)
-{
-	ScalarStates *scalar = sum->base.scalar;
-
-	if (total->count == 0)
-		return scalar_states_state(scalar, group, isnull);
-	*isnull = false;
-	if (sum->base.variant == SUM_NUMERIC_SQUARES)
-		return scalar_states_combine(scalar, group, serialize_numeric(sum, total),
-									 F_NUMERIC_DESERIALIZE, F_NUMERIC_COMBINE);
-	if (sum->base.variant == SUM_NUMERIC)
-		return scalar_states_combine(scalar, group, serialize_numeric(sum, total),
-									 F_NUMERIC_AVG_DESERIALIZE, F_NUMERIC_AVG_COMBINE);
-	if (sum->base.variant == SUM_INT128_SQUARES)
-		return scalar_states_combine(scalar, group, serialize_int128(sum, group, total->count),
-									 F_NUMERIC_POLY_DESERIALIZE, F_NUMERIC_POLY_COMBINE);
-	elog(ERROR, "an integer does not fit its sum");
-}
-
-static Datum
-get_sum(VectorAggregate *aggregate, uint32 group, bool *isnull)
+add_total(VectorAggregate *aggregate, const AggregateTotal *total, uint64 nnulls)
 {
 	SumAggregate *sum = (SumAggregate *) aggregate;
-	SumTotal total;
 
-	find_total(sum, group, &total);
-	if (aggregate->scalar != NULL && scalar_states_has(aggregate->scalar, group))
-		return combine_with_core(sum, group, &total, isnull);
-
-	*isnull = total.count == 0 && (sum->seen == NULL || !sum->seen[group]);
-	switch ((SumVariant) aggregate->variant)
+	if (nnulls > 0 && has_internal_state(sum))
 	{
-		case SUM_INT64:
-		case SUM_MONEY:
-			if (*isnull)
-				return (Datum) 0;
-			return Int64GetDatum((int64) get_level_sum(&sum->levels[0], group));
-		case SUM_AVERAGE:
-			*isnull = false;
-			return wire_average_array(
-				total.count, total.count > 0 ? (int64) get_level_sum(&sum->levels[0], group) : 0);
-		case SUM_INT128:
-		case SUM_INT128_SQUARES:
-			return *isnull ? (Datum) 0 : serialize_int128(sum, group, total.count);
-		case SUM_NUMERIC:
-		case SUM_NUMERIC_SQUARES:
-			return *isnull ? (Datum) 0 : serialize_numeric(sum, &total);
+		if (sum->seen == NULL)
+			sum->seen = make_array(sum, sizeof(bool));
+		sum->seen[0] = true;
 	}
-	pg_unreachable();
-}
-
-/* Values of several scales, or that core's function added, are no simple total. */
-static bool
-get_total(VectorAggregate *aggregate, uint32 group, AggregateTotal *total)
-{
-	const SumAggregate *sum = (SumAggregate *) aggregate;
-
-	total->count = 0;
-	if (aggregate->scalar != NULL && scalar_states_has(aggregate->scalar, group))
-		return false;
-	for (int i = 0; i < sum->nlevels; i++)
+	if (total->count > 0)
 	{
-		const SumLevel *level = &sum->levels[i];
-		int64 count = level->narrow[group].count;
-		int128 mantissa = get_level_sum(level, group);
+		SumLevel *level = find_level(sum, total->scale);
 
-		if (count == 0 && mantissa == 0)
-			continue;
-		if (count == 0 || total->count > 0)
-			return false;
-		*total = (AggregateTotal){.mantissa = mantissa, .scale = level->scale, .count = count};
+		get_wide(sum, level)[0] += total->mantissa;
+		level->narrow[0].count += total->count;
 	}
-	return total->count > 0;
 }
 
 const AggregateKernel sum_kernel = {
-	sizeof(SumAggregate), NULL, grow_sums, advance_sums, get_sum, reset_sums, get_total};
+	sizeof(SumAggregate), NULL,		 grow_sums,	 advance_sums, sum_state,
+	reset_sums,			  sum_total, fits_total, add_total};
+
+/* ---- linear sums ------------------------------------------------------------------------------- */
+
+VectorAggregate *
+vector_aggregate_create_sum(PlanState *parent)
+{
+	return vector_aggregate_create_of(NULL, &sum_kernel, SUM_INT128, parent);
+}
+
+bool
+vector_aggregate_derive(VectorAggregate *aggregate, const VectorAggregate *of, int64 factor,
+						int64 offset)
+{
+	SumAggregate *sum = (SumAggregate *) aggregate;
+
+	if (aggregate->kernel != &sum_kernel ||
+		(aggregate->variant != SUM_INT64 && aggregate->variant != SUM_AVERAGE &&
+		 aggregate->variant != SUM_INT128))
+		return false;
+	sum->of = (const SumAggregate *) of;
+	sum->factor = factor;
+	sum->offset = offset;
+	return true;
+}

@@ -625,6 +625,7 @@ vector_expression_reset(VectorExpression *expression)
 	expression->values_memo.known = false;
 	expression->truth_memo.known = false;
 	vector_code_forget(expression);
+	vector_recall_forget(expression);
 	if (expression->reset != NULL)
 		expression->reset(expression);
 	for (int i = 0; i < expression->nargs; i++)

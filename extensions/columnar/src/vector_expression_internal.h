@@ -6,6 +6,7 @@
  *		vector_leaf.c				columns, values that do not depend on rows, ExprState
  *		vector_value.c				results that come row by row
  *		vector_code.c				once per code of a dictionary in place of once per row
+ *		vector_recall.c				once per value that comes again, of functions without kernel
  *		vector_compare.c			comparisons
  *		vector_compare_numeric.c	of numerics
  *		vector_compare_bytes.c		of text, bytea, uuid
@@ -50,6 +51,7 @@ typedef struct VectorMemo
 
 typedef struct VectorScalar VectorScalar;
 typedef struct VectorCodes VectorCodes;
+typedef struct VectorRecall VectorRecall;
 typedef struct VectorScaled VectorScaled;
 
 struct VectorExpression
@@ -79,6 +81,7 @@ struct VectorExpression
 	void *details; /* of the kernel */
 	VectorScalar *scalar;
 	VectorCodes *codes;
+	VectorRecall *recall;
 	VectorScaled *scaled[2]; /* arguments that are numerics in bytes, as mantissas */
 
 	Vector result;
@@ -224,6 +227,18 @@ extern void vector_value_raise_scale(VectorExpression *node, const uint16 *selec
 extern bool vector_code_evaluate(VectorExpression *node, VectorInput *input);
 extern bool vector_code_decide(VectorExpression *node, VectorInput *input, uint8 *truth);
 extern void vector_code_forget(VectorExpression *node);
+
+/* ---- by value (vector_recall.c) ----------------------------------------------------------------- */
+
+/* Before and after a batch, whose column it is; are results kept? */
+extern bool vector_recall_begin(VectorExpression *node, const Vector *column);
+extern void vector_recall_end(VectorExpression *node, uint32 nrows);
+/* The result of the value in a row, if it is known. */
+extern bool vector_recall_find(VectorExpression *node, const Vector *column, uint32 row,
+							   Datum *value, bool *isnull);
+extern void vector_recall_keep(VectorExpression *node, const Vector *column, uint32 row,
+							   Datum value, bool isnull);
+extern void vector_recall_forget(VectorExpression *node);
 
 /* ---- kernels: NULL if there is none for the expression ------------------------------------------ */
 

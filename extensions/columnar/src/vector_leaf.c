@@ -315,6 +315,8 @@ vector_leaf_evaluate_scalar(VectorExpression *node, VectorInput *input)
 	VectorScope *scope = node->scope;
 	ExprContext *econtext;
 	MemoryContext caller = CurrentMemoryContext;
+	const Vector *column = NULL;
+	bool recalls;
 
 	vector_leaf_prepare_scalar(node);
 	econtext = scope->shared->econtext;
@@ -322,21 +324,33 @@ vector_leaf_evaluate_scalar(VectorExpression *node, VectorInput *input)
 		vector_node_values(node->scalar->columns[i], input);
 	vector_value_begin(node, -1);
 	set_tuple(econtext, scope);
+	if (node->scalar->ncolumns == 1 && !node->scalar->whole)
+		column = &node->scalar->columns[0]->result;
+	recalls = column != NULL && vector_recall_begin(node, column);
 	for (uint32 i = 0; i < input->nselected; i++)
 	{
 		uint32 row = input->selection[i];
 		Datum value;
 		bool isnull;
 
+		if (recalls && vector_recall_find(node, column, row, &value, &isnull))
+		{
+			vector_value_store(node, input, row, value, isnull);
+			continue;
+		}
 		ResetExprContext(econtext);
 		MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 		if (node->scalar->ncolumns > 0 || node->scalar->whole)
 			fill_slot(node, input, row);
 		value = ExecEvalExpr(node->scalar->state, econtext, &isnull);
 		vector_value_store(node, input, row, value, isnull);
+		if (recalls)
+			vector_recall_keep(node, column, row, value, isnull);
 	}
 	MemoryContextSwitchTo(caller);
 	ResetExprContext(econtext);
+	if (column != NULL)
+		vector_recall_end(node, input->nselected);
 	if (node->type.form == FORM_NUMERIC && node->result.scale < 0)
 		node->result.scale = 0;
 	node->partial = true;
