@@ -30,7 +30,7 @@ READ_AHEAD_KB = 4096
 # A disk that is slow to seek, and one that is only slow.
 PROFILES = {"140 MB/s, 110 IOPS": 110, "140 MB/s": 0}
 
-QUERY = "SELECT sum(price_2), max(count_7) FROM wide_{}"
+QUERY = "SELECT sum(-price_2), max(count_7 % 1000) FROM wide_{}"
 
 PROBE_BYTES = 128 << 20
 
