@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import psycopg
 import pytest
 
@@ -110,3 +112,19 @@ def test_workers_aggregate_their_shards_by_batches(
         assert "Custom Scan (ColumnarAggregate)" in plan, plan
         coordinator.execute(f"CREATE TEMPORARY TABLE copied AS {query}")
         coordinator.execute("DROP TABLE copied")
+
+
+def test_workers_answer_from_summaries(cluster: Cluster, schema: str, reviews: str) -> None:
+    """Whole row groups of a worker are not read for partial aggregates, either."""
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        "INSERT INTO reviews SELECT g, g % 5, 'text' FROM generate_series(1, 100000) AS g; ANALYZE reviews"
+    )
+    query = "SELECT count(*), count(rating), sum(rating), avg(rating), min(id), max(id) FROM reviews WHERE id > 0"
+    plan = "\n".join(line for (line,) in coordinator.query(f"EXPLAIN (ANALYZE, VERBOSE) {query}"))
+    assert "Row Groups From Metadata" in plan, plan
+    assert coordinator.query(query) == [(100000, 100000, 200000, 2, 1, 100000)]
+    coordinator.execute("DELETE FROM reviews WHERE id IN (1, 50000, 100000)")
+    assert coordinator.query(query) == [
+        (99997, 99997, 199999, Decimal("2.0000500015000450"), 2, 99999)
+    ]
