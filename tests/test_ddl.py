@@ -129,6 +129,32 @@ def test_a_table_gets_another_name_and_another_schema(pair: Pair, table: str) ->
     assert everywhere(pair, gone) == 0
 
 
+def test_another_table_gets_the_name_of_a_renamed_one(pair: Pair) -> None:
+    """Its partitions on the workers, too; also where names are cut off at 63 bytes."""
+    for old, new in (("t", "t_old"), ("t_old", "t" * 63), ("t" * 63, "back")):
+        pair.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        pair.execute(f"CREATE TABLE {old} (id integer PRIMARY KEY, v text)")
+        pair.distribute(old, "id")
+        pair.execute(f"INSERT INTO {old} SELECT g, 'new' FROM generate_series(1, 50) AS g")
+        for table in (old, new):
+            pair.same(f"SELECT count(*), min(id), max(id) FROM {table}")
+        pair.execute(f"DROP TABLE {old}")
+
+
+def test_partitions_belong_to_the_new_owner(pair: Pair) -> None:
+    pair.cluster.create_role("ddl_owner")
+    pair.execute("GRANT CREATE, USAGE ON SCHEMA test_ddl TO ddl_owner")
+    try:
+        pair.execute("ALTER TABLE t OWNER TO ddl_owner")
+        owners = "SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = 'test_ddl'::regnamespace AND relname ~ '^t(_s.*)?$'"
+        assert everywhere(pair, owners) == "ddl_owner"
+        pair.execute("SET ROLE ddl_owner; ALTER TABLE t ADD COLUMN by_owner integer; RESET ROLE")
+        check_structure(pair, "t")
+    finally:
+        pair.execute("RESET ROLE; REASSIGN OWNED BY ddl_owner TO CURRENT_USER")
+        pair.execute("DROP OWNED BY ddl_owner; DROP ROLE ddl_owner")
+
+
 def test_an_alter_that_fails_on_one_worker_changes_no_node(pair: Pair) -> None:
     for statement in (
         "ALTER TABLE t ADD CONSTRAINT never CHECK (id <> 77)",

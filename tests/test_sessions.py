@@ -284,6 +284,20 @@ def test_a_frozen_worker_does_not_outlast_a_timeout_by_much(small: Cluster) -> N
         assert connection.execute("SELECT count(*) FROM frost.t").fetchall() == [(100,)]
 
 
+@pytest.mark.parametrize("command", ["VACUUM frost.t", "REINDEX TABLE frost.t"])
+def test_maintenance_of_a_frozen_worker_can_be_cancelled(small: Cluster, command: str) -> None:
+    with small.coordinator.connect() as connection:
+        connection.execute("SELECT count(*) FROM frost.t")
+        connection.execute("SET statement_timeout = '500ms'")
+        with frozen(small.workers[1]):
+            start = time.monotonic()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                connection.execute(command)
+            assert time.monotonic() - start < 8
+        connection.execute("SET statement_timeout = '20s'")
+        connection.execute(command)
+
+
 def test_a_frozen_worker_fails_a_new_session_within_the_connect_timeout(small: Cluster) -> None:
     with small.coordinator.connect() as connection:
         connection.execute("SET strata.connect_timeout = '1s'")

@@ -68,6 +68,13 @@ get_literal(FunctionCallInfo fcinfo, int argument)
 	return quote_literal_cstr(OidOutputFunctionCall(output, PG_GETARG_DATUM(argument)));
 }
 
+/* Text for a DO block: whatever names it contains, it ends where we say. */
+static char *
+quote_block(const char *body)
+{
+	return psprintf("DO %s", quote_literal_cstr(body));
+}
+
 /* Call the function of that name on all workers with the same arguments. */
 static void
 call_everywhere(FunctionCallInfo fcinfo, const char *function)
@@ -77,13 +84,13 @@ call_everywhere(FunctionCallInfo fcinfo, const char *function)
 	int level = row_format_enter_sql_mode();
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "DO $strata$ BEGIN PERFORM strata_columnar.%s(%s::regclass", function,
+	appendStringInfo(&sql, "BEGIN PERFORM strata_columnar.%s(%s::regclass", function,
 					 quote_literal_cstr(table_ddl_qualified_name(relation)));
 	for (int i = 0; i < lengthof(option_names); i++)
 		appendStringInfo(&sql, ", %s => %s", option_names[i], get_literal(fcinfo, i + 1));
-	appendStringInfoString(&sql, "); END $strata$");
+	appendStringInfoString(&sql, "); END");
 	row_format_leave_sql_mode(level);
-	ddl_send_everywhere(sql.data);
+	ddl_send_everywhere(quote_block(sql.data));
 	table_close(relation, NoLock);
 }
 
@@ -107,6 +114,7 @@ columnar_options_copy(Relation relation, int new_worker)
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	char *name = table_ddl_qualified_name(relation);
 	char *label;
+	char *reset;
 	int model;
 
 	if (table == NULL || !table->is_columnar)
@@ -122,10 +130,9 @@ columnar_options_copy(Relation relation, int new_worker)
 	if (label == NULL)
 		return;
 	/* the first statement loads the library, which knows the provider */
-	remote_command_run(
-		bms_make_singleton(new_worker), REMOTE_WRITE,
-		psprintf(
-			"DO $strata$ BEGIN PERFORM strata_columnar.alter_columnar_table_reset(%s::regclass); "
-			"END $strata$; SECURITY LABEL FOR strata_columnar ON TABLE %s IS %s",
-			quote_literal_cstr(name), name, quote_literal_cstr(label)));
+	reset = psprintf("BEGIN PERFORM strata_columnar.alter_columnar_table_reset(%s::regclass); END",
+					 quote_literal_cstr(name));
+	remote_command_run(bms_make_singleton(new_worker), REMOTE_WRITE,
+					   psprintf("%s; SECURITY LABEL FOR strata_columnar ON TABLE %s IS %s",
+								quote_block(reset), name, quote_literal_cstr(label)));
 }

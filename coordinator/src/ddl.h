@@ -86,6 +86,12 @@ extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);
 /* ERROR if a table's kind changed while the command waited for its lock. */
 extern void ddl_ensure_unchanged(Oid relid, TableKind before);
 
+/*
+ * On the workers: ALTER TABLE <relation> <action> of the table and all its partitions; the action is
+ * a constant for format(), with the argument.
+ */
+extern void ddl_alter_partitions(const char *table, const char *action, const char *argument);
+
 /* The statement's text without the word ONLY in front of the table's name. */
 extern char *ddl_text_without_only(const UtilityCall *call, const RangeVar *name);
 

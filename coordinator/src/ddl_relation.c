@@ -23,6 +23,8 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
+#include "table_ddl.h"
+
 /* ---------------------------------------------------------------- for all commands on tables */
 
 const DistributedTable *
@@ -199,6 +201,53 @@ ddl_create_rule(UtilityCall *call)
 	ddl_run_locally(call);
 }
 
+void
+ddl_alter_partitions(const char *table, const char *action, const char *argument)
+{
+	char *body = psprintf("DECLARE relation pg_catalog.regclass;"
+						  " BEGIN"
+						  " FOR relation IN SELECT coalesce(p.relid, r) FROM"
+						  " pg_catalog.to_regclass(%s) r LEFT JOIN"
+						  " pg_catalog.pg_partition_tree(r) p ON true LOOP"
+						  " EXECUTE pg_catalog.format('ALTER TABLE %%s %s', relation, %s);"
+						  " END LOOP;"
+						  " END",
+						  quote_literal_cstr(table), action, quote_literal_cstr(argument));
+
+	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
+}
+
+/* A table that gets the old name later has partitions called by it, too. */
+static void
+rename_partitions(const DistributedTable *table, const char *old_name)
+{
+	const char *new_name = get_rel_name(table->relation);
+	const char *schema = get_namespace_name(get_rel_namespace(table->relation));
+	StringInfoData pairs;
+	char *body;
+
+	if (table->colocation == NULL || strcmp(old_name, new_name) == 0)
+		return;
+	initStringInfo(&pairs);
+	for (int shard = 0; shard < table->colocation->shard_count; shard++)
+		appendStringInfo(&pairs, "%s(%s, %s)", shard > 0 ? ", " : "",
+						 quote_literal_cstr(quote_qualified_identifier(
+							 schema, table_ddl_partition_name(old_name, shard))),
+						 quote_literal_cstr(table_ddl_partition_name(new_name, shard)));
+	body = psprintf(
+		"DECLARE pair record;"
+		" BEGIN"
+		" FOR pair IN SELECT pg_catalog.to_regclass(old) AS relation, new"
+		" FROM (VALUES %s) AS v (old, new) LOOP"
+		" IF pair.relation IS NOT NULL THEN"
+		" EXECUTE pg_catalog.format('ALTER TABLE %%s RENAME TO %%I', pair.relation, pair.new);"
+		" END IF;"
+		" END LOOP;"
+		" END",
+		pairs.data);
+	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
+}
+
 /* RENAME of a table of ours, of its columns, constraints and indexes; and of other objects. */
 void
 ddl_rename(UtilityCall *call)
@@ -231,11 +280,13 @@ ddl_rename(UtilityCall *call)
 	if (table != NULL)
 	{
 		char *text = ddl_text_without_only(call, rename->relation);
+		char *old_name = get_rel_name(table->relation);
 		TableKind kind = table->kind;
 
 		ddl_run_locally(call);
 		ddl_ensure_unchanged(table->relation, kind);
 		ddl_send_everywhere(text);
+		rename_partitions(table, old_name);
 	}
 	else
 	{
@@ -254,7 +305,6 @@ ddl_set_schema(UtilityCall *call)
 	AlterObjectSchemaStmt *alter = castNode(AlterObjectSchemaStmt, call->statement->utilityStmt);
 	const DistributedTable *table;
 	char *old_name;
-	char *body;
 	TableKind kind;
 
 	if (alter->relation == NULL)
@@ -273,14 +323,5 @@ ddl_set_schema(UtilityCall *call)
 	kind = table->kind;
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(table->relation, kind);
-	body = psprintf("DECLARE relation pg_catalog.regclass;"
-					" BEGIN"
-					" FOR relation IN SELECT coalesce(p.relid, r) FROM"
-					" pg_catalog.to_regclass(%s) r LEFT JOIN"
-					" pg_catalog.pg_partition_tree(r) p ON true LOOP"
-					" EXECUTE pg_catalog.format('ALTER TABLE %%s SET SCHEMA %%I', relation, %s);"
-					" END LOOP;"
-					" END",
-					quote_literal_cstr(old_name), quote_literal_cstr(alter->newschema));
-	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
+	ddl_alter_partitions(old_name, "SET SCHEMA %I", alter->newschema);
 }

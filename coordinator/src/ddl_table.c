@@ -26,6 +26,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -457,6 +458,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	bool constraints = adds_only_constraints(alter);
 	AlterRule rule;
 	char *text;
+	ListCell *cell;
 
 	if (change != NULL && kind == TABLE_DISTRIBUTED && change->name != NULL &&
 		strcmp(change->name, "heap") == 0)
@@ -489,6 +491,15 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 		send_constraints(call, table);
 	else
 		ddl_send_everywhere(text);
+	foreach(cell, alter->cmds)
+	{
+		AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+
+		/* of a partitioned table it changes that one alone */
+		if (command->subtype == AT_ChangeOwner)
+			ddl_alter_partitions(ddl_relation_name(relid), "OWNER TO %I",
+								 get_rolespec_name(command->newowner));
+	}
 }
 
 void

@@ -22,25 +22,23 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "wire_cleanup.h"
+
+/* How long a worker has to take a request to cancel, in milliseconds. */
+#define CANCEL_TIMEOUT_MS 2000
+
 /* Stop what still runs on these connections, and close them: their state is unknown. */
 static void
 abandon(WorkerConnection **connections, int count)
 {
-	for (int i = 0; i < count; i++)
-	{
-		PGcancel *cancel;
-		char error[256];
+	int running = 0;
 
-		if (connections[i] == NULL)
-			continue;
-		cancel = PQgetCancel(connections[i]->pg);
-		if (cancel != NULL)
-		{
-			PQcancel(cancel, error, sizeof(error));
-			PQfreeCancel(cancel);
-		}
+	for (int i = 0; i < count; i++)
+		if (connections[i] != NULL)
+			connections[running++] = connections[i];
+	wire_cancel(connections, running, wire_now() + CANCEL_TIMEOUT_MS);
+	for (int i = 0; i < running; i++)
 		connection_drop(connections[i]);
-	}
 }
 
 /* Read all results of one connection; the first failed one is returned, else NULL. */

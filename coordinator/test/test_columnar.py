@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import psycopg
+import psycopg.sql
 import pytest
 
 from tests.cluster import Cluster, Node
@@ -76,6 +77,26 @@ def test_bad_options_and_other_tables_are_refused(
         coordinator.execute("SELECT alter_columnar_table_set('local_table', compression => 'cold')")
 
 
+NAME = """ "x$strata$y $$ \\ 'q' $1" """.strip()
+
+
+def test_options_of_names_that_need_quotes(cluster: Cluster, schema: str) -> None:
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        f"CREATE TABLE {NAME} (id bigint, {NAME} integer);"
+        "SELECT create_distributed_table({0}, 'id', colocate_with => 'none');"
+        "SELECT alter_columnar_table_set({0}, order_by => {0})".format(literal(NAME))
+    )
+    options = (
+        "SELECT DISTINCT order_by FROM strata_columnar.options WHERE relation::text LIKE '%strata%'"
+    )
+    assert on_workers(cluster, schema, options) == [[(NAME,)]] * 2
+
+
+def literal(text: str) -> str:
+    return psycopg.sql.Literal(text).as_string(None)
+
+
 def test_a_new_worker_gets_the_options(make_cluster) -> None:
     cluster = make_cluster(workers=3)
     coordinator = cluster.coordinator
@@ -84,8 +105,11 @@ def test_a_new_worker_gets_the_options(make_cluster) -> None:
     )[0]
     coordinator.execute(f"SELECT strata.remove_worker('{name}')")
     third: Node = cluster.workers[-1]
-    coordinator.execute("CREATE TABLE reviews (id bigint, body text)")
+    coordinator.execute(
+        f"CREATE TABLE reviews (id bigint, body text); CREATE TABLE {NAME} (id bigint)"
+    )
     coordinator.execute("SELECT strata.create_distributed_table('reviews', 'id')")
+    coordinator.execute(f"SELECT strata.create_distributed_table({literal(NAME)}, 'id')")
     coordinator.execute(
         "SELECT strata.alter_columnar_table_set('reviews', compression => 'zstd', bloom => '{body}')"
     )
