@@ -283,6 +283,7 @@ def test_many_files(tables: Twins) -> None:
         "DROP TABLE IF EXISTS many; CREATE TABLE many (id integer, n integer, word text)",
         "INSERT INTO many SELECT i, hashint4(i) % 1000, 'word ' || hashint4(-i) FROM generate_series(1, 160000) AS i",
         "ANALYZE many; SET work_mem = '64kB'",
+        "SET random_page_cost = 1000",  # of the files of core's Sort
     )
     order = "SELECT id, word FROM many ORDER BY n DESC, word, id"
     plan = tables.plan(order, "ANALYZE, COSTS OFF")
@@ -291,7 +292,7 @@ def test_many_files(tables: Twins) -> None:
         "SELECT md5(string_agg(id || word, ',')), count(*) FROM"
         f" (SELECT *, row_number() OVER () AS r FROM ({order}) AS s) AS t GROUP BY r / 10000"
     )
-    tables.execute("DROP TABLE many")
+    tables.execute("DROP TABLE many; RESET random_page_cost")
 
 
 # ---- plans -----------------------------------------------------------------------------------------
