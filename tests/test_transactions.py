@@ -342,6 +342,24 @@ def test_a_transaction_that_also_wrote_locally_commits_in_two_phases(
     pair.same("SELECT count(*) FROM audit")
 
 
+def test_what_the_session_waits_for_at_commit_is_what_it_wants_then(
+    pair: Pair, statement_logs
+) -> None:
+    """synchronous_commit was weak on the worker's last statement, and is not any more."""
+    first, second = two_keys(pair)
+    with pair.transaction("COMMIT"):
+        pair.execute("SET LOCAL synchronous_commit = off")
+        pair.same(f"UPDATE account SET v = v - 1 WHERE id = {first}")
+        pair.same(f"UPDATE account SET v = v + 1 WHERE id = {second}")
+        pair.execute("SET LOCAL synchronous_commit = on")
+    assert statement_logs("SET synchronous_commit = on; PREPARE TRANSACTION") == [1, 1]
+    with pair.transaction("COMMIT"):
+        pair.execute("SET LOCAL synchronous_commit = off")
+        pair.same(f"UPDATE account SET v = v - 1 WHERE id = {first}")
+        pair.execute("SET LOCAL synchronous_commit = on")
+    assert statement_logs("SET synchronous_commit = 'on'; COMMIT") == [1, 0]
+
+
 def test_a_transaction_that_only_read_prepares_nothing(pair: Pair, statement_logs) -> None:
     with pair.transaction("COMMIT"):
         pair.same("SELECT count(*) FROM account")

@@ -261,6 +261,18 @@ report_unknown_outcome(WorkerConnection *conn, PGresult *result)
 			 errhint("Check the data before you repeat the transaction.")));
 }
 
+/* What the session waits for when it commits may have changed since its last statement there. */
+static void
+send_commit_with_setting(WorkerConnection *conn)
+{
+	char message[64];
+
+	snprintf(message, sizeof(message), "SET synchronous_commit = '%s'; COMMIT",
+			 GetConfigOption("synchronous_commit", false, false));
+	session_settings_synchronous_commit_changed(conn);
+	connection_send(conn, message, 1, "COMMIT");
+}
+
 /*
  * The one-phase commit.  A cancel is not honoured while we wait: nobody could say what
  * became of the transaction.
@@ -271,7 +283,10 @@ commit_single_writer(WorkerConnection *conn)
 	char tag[64] = "";
 	PGresult *result;
 
-	connection_send(conn, "COMMIT", 0, "COMMIT");
+	if (session_settings_synchronous_commit_is_sent(conn))
+		connection_send(conn, "COMMIT", 0, "COMMIT");
+	else
+		send_commit_with_setting(conn);
 	HOLD_CANCEL_INTERRUPTS();
 	while ((result = connection_get_result(conn)) != NULL)
 	{
@@ -323,7 +338,8 @@ send_prepare(WorkerConnection *conn)
 {
 	const char *gid = conn->commit_prepared + strlen("COMMIT PREPARED ");
 	char message[CONNECTION_GID_SIZE + 96];
-	bool weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH;
+	bool weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH ||
+				!session_settings_synchronous_commit_is_sent(conn);
 
 	/* not SET LOCAL: COMMIT PREPARED, outside of the transaction, needs it, too */
 	snprintf(message, sizeof(message), "%sPREPARE TRANSACTION %s",

@@ -226,6 +226,18 @@ session_settings_committed(WorkerConnection *conn)
 		conn->settings->uncommitted = false;
 }
 
+bool
+session_settings_synchronous_commit_is_sent(WorkerConnection *conn)
+{
+	watch_all();
+	for (int i = 0; i < lengthof(watches); i++)
+	{
+		if (watches[i].variable == &synchronous_commit)
+			return conn->settings != NULL && conn->settings->versions[i] == watches[i].version;
+	}
+	return false;
+}
+
 void
 session_settings_synchronous_commit_changed(WorkerConnection *conn)
 {

@@ -23,6 +23,9 @@ extern void session_settings_rolled_back(WorkerConnection *conn);
 /* The worker's transaction ended well: what was sent stays. */
 extern void session_settings_committed(WorkerConnection *conn);
 
+/* Does the worker's session have the synchronous_commit that ours has now? */
+extern bool session_settings_synchronous_commit_is_sent(WorkerConnection *conn);
+
 /* The worker's synchronous_commit was set to something else than ours. */
 extern void session_settings_synchronous_commit_changed(WorkerConnection *conn);
 
