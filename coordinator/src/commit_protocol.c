@@ -11,17 +11,12 @@
  *		COMMIT		COMMIT PREPARED on all writers, bounded wait
  *		ABORT		cancel, ROLLBACK, ROLLBACK PREPARED
  *
- * A prepared transaction is named by what is never handed out again: cluster id, an incarnation
- * drawn at random when shared memory is made, and a counter there.  The decision
- * row holds incarnation and counter: it exists if and only if the transaction committed.
- * If a session has two connections to one worker (as two roles), the second one
- * gets a counter, and a decision row, of its own.
+ * Names and decision rows are in decision_log.c.  If a session has two connections to one worker
+ * (as two roles), the second one gets a counter, and a decision row, of its own.
  *
  * A decision row may be deleted only when every worker has acknowledged its COMMIT
  * PREPARED durably.  Therefore synchronous_commit is raised to "on" for PREPARE (there), for
- * the decision (here) and for COMMIT PREPARED (there).  What was acknowledged is kept in shared
- * memory, and the next two-phase commit of any session deletes those rows on its way; what
- * does not fit there, or was there when the server stopped, is the resolver's.
+ * the decision (here) and for COMMIT PREPARED (there).
  *
  * After the local commit nothing may be thrown: an ERROR would be a PANIC.  All texts and
  * arrays are made before; wire_cleanup.c does the talking.  A worker that does not
@@ -30,49 +25,27 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/indexing.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "commit_protocol.h"
 #include "connection.h"
-#include "metadata.h"
+#include "decision_log.h"
 #include "remote_transaction.h"
 #include "session_settings.h"
 #include "wire_cleanup.h"
 
-/* Columns of strata.distributed_transaction. */
-#define DECISION_INCARNATION 1
-#define DECISION_COUNTER 2
-#define DECISION_COLUMNS 2
-
 /* How long the workers together may take for COMMIT PREPARED, and for an abort. */
 #define FINISH_TIMEOUT_MS 10000
 #define ABORT_TIMEOUT_MS 10000
-
-/* So many acknowledged decision rows are kept in mind; more are left to the resolver. */
-#define ACKNOWLEDGED_MAX 1024
-
-/* So many of them are deleted by one commit: more than one commit adds, so they never pile up. */
-#define DELETED_MAX 32
 
 typedef enum CommitProtocol
 {
@@ -80,24 +53,6 @@ typedef enum CommitProtocol
 	COMMIT_ONE_PHASE,
 	COMMIT_TWO_PHASE
 } CommitProtocol;
-
-/* Identities of transactions, in shared memory. */
-typedef struct TransactionIdentity
-{
-	uint64 incarnation; /* 63 random bits, one draw per start of the server */
-	pg_atomic_uint64 counter;
-	slock_t mutex; /* of what follows */
-	int acknowledged_count;
-	uint64 acknowledged[ACKNOWLEDGED_MAX]; /* counters whose decision rows can go */
-} TransactionIdentity;
-
-static TransactionIdentity *identity = NULL;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
-
-/* Counters taken from shared memory, whose rows the running transaction deletes. */
-static uint64 deleting[DELETED_MAX];
-static int deleting_count = 0;
 
 /* The transaction's connections by task; room for all that the session has. */
 static WorkerConnection **selected = NULL;
@@ -314,7 +269,7 @@ static void
 assign_identities(int count)
 {
 	const char *cluster = connection_cluster_id(NULL);
-	uint64 first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+	uint64 first = decision_log_take_counters(count);
 
 	for (int i = 0; i < count; i++)
 	{
@@ -326,7 +281,7 @@ assign_identities(int count)
 			same_worker += selected[j]->worker_id == conn->worker_id;
 		conn->prepared_counter = first + same_worker;
 		snprintf(gid, sizeof(gid), "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d", cluster,
-				 identity->incarnation, conn->prepared_counter, conn->worker_id);
+				 decision_log_incarnation(), conn->prepared_counter, conn->worker_id);
 		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
 		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'",
 				 gid);
@@ -376,95 +331,17 @@ is_repeated_counter(int index)
 	return false;
 }
 
-/* Keep in mind that a decision row can go. */
-static void
-remember_acknowledged(uint64 counter)
-{
-	SpinLockAcquire(&identity->mutex);
-	if (identity->acknowledged_count < ACKNOWLEDGED_MAX)
-		identity->acknowledged[identity->acknowledged_count++] = counter;
-	SpinLockRelease(&identity->mutex);
-}
-
-/* Take some counters out of shared memory: nobody else will delete their rows. */
-static void
-take_acknowledged(void)
-{
-	int count;
-
-	SpinLockAcquire(&identity->mutex);
-	count = Min(identity->acknowledged_count, DELETED_MAX - deleting_count);
-	identity->acknowledged_count -= count;
-	memcpy(deleting + deleting_count, identity->acknowledged + identity->acknowledged_count,
-		   count * sizeof(uint64));
-	SpinLockRelease(&identity->mutex);
-	deleting_count += count;
-}
-
-/* The transaction that was to delete the rows has aborted. */
-static void
-give_back_acknowledged(void)
-{
-	for (int i = 0; i < deleting_count; i++)
-		remember_acknowledged(deleting[i]);
-	deleting_count = 0;
-}
-
-/*
- * Delete rows of acknowledged transactions.  Whoever else deletes one at the same time (the
- * resolver) wins; we neither wait nor complain.
- */
-static void
-delete_acknowledged(Relation catalog)
-{
-	Oid index = RelationGetPrimaryKeyIndex(catalog);
-
-	take_acknowledged();
-	for (int i = 0; i < deleting_count; i++)
-	{
-		ScanKeyData keys[2];
-		SysScanDesc scan;
-		HeapTuple tuple;
-
-		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
-					Int64GetDatum((int64) identity->incarnation));
-		ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
-					Int64GetDatum((int64) deleting[i]));
-		scan = systable_beginscan(catalog, index, true, NULL, 2, keys);
-		tuple = systable_getnext(scan);
-		if (HeapTupleIsValid(tuple))
-		{
-			TM_FailureData failure;
-
-			(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
-							   false, &failure, false);
-		}
-		systable_endscan(scan);
-	}
-}
-
 static void
 write_decision(int count)
 {
-	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"),
-								  RowExclusiveLock);
+	uint64 *counters = palloc(sizeof(uint64) * count);
+	int ncounters = 0;
 
-	delete_acknowledged(catalog);
 	for (int i = 0; i < count; i++)
-	{
-		Datum values[DECISION_COLUMNS];
-		bool nulls[DECISION_COLUMNS] = {false};
-		HeapTuple tuple;
-
-		if (is_repeated_counter(i))
-			continue;
-		values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
-		values[DECISION_COUNTER - 1] = Int64GetDatum((int64) selected[i]->prepared_counter);
-		tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
-		CatalogTupleInsert(catalog, tuple);
-		heap_freetuple(tuple);
-	}
-	table_close(catalog, NoLock);
+		if (!is_repeated_counter(i))
+			counters[ncounters++] = selected[i]->prepared_counter;
+	decision_log_write(counters, ncounters);
+	pfree(counters);
 }
 
 static void
@@ -575,7 +452,7 @@ commit_prepared_writers(int count)
 	{
 		if (!is_repeated_counter(i) &&
 			is_acknowledged_everywhere(selected[i]->prepared_counter, count))
-			remember_acknowledged(selected[i]->prepared_counter);
+			decision_log_acknowledge(selected[i]->prepared_counter);
 	}
 	for (int i = 0; i < count; i++)
 	{
@@ -598,7 +475,7 @@ commit_protocol_finish(void)
 {
 	int count = select_connections(is_prepared);
 
-	deleting_count = 0; /* these rows are gone for good */
+	decision_log_end(true);
 	if (count == 0)
 		return;
 	if (is_decision_replicated())
@@ -739,7 +616,7 @@ commit_protocol_abort(void)
 	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
 	int count;
 
-	give_back_acknowledged();
+	decision_log_end(false);
 	if (!in_error_recursion_trouble())
 	{
 		stop_statements(deadline);
@@ -765,54 +642,4 @@ commit_protocol_abort(void)
 		conn->prepare_state = PREPARE_NONE;
 		session_settings_rolled_back(conn);
 	}
-}
-
-/* ----------------------------------------------------------------
- * Shared memory
- * ----------------------------------------------------------------
- */
-
-static void
-request_shared_memory(void)
-{
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(TransactionIdentity)));
-}
-
-static void
-create_shared_memory(void)
-{
-	bool found;
-
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	identity = ShmemInitStruct("strata transaction identity", sizeof(TransactionIdentity), &found);
-	if (!found)
-	{
-		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
-			ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
-							errmsg("could not draw a random number for distributed transactions")));
-		identity->incarnation &= PG_INT64_MAX;
-		pg_atomic_init_u64(&identity->counter, 0);
-		SpinLockInit(&identity->mutex);
-		identity->acknowledged_count = 0;
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-void
-commit_protocol_initialize(void)
-{
-	if (!process_shared_preload_libraries_in_progress)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("strata must be loaded when the server starts"),
-						errhint("Add strata to shared_preload_libraries and restart the server.")));
-
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
 }

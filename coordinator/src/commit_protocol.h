@@ -21,7 +21,4 @@ extern void commit_protocol_finish(void);
 /* At abort: everything ends, bounded in time.  Does not throw. */
 extern void commit_protocol_abort(void);
 
-/* Shared memory for transactions' identities. */
-extern void commit_protocol_initialize(void);
-
 #endif

@@ -40,6 +40,7 @@
 #include "miscadmin.h"
 
 #include "commit_protocol.h"
+#include "decision_log.h"
 #include "remote_insert.h"
 #include "remote_transaction.h"
 #include "session_settings.h"
@@ -456,7 +457,7 @@ handle_transaction_event(XactEvent event, void *arg)
 void
 remote_transaction_initialize(void)
 {
-	commit_protocol_initialize();
+	decision_log_initialize();
 	RegisterXactCallback(handle_transaction_event, NULL);
 	RegisterSubXactCallback(handle_subtransaction_event, NULL);
 }

@@ -1,0 +1,218 @@
+/*
+ * decision_log.c
+ *		Names of distributed transactions in shared memory, and their decision rows.
+ *
+ * A prepared transaction is named by what is never handed out again: cluster id, an incarnation
+ * drawn at random when shared memory is made, and a counter there.  The decision row holds
+ * incarnation and counter: it exists if and only if the transaction committed.
+ *
+ * What every worker has acknowledged is kept in shared memory, and the next two-phase commit
+ * of any session deletes those rows on its way; what does not fit there, or was there when the
+ * server stopped, is the resolver's.
+ */
+#include "postgres.h"
+
+#include "decision_log.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+
+#include "metadata.h"
+
+/* Columns of strata.distributed_transaction. */
+#define DECISION_INCARNATION 1
+#define DECISION_COUNTER 2
+#define DECISION_COLUMNS 2
+
+/* So many acknowledged decision rows are kept in mind; more are left to the resolver. */
+#define ACKNOWLEDGED_MAX 1024
+
+/* So many of them are deleted by one commit: more than one commit adds, so they never pile up. */
+#define DELETED_MAX 32
+
+/* Identities of transactions, in shared memory. */
+typedef struct TransactionIdentity
+{
+	uint64 incarnation; /* 63 random bits, one draw per start of the server */
+	pg_atomic_uint64 counter;
+	slock_t mutex; /* of what follows */
+	int acknowledged_count;
+	uint64 acknowledged[ACKNOWLEDGED_MAX]; /* counters whose decision rows can go */
+} TransactionIdentity;
+
+static TransactionIdentity *identity = NULL;
+static shmem_request_hook_type previous_shmem_request_hook = NULL;
+static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
+
+/* Counters taken from shared memory, whose rows the running transaction deletes. */
+static uint64 deleting[DELETED_MAX];
+static int deleting_count = 0;
+
+uint64
+decision_log_incarnation(void)
+{
+	return identity->incarnation;
+}
+
+uint64
+decision_log_take_counters(int count)
+{
+	return pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+}
+
+/* ----------------------------------------------------------------
+ * Decision rows
+ * ----------------------------------------------------------------
+ */
+
+void
+decision_log_acknowledge(uint64 counter)
+{
+	SpinLockAcquire(&identity->mutex);
+	if (identity->acknowledged_count < ACKNOWLEDGED_MAX)
+		identity->acknowledged[identity->acknowledged_count++] = counter;
+	SpinLockRelease(&identity->mutex);
+}
+
+/* Take some counters out of shared memory: nobody else will delete their rows. */
+static void
+take_acknowledged(void)
+{
+	int count;
+
+	SpinLockAcquire(&identity->mutex);
+	count = Min(identity->acknowledged_count, DELETED_MAX - deleting_count);
+	identity->acknowledged_count -= count;
+	memcpy(deleting + deleting_count, identity->acknowledged + identity->acknowledged_count,
+		   count * sizeof(uint64));
+	SpinLockRelease(&identity->mutex);
+	deleting_count += count;
+}
+
+/*
+ * Delete rows of acknowledged transactions.  Whoever else deletes one at the same time (the
+ * resolver) wins; we neither wait nor complain.
+ */
+static void
+delete_acknowledged(Relation catalog)
+{
+	Oid index = RelationGetPrimaryKeyIndex(catalog);
+
+	take_acknowledged();
+	for (int i = 0; i < deleting_count; i++)
+	{
+		ScanKeyData keys[2];
+		SysScanDesc scan;
+		HeapTuple tuple;
+
+		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
+					Int64GetDatum((int64) identity->incarnation));
+		ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
+					Int64GetDatum((int64) deleting[i]));
+		scan = systable_beginscan(catalog, index, true, NULL, 2, keys);
+		tuple = systable_getnext(scan);
+		if (HeapTupleIsValid(tuple))
+		{
+			TM_FailureData failure;
+
+			(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+							   false, &failure, false);
+		}
+		systable_endscan(scan);
+	}
+}
+
+void
+decision_log_write(const uint64 *counters, int count)
+{
+	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"),
+								  RowExclusiveLock);
+
+	delete_acknowledged(catalog);
+	for (int i = 0; i < count; i++)
+	{
+		Datum values[DECISION_COLUMNS];
+		bool nulls[DECISION_COLUMNS] = {false};
+		HeapTuple tuple;
+
+		values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
+		values[DECISION_COUNTER - 1] = Int64GetDatum((int64) counters[i]);
+		tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
+		CatalogTupleInsert(catalog, tuple);
+		heap_freetuple(tuple);
+	}
+	table_close(catalog, NoLock);
+}
+
+void
+decision_log_end(bool committed)
+{
+	if (!committed)
+	{
+		for (int i = 0; i < deleting_count; i++)
+			decision_log_acknowledge(deleting[i]);
+	}
+	deleting_count = 0;
+}
+
+/* ----------------------------------------------------------------
+ * Shared memory
+ * ----------------------------------------------------------------
+ */
+
+static void
+request_shared_memory(void)
+{
+	if (previous_shmem_request_hook)
+		previous_shmem_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(TransactionIdentity)));
+}
+
+static void
+create_shared_memory(void)
+{
+	bool found;
+
+	if (previous_shmem_startup_hook)
+		previous_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	identity = ShmemInitStruct("strata transaction identity", sizeof(TransactionIdentity), &found);
+	if (!found)
+	{
+		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
+			ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
+							errmsg("could not draw a random number for distributed transactions")));
+		identity->incarnation &= PG_INT64_MAX;
+		pg_atomic_init_u64(&identity->counter, 0);
+		SpinLockInit(&identity->mutex);
+		identity->acknowledged_count = 0;
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+decision_log_initialize(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("strata must be loaded when the server starts"),
+						errhint("Add strata to shared_preload_libraries and restart the server.")));
+
+	previous_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = create_shared_memory;
+}
