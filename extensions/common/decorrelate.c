@@ -144,7 +144,39 @@ is_of_group(DecorrelateCondition *condition, Level *level)
 	return false;
 }
 
-/* May the sub-select be evaluated for all keys, considering where it stands? */
+/* Did a sub-select become the entry? */
+static bool
+is_decorrelated(const RangeTblEntry *rte)
+{
+	return rte->alias != NULL && strcmp(rte->alias->aliasname, "decorrelated") == 0;
+}
+
+static bool
+find_correlated_link(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubLink) && contain_vars_of_level(((SubLink *) node)->subselect, 1))
+		return true;
+	return expression_tree_walker(node, find_correlated_link, context);
+}
+
+/* Has the query correlated sub-selects among its conditions, or had it, which became joins? */
+static bool
+has_nested(Query *query)
+{
+	ListCell *cell;
+
+	foreach(cell, query->rtable)
+		if (is_decorrelated(lfirst_node(RangeTblEntry, cell)))
+			return true;
+	return find_correlated_link((Node *) query->jointree, NULL);
+}
+
+/*
+ * May the sub-select be evaluated for all keys, considering where it stands?  Core evaluates nested
+ * sub-selects last, for rows that fulfil the other conditions, the correlation among them.
+ */
 static bool
 may_join_here(DecorrelateSplit *split, Level *level)
 {
@@ -166,7 +198,7 @@ may_join_here(DecorrelateSplit *split, Level *level)
 	outer = list_concat(outer, split->gates);
 	if ((level->is_guarded || !level->is_filter) && decorrelate_may_fail((Node *) outer))
 		return false;
-	return !level->is_guarded ||
+	return !(level->is_guarded || has_nested(split->query)) ||
 		   !(decorrelate_rows_may_fail(split->query) || decorrelate_may_fail((Node *) split->keys));
 }
 
@@ -531,8 +563,7 @@ mark_restricted(RangeTblEntry *rte)
 bool
 decorrelate_is_restricted(const RangeTblEntry *rte)
 {
-	return rte->alias != NULL && strcmp(rte->alias->aliasname, "decorrelated") == 0 &&
-		   strcmp(rte->eref->aliasname, "restricted") == 0;
+	return is_decorrelated(rte) && strcmp(rte->eref->aliasname, "restricted") == 0;
 }
 
 /* When all conditions of the level are known: tells its joins which keys are asked for. */

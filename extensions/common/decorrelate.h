@@ -78,6 +78,12 @@ extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *co
  */
 extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool restricts);
 
+/*
+ * May the evaluation of the expression (or list of expressions) raise an error for some values of
+ * its Vars and aggregates?  Sub-selects may.
+ */
+extern bool decorrelate_may_fail(Node *node);
+
 /* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
 extern bool decorrelate_is_restricted(const RangeTblEntry *rte);
 

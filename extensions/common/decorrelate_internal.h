@@ -103,7 +103,6 @@ extern SubLink *decorrelate_source_membership(const DecorrelateOuter *outer, Ind
 											  List *conditions, List *tests);
 
 /* decorrelate_safety.c */
-extern bool decorrelate_may_fail(Node *node);
 extern bool decorrelate_aggregate_may_fail(Aggref *aggregate);
 
 #endif

@@ -151,10 +151,6 @@ find_failure(Node *node, void *context)
 	return expression_tree_walker(node, find_failure, context);
 }
 
-/*
- * May the evaluation of the expression (or list of expressions) raise an error for some values of
- * its Vars and aggregates?  Sub-selects may.
- */
 bool
 decorrelate_may_fail(Node *node)
 {

@@ -12,24 +12,36 @@
  *	 - A row is either taken or returned, in the order of the plan.
  *	 - What core counts for a row (rows processed, rows of the node) is counted for those taken.
  *
- * Target lists with volatile functions are left to core: their calls have an order, row by row.
+ * Volatile functions and correlated sub-selects, in the target list or a condition, are left to core:
+ * they are called row by row, and may look at the table into which the rows before went.
  *
  * Memory: the offer lives as long as the query; vectors until the node's next batch, a row's values
- * until the next row.
+ * until the next row.  Values of any length that are computed row by row (repeat(), a || b) would
+ * be there for all rows of a batch at once: of these only as many are computed together as take
+ * little memory.
  */
 #include "batch_offer.h"
 
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "columnar_slot.h"
 #include "settings.h"
 #include "table_am.h"
+#include "vector_append.h"
 #include "write_buffer.h"
+
+/* Rows whose computed values are made together: at first, at most; and the bytes that they may have. */
+#define FIRST_COMPUTED_ROWS 8
+#define COMPUTED_ROWS_MAX 128
+#define COMPUTED_BYTES_MAX (1024 * 1024)
 
 struct BatchOffer
 {
@@ -39,9 +51,11 @@ struct BatchOffer
 	TupleTableSlot *slot;
 	int ncolumns;
 	VectorExpression **expressions; /* of the node's target list */
-	Vector **columns;				/* their values in the batch */
-	VectorInput input;
-	uint32 next; /* index into the batch's selection: the first row that is not returned or taken */
+	Vector **columns;				/* their values for the input */
+	VectorInput input;				/* the rows of the batch that are computed together */
+	uint32 evaluated;				/* rows of the batch's selection that were, so far */
+	uint32 next; /* index into the input's selection: the first row that is not returned or taken */
+	uint32 at_once; /* how many are; 0: all, as no value of any length is computed by row */
 	uint64 taken;
 };
 
@@ -90,17 +104,42 @@ find_source(const QueryDesc *query)
 	return node != NULL && batch_source_is_one(node) ? node : NULL;
 }
 
-/* Can all columns of the node's rows be had as vectors? */
+/* Is a sub-select read for each row, not once? */
+static bool
+has_correlated_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubPlan) && !((const SubPlan *) node)->useHashTable)
+		return true;
+	return expression_tree_walker(node, has_correlated_walker, context);
+}
+
+/* Is it computed row by row, and has any length? */
+static bool
+is_computed(const TargetEntry *target, const VectorExpression *expression)
+{
+	Oid type = exprType((Node *) target->expr);
+
+	/* (numerics are short) */
+	return get_typlen(type) < 0 && type != NUMERICOID &&
+		   vector_expression_scalar_part(expression) != NULL;
+}
+
+/* Can all columns of a batch be had as vectors, before any of its rows is inserted? */
 static bool
 suits_vectors(const PlanState *node)
 {
-	Index varno = ((const Scan *) node->plan)->scanrelid;
+	const CustomScan *plan = (const CustomScan *) node->plan;
+	Index varno = plan->scan.scanrelid;
 	Bitmapset *attributes = NULL;
 	ListCell *cell;
 	int first;
 
 	if (contain_volatile_functions((Node *) node->plan->targetlist) ||
-		contain_subplans((Node *) node->plan->targetlist))
+		contain_subplans((Node *) node->plan->targetlist) ||
+		contain_volatile_functions((Node *) plan->custom_exprs) ||
+		has_correlated_walker((Node *) plan->custom_exprs, NULL))
 		return false;
 	foreach(cell, node->plan->targetlist)
 		if (lfirst_node(TargetEntry, cell)->resjunk)
@@ -140,8 +179,14 @@ begin_offer(BatchSource *source)
 	if (((Scan *) node->ss.ps.plan)->scanrelid > 0)
 		scope.varno = ((Scan *) node->ss.ps.plan)->scanrelid;
 	foreach(cell, targets)
-		offer->expressions[foreach_current_index(cell)] = vector_expression_compile(
-			lfirst_node(TargetEntry, cell)->expr, &scope);
+	{
+		const TargetEntry *target = lfirst_node(TargetEntry, cell);
+		VectorExpression *expression = vector_expression_compile(target->expr, &scope);
+
+		offer->expressions[foreach_current_index(cell)] = expression;
+		if (is_computed(target, expression))
+			offer->at_once = FIRST_COMPUTED_ROWS;
+	}
 
 	columnar_slot_set_offer(offer->slot, offer);
 	source->offer = offer;
@@ -174,31 +219,57 @@ batch_offer_initialize(void)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* Computes the columns of the node's next batch; false at the end. */
+/* Fetches the node's next batch; false at the end. */
 static bool
 read_batch(BatchOffer *offer)
 {
 	BatchSource *source = offer->source;
-	ExprContext *econtext = source->custom.ss.ps.ps_ExprContext;
-	VectorBatch *batch = source->next_batch(source);
+
+	offer->input.batch = source->next_batch(source);
+	offer->evaluated = 0;
+	ResetExprContext(source->custom.ss.ps.ps_ExprContext);
+	return offer->input.batch != NULL;
+}
+
+/* By the bytes that the values have: as many rows the next time as have not many more. */
+static void
+adapt_to_lengths(BatchOffer *offer)
+{
+	uint64 bytes = 0;
+
+	for (int i = 0; i < offer->ncolumns; i++)
+		bytes += vector_count_bytes(offer->columns[i], offer->input.selection,
+									offer->input.nselected);
+	if (bytes > COMPUTED_BYTES_MAX)
+		offer->at_once = Max((uint64) offer->input.nselected * COMPUTED_BYTES_MAX / bytes, 1);
+	else
+		offer->at_once = Min(offer->at_once * 2, COMPUTED_ROWS_MAX);
+}
+
+/* Computes the columns of the next rows; false if there are none. */
+static bool
+evaluate_rows(BatchOffer *offer)
+{
+	VectorInput *input = &offer->input;
 	MemoryContext caller;
 
-	offer->next = 0;
-	if (batch == NULL)
-	{
-		offer->input.nselected = 0;
+	offer->next = input->nselected = 0;
+	if ((input->batch == NULL || offer->evaluated >= input->batch->nselected) && !read_batch(offer))
 		return false;
-	}
-	offer->input.batch = batch;
-	offer->input.selection = batch->selection;
-	offer->input.nselected = batch->nselected;
-	offer->input.number++;
+	input->selection = input->batch->selection + offer->evaluated;
+	input->nselected = input->batch->nselected - offer->evaluated;
+	if (offer->at_once > 0)
+		input->nselected = Min(input->nselected, offer->at_once);
+	offer->evaluated += input->nselected;
+	input->number++;
 
-	ResetExprContext(econtext);
-	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	caller = MemoryContextSwitchTo(
+		offer->source->custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
 	for (int i = 0; i < offer->ncolumns; i++)
-		offer->columns[i] = vector_expression_evaluate(offer->expressions[i], &offer->input);
+		offer->columns[i] = vector_expression_evaluate(offer->expressions[i], input);
 	MemoryContextSwitchTo(caller);
+	if (offer->at_once > 0)
+		adapt_to_lengths(offer);
 	return true;
 }
 
@@ -212,7 +283,7 @@ batch_offer_next(BatchSource *source)
 
 	CHECK_FOR_INTERRUPTS();
 	ExecClearTuple(slot);
-	if (offer->next >= offer->input.nselected && !read_batch(offer))
+	if (offer->next >= offer->input.nselected && !evaluate_rows(offer))
 		return NULL;
 
 	row = offer->input.selection[offer->next++];

@@ -12,9 +12,9 @@
  * Core has made its paths before, a chain of WindowAgg and Sort above the scan or join; the one at
  * the bottom is replaced, the others are copied.  ColumnarWindow computes a window clause if it does
  * all of its functions: see window_find_kind(); frames begin with the partition; arguments and keys
- * have no volatile functions and subqueries; and rows that wait for others, mostly those of a
- * partition, are expected to fit into memory.  Without that core's WindowAgg reads what
- * ColumnarSort returns.
+ * have no volatile functions and subqueries; nothing can fail for rows for which core would not
+ * evaluate it; and rows that wait for others, mostly those of a partition, are expected to fit into
+ * memory.  Without that core's WindowAgg reads what ColumnarSort returns.
  */
 #include "window.h"
 
@@ -34,6 +34,7 @@
 #include "utils/selfuncs.h"
 
 #include "batch_path.h"
+#include "decorrelate.h"
 #include "settings.h"
 #include "sort.h"
 
@@ -134,6 +135,57 @@ find_frame(const WindowClause *clause, WindowFrame *frame)
 	return true;
 }
 
+/* Does core leave functions, and the target list, of some rows alone, as the query above wants few? */
+static bool
+has_run_condition(const WindowQuery *query)
+{
+	return compat_window_run_condition(&query->replaced) != NIL;
+}
+
+/*
+ * May arguments fail for rows for which core does not evaluate them?  Those whose value no row shows,
+ * and those behind the first that the run condition removes.
+ */
+static bool
+arguments_may_fail(const WindowQuery *query, const WindowFunc *function, WindowKind kind)
+{
+	switch (kind)
+	{
+		case WINDOW_LAG:
+		case WINDOW_FIRST_VALUE:
+		case WINDOW_LAST_VALUE:
+		case WINDOW_NTH_VALUE:
+			break;
+		default:
+			if (!has_run_condition(query))
+				return false;
+			break;
+	}
+	return decorrelate_may_fail((Node *) function->args);
+}
+
+/*
+ * With a run condition, does it make a difference for which rows the target list is evaluated: may it
+ * fail, or count its calls?  Keys were evaluated before, and functions have no results then.
+ */
+static bool
+target_may_fail(const WindowQuery *query)
+{
+	ListCell *cell;
+
+	if (!has_run_condition(query))
+		return false;
+	foreach(cell, query->replaced.path.pathtarget->exprs)
+	{
+		Node *expression = lfirst(cell);
+
+		if (!IsA(expression, WindowFunc) && !list_member(query->keys.expressions, expression) &&
+			(decorrelate_may_fail(expression) || contain_volatile_functions(expression)))
+			return true;
+	}
+	return false;
+}
+
 /* Adds the functions of the window in an expression; false if it has something else for the node. */
 static bool
 add_functions(WindowQuery *query, Node *expression)
@@ -151,7 +203,7 @@ add_functions(WindowQuery *query, Node *expression)
 			continue;
 		if (!window_find_kind(function, &kind, &offset) ||
 			contain_volatile_functions((Node *) function->args) ||
-			contain_subplans((Node *) function->args))
+			contain_subplans((Node *) function->args) || arguments_may_fail(query, function, kind))
 			return false;
 		query->functions = list_append_unique(query->functions, function);
 	}
@@ -226,10 +278,11 @@ is_possible_window(WindowQuery *query)
 	List *run_condition = compat_window_run_condition(replaced);
 	List *target = replaced->path.pathtarget->exprs;
 
-	query->filter = replaced->topwindow ? list_concat_copy(run_condition, replaced->qual) : NIL;
-	query->stops = replaced->topwindow && run_condition != NIL && replaced->qual == NIL &&
-				   replaced->winclause->partitionClause == NIL;
-	return find_frame(replaced->winclause, &query->frame) &&
+	query->filter = replaced->topwindow ? list_copy(run_condition) : NIL;
+	query->stops = query->filter != NIL && replaced->winclause->partitionClause == NIL;
+	/* the other condition of a topmost WindowAgg comes from those below, and here is none below */
+	return replaced->qual == NIL && !target_may_fail(query) &&
+		   find_frame(replaced->winclause, &query->frame) &&
 		   add_functions(query, (Node *) target) && add_functions(query, (Node *) query->filter) &&
 		   query->functions != NIL && add_columns(query, target) &&
 		   add_columns(query, query->filter) && fits_memory(query);

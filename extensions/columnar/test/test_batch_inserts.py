@@ -7,11 +7,12 @@ is needed rows come one by one, and EXPLAIN says which way was taken.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP, EveryType
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Side, Twins
 
 ROWS = 5000  # several batches, the last of them short
 
@@ -132,6 +133,35 @@ def test_other_queries_are_written_row_by_row(source: Twins, query: str) -> None
     assert taken(source, f"INSERT INTO made {query}") is None
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id < 3000 AND filled() < 10",
+        "id < 3000 AND filled() % 2 = 0",
+        "small IN (SELECT k + filled() * 0 FROM d WHERE d.k = s.small AND filled() < 30 OFFSET 0)",
+        "EXISTS (SELECT FROM d WHERE d.k = s.small AND filled() < 30 OFFSET 0)",
+    ],
+)
+def test_conditions_see_the_rows_before(source: Twins, condition: str) -> None:
+    """A volatile function that looks at the table into which the rows go."""
+    source.execute(
+        "CREATE TABLE t (id integer)",
+        "CREATE FUNCTION filled() RETURNS bigint LANGUAGE plpgsql AS"
+        " 'DECLARE n bigint; BEGIN SELECT count(*) INTO n FROM t; RETURN n; END'",
+    )
+    source.same(f"INSERT INTO t SELECT id FROM s WHERE {condition}")
+    same_tables(source, "t")
+    assert taken(source, f"INSERT INTO t SELECT id FROM s WHERE {condition}") is None
+
+
+def test_sub_selects_read_once_leave_batches(source: Twins) -> None:
+    source.execute("CREATE TABLE t (id integer)")
+    query = "INSERT INTO t SELECT id FROM s WHERE id NOT IN (SELECT k FROM d)"
+    source.same(query)
+    assert taken(source, query)
+    same_tables(source, "t")
+
+
 def test_it_can_be_turned_off(source: Twins) -> None:
     source.execute("CREATE TABLE t (LIKE s)")
     source.columnar.execute("SET strata_columnar.enable_vector = off")
@@ -223,6 +253,38 @@ def test_row_groups_end_where_rows_would_end_them(source: Twins) -> None:
     assert side.execute("SELECT count(*) > 5 FROM strata_columnar.columnar_row_groups('again')")[0][
         0
     ]
+
+
+def peak_memory(side: Side) -> int:
+    """The most megabytes that the session's process had."""
+    status = Path(f"/proc/{side.connection.info.backend_pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) // 1024
+
+
+def test_long_computed_values_are_not_made_for_a_batch_at_once(source: Twins) -> None:
+    """A batch of them would take 600 MB."""
+    side = source.open_side("columnar")
+    try:
+        side.execute("SET strata_columnar.write_memory = '1MB'; SET max_parallel_workers_per_gather = 0")  # fmt: skip
+        side.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 300000) AS w FROM raw WHERE id <= 1500")  # fmt: skip
+        assert peak_memory(side) < 250
+    finally:
+        side.connection.close()
+    assert side.schema == source.columnar.schema
+    source.heap.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 300000) AS w FROM raw WHERE id <= 1500")  # fmt: skip
+    source.same("SELECT id, length(w), left(w, 4) FROM long")
+
+
+def test_computed_values_of_changing_length(source: Twins) -> None:
+    """As many rows as are computed together change with the lengths; each is written once."""
+    query = (
+        "SELECT id, repeat(word, CASE WHEN id BETWEEN 2000 AND 2060 THEN 9000 ELSE id % 5 END) AS w,"
+        " price * 2 AS p, word || id AS l, ARRAY[id, small] AS a FROM s"
+    )
+    for where in ("", " WHERE id % 3 = 0", " WHERE id > 1990"):
+        source.same(f"CREATE TABLE made AS {query}{where}")
+        same_tables(source, "made")
+        source.execute("DROP TABLE made")
 
 
 def test_columns_order_subset_and_defaults(source: Twins) -> None:

@@ -604,6 +604,8 @@ def test_the_setting_accepts_booleans(tables: Twins) -> None:
         "SELECT id, (SELECT (sum(t.y) * 1000000)::integer FROM t WHERE t.k = o.k AND t.y > 15) FROM o WHERE k < 3",
         # more than one row
         "SELECT id, (SELECT x FROM t WHERE t.k = o.k) FROM o",
+        # a failing sub-select among the conditions, which are met in their order
+        "SELECT id, (SELECT max(t.x) FROM t WHERE t.y > (SELECT 10 / (count(*) - 19) FROM t AS u WHERE u.k = t.k) AND t.s = upper(o.s)) FROM o",
         # a failing condition for rows that no outer row asks for
         "SELECT id FROM o WHERE n IN (SELECT t.j FROM t WHERE t.k = o.k + 1000 AND 1 / (t.y - 7) > 0)",
         # a failing comparison for rows that do not match
