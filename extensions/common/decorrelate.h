@@ -48,7 +48,8 @@
  *	 sub-select stood, and wrapped so that they depend on the outer row and cannot move into s;
  * - WHERE and ON conditions of the sub-select may fail, as they may in core's own pull-ups and in
  *	 its hashed sub-plans, which evaluate them over all rows - but not if the sub-select stands
- *	 below AND, OR, CASE, COALESCE or an aggregate inside an expression, where it may be guarded;
+ *	 below AND, OR, CASE, COALESCE or an aggregate inside an expression, where it may be guarded, if
+ *	 it is a correlated IN, or has correlated sub-selects of its own;
  * - conditions' outer sides may fail only in WHERE and ON, where core pulls up the same.
  */
 #ifndef STRATA_DECORRELATE_H

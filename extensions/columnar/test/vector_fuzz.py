@@ -28,7 +28,8 @@ and the SQLSTATE of an error.  SQL leaves freedom in five places, and only there
   some order, or after the join.
 - How many rows EXISTS, IN, min() and max() of a sub-select look at: columnar computes the rest of a block,
   too.  Where only a sub-select on columnar fails, heap has to fail so when it is asked for a part of
-  the query, and columnar without decorrelation, which may not bring errors of its own.
+  the query, and so has columnar without decorrelation - or heap when asked for the conditions, which a
+  join meets for rows that the sub-select never saw (see decorrelate.h).
 """
 
 from __future__ import annotations
@@ -241,7 +242,11 @@ class Fuzzer:
         if (actual.sqlstate or "").startswith(INTERNAL):
             return False
         if expected.sqlstate is None and not self.fails_by_itself(twins, query, statement, actual):
-            return False
+            if not meets_conditions_alone(query):
+                return False
+            query = Query(
+                "groups", where=query.where, parameters=query.parameters, source=query.source
+            )
         if actual.sqlstate is not None:
             return any(
                 self.ask_heap(twins, part, arguments).sqlstate == actual.sqlstate
@@ -315,6 +320,13 @@ class Fuzzer:
             )
             progress = progress or found
         return progress
+
+
+def meets_conditions_alone(query: Query) -> bool:
+    """A sub-select that becomes a join does, for rows that no outer row asks for; for min() and max()
+    core may read no more than the first row."""
+    only = query.items[0].sql if query.shape == "groups" and not query.keys else ""
+    return (query.shape in INNER and query.shape != "member") or only.startswith(("min(", "max("))
 
 
 def parts_of(query: Query) -> Iterator[Query]:
