@@ -12,10 +12,12 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -48,6 +50,27 @@ partial_aggregate_lookup(Oid aggregate)
 	return twin;
 }
 
+/*
+ * May the serialized state hold OIDs that differ between nodes?  array_agg() writes the type of its
+ * elements into its state (PostgreSQL 16 and later): only those of pg_catalog are the same everywhere.
+ */
+static bool
+names_user_types(const Aggref *aggref)
+{
+	Oid *declared;
+	int count;
+	bool found = false;
+
+	if (aggref->aggtranstype != INTERNALOID)
+		return false;
+	(void) get_func_signature(aggref->aggfnoid, &declared, &count);
+	for (int i = 0; i < Min(count, list_length(aggref->aggargtypes)); i++)
+		found |= IsPolymorphicType(declared[i]) &&
+				 list_nth_oid(aggref->aggargtypes, i) >= FirstNormalObjectId;
+	pfree(declared);
+	return found;
+}
+
 static bool
 walk_not_partial(Node *node, void *context)
 {
@@ -58,7 +81,7 @@ walk_not_partial(Node *node, void *context)
 		Aggref *aggref = (Aggref *) node;
 
 		return aggref->aggdistinct != NIL || aggref->aggorder != NIL ||
-			   aggref->aggkind != AGGKIND_NORMAL ||
+			   aggref->aggkind != AGGKIND_NORMAL || names_user_types(aggref) ||
 			   !OidIsValid(partial_aggregate_lookup(aggref->aggfnoid));
 	}
 	return expression_tree_walker(node, walk_not_partial, context);
