@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "connection_internal.h"
+#include "maintenance_worker.h"
 #include "metadata.h"
 #include "settings.h"
 
@@ -298,6 +299,7 @@ connection_connect(WorkerConnection **conns, int count)
 	Attempt *attempts = palloc0(count * sizeof(Attempt));
 
 	(void) connection_cluster_id(NULL);
+	maintenance_worker_require();
 	for (int i = 0; i < count; i++)
 	{
 		attempts[i].conn = conns[i];

@@ -9,6 +9,7 @@
 #include "utils/guc.h"
 
 #include "executor_hooks.h"
+#include "maintenance_worker.h"
 #include "metadata.h"
 #include "planner.h"
 #include "remote_transaction.h"
@@ -55,6 +56,7 @@ _PG_init(void)
 	define_settings();
 	metadata_initialize();
 	remote_transaction_initialize();
+	maintenance_worker_initialize();
 	executor_hooks_initialize();
 	planner_initialize();
 	utility_initialize();

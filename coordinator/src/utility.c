@@ -38,6 +38,7 @@
 #include "copy_from.h"
 #include "ddl.h"
 #include "executor_hooks.h"
+#include "maintenance_worker.h"
 #include "reference_write.h"
 #include "remote_command.h"
 #include "remote_insert.h"
@@ -451,6 +452,9 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 		.destination = destination,
 		.completion = completion,
 	};
+
+	if (!IsA(statement->utilityStmt, TransactionStmt))
+		maintenance_worker_before_command(statement->utilityStmt);
 
 	/* COMMIT and ROLLBACK must work in a failed transaction, where nothing can be looked up. */
 	if (IsA(statement->utilityStmt, TransactionStmt) || IsParallelWorker() ||

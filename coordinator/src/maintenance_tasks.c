@@ -1,0 +1,130 @@
+/*
+ * maintenance_tasks.c
+ *		Service "maintenance": runs its tasks in turn, each when it is due.
+ *
+ * An error ends the task's run, not the process.  The same error again and again is logged once,
+ * until a run succeeds.  Between runs the process sleeps until the first task is due or
+ * somebody pokes it.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "maintenance_worker.h"
+#include "metadata.h"
+
+static const MaintenanceTask tasks[] = {
+	{NULL, NULL, NULL},
+};
+
+/* What is remembered of a task's runs. */
+typedef struct TaskState
+{
+	bool has_run;
+	TimestampTz end; /* of the last run */
+	char *complaint; /* the error logged last, in TopMemoryContext; NULL after success */
+} TaskState;
+
+static TaskState states[lengthof(tasks)];
+
+/* Log an error unless it is the same as the last time. */
+static void
+log_error(const MaintenanceTask *task, TaskState *state)
+{
+	MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+	ErrorData *error = CopyErrorData();
+	bool repeated = state->complaint != NULL && strcmp(state->complaint, error->message) == 0;
+
+	if (!repeated)
+	{
+		if (state->complaint != NULL)
+			pfree(state->complaint);
+		state->complaint = pstrdup(error->message);
+		errcontext("strata maintenance, task \"%s\"", task->name);
+		EmitErrorReport();
+	}
+	FreeErrorData(error);
+	FlushErrorState();
+	MemoryContextSwitchTo(previous);
+}
+
+static void
+run_task(const MaintenanceTask *task, TaskState *state)
+{
+	pgstat_report_activity(STATE_RUNNING, task->name);
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		if (metadata_available())
+			task->run();
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+		if (state->complaint != NULL)
+			pfree(state->complaint);
+		state->complaint = NULL;
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		log_error(task, state);
+		AbortCurrentTransaction();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	state->has_run = true;
+	state->end = GetCurrentTimestamp();
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/* Milliseconds until the task is due, 0 when it is. */
+static long
+time_to_wait(const MaintenanceTask *task, const TaskState *state)
+{
+	TimestampTz due;
+
+	if (!state->has_run)
+		return 0;
+	due = TimestampTzPlusMilliseconds(state->end, task->interval_ms());
+	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), due);
+}
+
+void
+maintenance_main(void)
+{
+	while (!ShutdownRequestPending)
+	{
+		long wait = 3600 * 1000L;
+
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		ResetLatch(MyLatch);
+		for (int i = 0; i < lengthof(tasks) && !ShutdownRequestPending; i++)
+		{
+			if (tasks[i].name != NULL && time_to_wait(&tasks[i], &states[i]) == 0)
+				run_task(&tasks[i], &states[i]);
+		}
+		for (int i = 0; i < lengthof(tasks); i++)
+		{
+			if (tasks[i].name != NULL)
+				wait = Min(wait, time_to_wait(&tasks[i], &states[i]));
+		}
+		if (wait > 0 && !ShutdownRequestPending)
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
+							 PG_WAIT_EXTENSION);
+	}
+}
