@@ -531,7 +531,23 @@ SELECT t.relation, s.remainder AS shard, s.modulus, w.name AS worker, x.partitio
 COMMENT ON VIEW strata.shards IS
     'every shard of every distributed table with its worker, size in bytes and estimated rows';
 
-GRANT SELECT ON strata.workers, strata.tables, strata.shards TO PUBLIC;
+CREATE FUNCTION strata.list_in_doubt(
+    OUT worker_id integer, OUT gid text, OUT since timestamptz, OUT decision text, OUT reason text,
+    OUT last_attempt timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'strata_list_in_doubt';
+COMMENT ON FUNCTION strata.list_in_doubt() IS
+    'prepared transactions that wait for their end, and workers that nobody has seen since the start';
+
+CREATE VIEW strata.in_doubt AS
+SELECT coalesce(w.name, d.worker_id::text) AS worker, d.gid, d.since, d.decision, d.reason,
+       d.last_attempt
+  FROM strata.list_in_doubt() AS d
+  LEFT JOIN strata.worker AS w USING (worker_id);
+COMMENT ON VIEW strata.in_doubt IS
+    'transactions prepared on a worker that could not be ended there yet, and why';
+
+GRANT SELECT ON strata.workers, strata.tables, strata.shards, strata.in_doubt TO PUBLIC;
 
 -- ---------------------------------------------------------------------------
 -- Health

@@ -20,18 +20,20 @@
  *
  * After the local commit nothing may be thrown: an ERROR would be a PANIC.  All texts and
  * arrays are made before; wire_cleanup.c does the talking.  A worker that does not
- * answer in time is in doubt: it keeps its prepared transaction until the resolver,
- * reading the decision row, commits it.
+ * answer in time is in doubt (in_doubt.c): it keeps its prepared transaction until the resolver,
+ * reading the decision row, ends it.  So does a PREPARE whose answer nobody has heard.
+ *
+ * After the worker's COMMIT of the one-phase protocol nothing may fail either, or the user would be
+ * told an error for what is committed.  Therefore interrupts are held from then on, and
+ * transactions for which core still has to do what can fail (NOTIFY, temporary tables) take two
+ * phases.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "commands/async.h"
 #include "miscadmin.h"
-#include "replication/syncrep.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
-#include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -39,8 +41,12 @@
 #include "commit_protocol.h"
 #include "connection.h"
 #include "decision_log.h"
+#include "in_doubt.h"
+#include "maintenance_worker.h"
+#include "prepared_gid.h"
 #include "remote_transaction.h"
 #include "session_settings.h"
+#include "settings.h"
 #include "wire_cleanup.h"
 
 /* How long the workers together may take for COMMIT PREPARED, and for an abort. */
@@ -58,6 +64,9 @@ typedef enum CommitProtocol
 static WorkerConnection **selected = NULL;
 static const char **commands = NULL;
 static int selected_capacity = 0;
+
+/* The worker has committed in one phase; interrupts wait until we have, too. */
+static bool holding_interrupts = false;
 
 /* ----------------------------------------------------------------
  * Choosing connections
@@ -114,15 +123,44 @@ commit_protocol_reserve(void)
 }
 
 /*
- * One-phase only where the one writer's COMMIT is all that can fail.  In SERIALIZABLE the local
- * commit may still fail after it, so the writer must be able to go back.
+ * Are there NOTIFYs to be queued by the commit?  Core tells nobody, but refuses to PREPARE such a
+ * transaction; its check does nothing else, so its error can be caught without a subtransaction.
  */
+static bool
+has_notifications(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool found = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		found = true;
+	}
+	PG_END_TRY();
+	return found;
+}
+
+/* Can the local commit, in which nothing was written, still fail once the worker has committed? */
+static bool
+can_local_commit_fail(void)
+{
+	return IsolationIsSerializable() || (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 ||
+		   has_notifications();
+}
+
+/* One-phase only where the one writer's COMMIT is all that can fail. */
 static CommitProtocol
-choose_protocol(int writers, bool has_local_xid, bool serializable)
+choose_protocol(int writers, bool has_local_xid)
 {
 	if (writers == 0)
 		return COMMIT_READ_ONLY;
-	if (writers == 1 && !has_local_xid && !serializable)
+	if (writers == 1 && !has_local_xid && !can_local_commit_fail())
 		return COMMIT_ONE_PHASE;
 	return COMMIT_TWO_PHASE;
 }
@@ -161,6 +199,15 @@ leave_transaction(WorkerConnection *conn)
 	session_settings_committed(conn);
 }
 
+static void
+report_unexpected_tag(const WorkerConnection *conn, const char *received, const char *expected)
+{
+	ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
+					errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
+					errdetail("It answered \"%s\" where \"%s\" was expected.", received, expected),
+					errhint("Repeat the whole transaction.")));
+}
+
 /* Fetch the result of a command that ends a transaction; ERROR unless the tag is as expected. */
 static void
 expect_tag(WorkerConnection *conn, const char *tag)
@@ -176,10 +223,7 @@ expect_tag(WorkerConnection *conn, const char *tag)
 		PQclear(result);
 	}
 	if (strcmp(received, tag) != 0)
-		ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
-						errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
-						errdetail("It answered \"%s\" where \"%s\" was expected.", received, tag),
-						errhint("Repeat the whole transaction.")));
+		report_unexpected_tag(conn, received, tag);
 }
 
 /*
@@ -204,9 +248,10 @@ commit_readers(void)
 }
 
 static void
-report_unknown_outcome(WorkerConnection *conn, PGresult *result)
+report_unknown_outcome(WorkerConnection *conn, PGresult *result, const char *reason)
 {
-	char *reason = pchomp(result ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+	if (reason == NULL)
+		reason = pchomp(result ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
 
 	PQclear(result);
 	ereport(ERROR,
@@ -229,12 +274,32 @@ send_commit_with_setting(WorkerConnection *conn)
 }
 
 /*
- * The one-phase commit.  A cancel is not honoured while we wait: nobody could say what
- * became of the transaction.
+ * The next result of COMMIT; interrupts are held.  The wait ends after strata.worker_timeout, and
+ * sooner when the session is to be terminated.
+ */
+static PGresult *
+await_commit(WorkerConnection *conn, int64 *deadline)
+{
+	PGresult *result = NULL;
+
+	while (!connection_await_result(conn, Min(*deadline, wire_now() + 1000), &result))
+	{
+		if (ProcDiePending)
+			*deadline = Min(*deadline, wire_now() + FINISH_TIMEOUT_MS);
+		if (wire_now() >= *deadline)
+			report_unknown_outcome(conn, NULL, "It did not answer in time.");
+	}
+	return result;
+}
+
+/*
+ * The one-phase commit.  Neither cancel nor termination are honoured from now until the end of
+ * the local commit: nobody could say what became of the transaction.
  */
 static void
 commit_single_writer(WorkerConnection *conn)
 {
+	int64 deadline = strata_worker_timeout > 0 ? wire_now() + strata_worker_timeout : PG_INT64_MAX;
 	char tag[64] = "";
 	PGresult *result;
 
@@ -242,26 +307,32 @@ commit_single_writer(WorkerConnection *conn)
 		connection_send(conn, "COMMIT", 0, "COMMIT");
 	else
 		send_commit_with_setting(conn);
-	HOLD_CANCEL_INTERRUPTS();
-	while ((result = connection_get_result(conn)) != NULL)
+	HOLD_INTERRUPTS();
+	while ((result = await_commit(conn, &deadline)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		{
 			if (connection_is_fatal(conn, result))
-				report_unknown_outcome(conn, result);
+				report_unknown_outcome(conn, result, NULL);
 			connection_report(ERROR, conn, result, NULL);
 		}
 		strlcpy(tag, PQcmdStatus(result), sizeof(tag));
 		PQclear(result);
 	}
-	RESUME_CANCEL_INTERRUPTS();
 	if (tag[0] == '\0')
-		report_unknown_outcome(conn, NULL);
+		report_unknown_outcome(conn, NULL, NULL);
 	if (strcmp(tag, "COMMIT") != 0)
 		ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
 						errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
 						errhint("Repeat the whole transaction.")));
 	leave_transaction(conn);
+	holding_interrupts = true;
+}
+
+static PreparedGid
+gid_of(const WorkerConnection *conn)
+{
+	return (PreparedGid){decision_log_incarnation(), conn->prepared_counter, conn->worker_id};
 }
 
 /* Name the transaction on each writer, and make the texts that are needed when nothing may fail. */
@@ -276,12 +347,13 @@ assign_identities(int count)
 		WorkerConnection *conn = selected[i];
 		int same_worker = 0;
 		char gid[CONNECTION_GID_SIZE];
+		PreparedGid name;
 
 		for (int j = 0; j < i; j++)
 			same_worker += selected[j]->worker_id == conn->worker_id;
 		conn->prepared_counter = first + same_worker;
-		snprintf(gid, sizeof(gid), "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d", cluster,
-				 decision_log_incarnation(), conn->prepared_counter, conn->worker_id);
+		name = gid_of(conn);
+		prepared_gid_format(gid, cluster, &name);
 		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
 		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'",
 				 gid);
@@ -306,11 +378,31 @@ send_prepare(WorkerConnection *conn)
 	connection_send(conn, message, weak ? 1 : 0, message);
 }
 
+/*
+ * Wait for the answer.  prepare_state is kept true at each moment: we may be interrupted between
+ * the answer and the end of the message.
+ */
 static void
-finish_prepare(WorkerConnection *conn)
+finish_prepare(WorkerConnection *conn, int64 deadline)
 {
-	expect_tag(conn, "PREPARE TRANSACTION");
-	conn->prepare_state = PREPARE_DONE;
+	char received[64] = "";
+	PGresult *result;
+
+	while ((result = connection_get_result_until(conn, deadline)) != NULL)
+	{
+		if (PQresultStatus(result) != PGRES_COMMAND_OK)
+		{
+			if (!connection_is_fatal(conn, result))
+				conn->prepare_state = PREPARE_NONE;
+			connection_report(ERROR, conn, result, NULL);
+		}
+		strlcpy(received, PQcmdStatus(result), sizeof(received));
+		conn->prepare_state = strcmp(received, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE
+																		   : PREPARE_NONE;
+		PQclear(result);
+	}
+	if (conn->prepare_state != PREPARE_DONE)
+		report_unexpected_tag(conn, received, "PREPARE TRANSACTION");
 	leave_transaction(conn);
 	if (conn->replica_wait_cancelled)
 		ereport(ERROR,
@@ -347,12 +439,14 @@ write_decision(int count)
 static void
 prepare_writers(int count)
 {
+	int64 deadline = strata_worker_timeout > 0 ? wire_now() + strata_worker_timeout : 0;
+
 	assign_identities(count);
 	for (int i = 0; i < count; i++)
 		send_prepare(selected[i]);
 	write_decision(count); /* while the workers flush */
 	for (int i = 0; i < count; i++)
-		finish_prepare(selected[i]);
+		finish_prepare(selected[i], deadline);
 
 	/* a weaker local commit would not wait for the replica: a failover would forget the decision */
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
@@ -378,7 +472,7 @@ commit_protocol_prepare(void)
 
 	commit_readers();
 	writers = select_connections(is_writer);
-	switch (choose_protocol(writers, has_local_xid, IsolationIsSerializable()))
+	switch (choose_protocol(writers, has_local_xid))
 	{
 		case COMMIT_READ_ONLY:
 			break;
@@ -396,31 +490,29 @@ commit_protocol_prepare(void)
  * ----------------------------------------------------------------
  */
 
-/* Did the replica confirm our commit record?  Its wait can be cancelled, and core then goes on. */
-static bool
-is_decision_replicated(void)
+/* The resolver will end it.  Throws nothing. */
+static void
+leave_in_doubt(const WorkerConnection *conn, InDoubtDecision decision, InDoubtReason reason)
 {
-	bool confirmed;
+	PreparedGid gid = gid_of(conn);
 
-	if (max_wal_senders == 0 || SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
-		return true;
-	LWLockAcquire(SyncRepLock, LW_SHARED);
-	confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= XactLastCommitEnd;
-	LWLockRelease(SyncRepLock);
-	return confirmed;
+	(void) in_doubt_add(conn->worker_id, &gid, decision, reason);
+	ereport(WARNING,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
+			 decision == IN_DOUBT_COMMIT
+				 ? errdetail("It is prepared and will be committed when that is possible.")
+				 : errdetail("It may be prepared and will be rolled back when that is possible."),
+			 errhint("SELECT * FROM strata.in_doubt shows what it waits for.")));
 }
 
+/* The workers' part is over, or the resolver's. */
 static void
-warn_in_doubt(const WorkerConnection *conn, bool committed)
+end_identities(bool doubt)
 {
-	ereport(
-		WARNING,
-		(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
-		 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
-		 committed
-			 ? errdetail("It is prepared and will be committed when the worker can be reached.")
-			 : errdetail(
-				   "It may be prepared and will be rolled back when the worker can be reached.")));
+	decision_log_leave();
+	if (doubt)
+		maintenance_worker_poke();
 }
 
 /* Did every worker acknowledge this transaction?  Looks at the wires of one two-phase commit. */
@@ -437,9 +529,12 @@ is_acknowledged_everywhere(uint64 counter, int count)
 	return true;
 }
 
-static void
+/* True when a worker did not acknowledge. */
+static bool
 commit_prepared_writers(int count)
 {
+	bool doubt = false;
+
 	for (int i = 0; i < count; i++)
 	{
 		selected[i]->quiet = true;
@@ -460,13 +555,28 @@ commit_prepared_writers(int count)
 		bool done = conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
 
 		conn->quiet = false;
-		conn->prepared_counter = 0;
-		conn->prepare_state = PREPARE_NONE;
 		if (!done)
 		{
-			warn_in_doubt(conn, true);
+			leave_in_doubt(conn, IN_DOUBT_COMMIT,
+						   conn->outcome == WIRE_ERROR ? IN_DOUBT_REFUSED : IN_DOUBT_WORKER_SILENT);
 			connection_drop(conn);
+			doubt = true;
 		}
+		conn->prepared_counter = 0;
+		conn->prepare_state = PREPARE_NONE;
+	}
+	return doubt;
+}
+
+/* The replica's confirmation can be cancelled, and core then goes on; but the workers must not. */
+static void
+leave_all_in_doubt(int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		leave_in_doubt(selected[i], IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
+		selected[i]->prepared_counter = 0;
+		selected[i]->prepare_state = PREPARE_NONE;
 	}
 }
 
@@ -474,21 +584,19 @@ void
 commit_protocol_finish(void)
 {
 	int count = select_connections(is_prepared);
+	bool doubt = true;
 
+	if (holding_interrupts)
+		RESUME_INTERRUPTS(); /* core holds them, too */
+	holding_interrupts = false;
 	decision_log_end(true);
 	if (count == 0)
 		return;
-	if (is_decision_replicated())
-		commit_prepared_writers(count);
+	if (decision_log_is_replicated(XactLastCommitEnd))
+		doubt = commit_prepared_writers(count);
 	else
-	{
-		for (int i = 0; i < count; i++)
-		{
-			selected[i]->prepared_counter = 0;
-			selected[i]->prepare_state = PREPARE_NONE;
-			warn_in_doubt(selected[i], true);
-		}
-	}
+		leave_all_in_doubt(count);
+	end_identities(doubt);
 }
 
 /* ----------------------------------------------------------------
@@ -516,21 +624,19 @@ needs_rollback(const WorkerConnection *conn)
 	return is_concerned(conn) && conn->outcome != WIRE_LOST;
 }
 
-static void
-drop_connection(WorkerConnection *conn)
-{
-	if (conn->prepare_state != PREPARE_NONE)
-		warn_in_doubt(conn, false);
-	connection_drop(conn);
-}
-
-/* What the answer to PREPARE was, if it was still to come when we were aborted. */
+/*
+ * What the answer to PREPARE was, as far as it was still to come when we were aborted.  Silence
+ * says nothing: part of the answer may have been read before.
+ */
 static void
 note_prepare_answer(WorkerConnection *conn)
 {
-	if (conn->prepare_state == PREPARE_SENT && conn->outcome != WIRE_LOST)
-		conn->prepare_state = strcmp(conn->tag, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE
-																			: PREPARE_NONE;
+	if (conn->prepare_state != PREPARE_SENT)
+		return;
+	if (strcmp(conn->tag, "PREPARE TRANSACTION") == 0)
+		conn->prepare_state = PREPARE_DONE;
+	else if (conn->outcome == WIRE_ERROR)
+		conn->prepare_state = PREPARE_NONE;
 }
 
 /* Cancel and drain whatever runs; wires that do not become idle are WIRE_LOST. */
@@ -551,8 +657,11 @@ stop_statements(int64 deadline)
 		conn->end_pending = false;
 		if (PQstatus(conn->pg) != CONNECTION_OK || conn->failed)
 			conn->outcome = WIRE_LOST;
-		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE && wire_drain_arrived(conn))
+		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
+		{
+			(void) wire_drain_arrived(conn);
 			note_prepare_answer(conn);
+		}
 	}
 
 	for (int i = 0; i < count; i++)
@@ -581,7 +690,7 @@ choose_rollback(const WorkerConnection *conn)
 		case PQTRANS_INERROR:
 			return "ROLLBACK";
 		default:
-			return conn->prepare_state == PREPARE_DONE ? conn->rollback_prepared : NULL;
+			return conn->prepare_state != PREPARE_NONE ? conn->rollback_prepared : NULL;
 	}
 }
 
@@ -614,8 +723,10 @@ void
 commit_protocol_abort(void)
 {
 	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
+	bool doubt = false;
 	int count;
 
+	holding_interrupts = false; /* the error has released them */
 	decision_log_end(false);
 	if (!in_error_recursion_trouble())
 	{
@@ -629,10 +740,15 @@ commit_protocol_abort(void)
 		WorkerConnection *conn = selected[i];
 
 		conn->quiet = false;
+		if (conn->prepare_state != PREPARE_NONE)
+		{
+			leave_in_doubt(conn, IN_DOUBT_ROLLBACK, IN_DOUBT_WORKER_SILENT);
+			doubt = true;
+		}
 		if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK ||
 			PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
 		{
-			drop_connection(conn);
+			connection_drop(conn);
 			continue;
 		}
 		conn->xact_depth = 0;
@@ -642,4 +758,5 @@ commit_protocol_abort(void)
 		conn->prepare_state = PREPARE_NONE;
 		session_settings_rolled_back(conn);
 	}
+	end_identities(doubt);
 }

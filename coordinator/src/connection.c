@@ -30,6 +30,7 @@
 #include "connection_internal.h"
 #include "metadata.h"
 #include "session_settings.h"
+#include "settings.h"
 #include "wire_cleanup.h"
 
 /* The event set last used to wait for several wires. */
@@ -374,6 +375,43 @@ connection_get_result(WorkerConnection *conn)
 
 	while (!connection_poll_result(conn, &result))
 		connection_wait_any(&conn, 1);
+	return result;
+}
+
+bool
+connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **result)
+{
+	while (!connection_poll_result(conn, result))
+	{
+		int64 left = deadline - wire_now();
+		int wanted = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | WL_SOCKET_READABLE;
+
+		if (left <= 0)
+			return false;
+		wanted |= flush_output(conn);
+		wanted = WaitLatchOrSocket(MyLatch, wanted, PQsocket(conn->pg), left, PG_WAIT_EXTENSION);
+		if (wanted & WL_LATCH_SET)
+			connection_handle_latch();
+	}
+	return true;
+}
+
+PGresult *
+connection_get_result_until(WorkerConnection *conn, int64 deadline)
+{
+	PGresult *result;
+
+	if (deadline == 0)
+		return connection_get_result(conn);
+	if (!connection_await_result(conn, deadline, &result))
+	{
+		conn->statement_failed = true;
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+						errmsg("worker \"%s\" does not answer", conn->worker_name),
+						errdetail("It was given up after %d ms (strata.worker_timeout).",
+								  strata_worker_timeout),
+						errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, conn->sql)));
+	}
 	return result;
 }
 

@@ -119,6 +119,12 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
  */
 extern PGresult *connection_get_result(WorkerConnection *conn);
 
+/* The same, but ERROR after a deadline on the clock of wire_now(); 0 = none. */
+extern PGresult *connection_get_result_until(WorkerConnection *conn, int64 deadline);
+
+/* The same, but false after the deadline. */
+extern bool connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **result);
+
 /* The same without waiting: false when there is nothing yet. */
 extern bool connection_poll_result(WorkerConnection *conn, PGresult **result);
 

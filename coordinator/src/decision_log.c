@@ -22,13 +22,19 @@
 #include "catalog/indexing.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "metadata.h"
 
 /* Columns of strata.distributed_transaction. */
@@ -42,6 +48,13 @@
 /* So many of them are deleted by one commit: more than one commit adds, so they never pile up. */
 #define DELETED_MAX 32
 
+/* The counters of the transaction that a session is about to end; written by the session alone. */
+typedef struct RunningCommit
+{
+	pg_atomic_uint64 first;
+	pg_atomic_uint32 count; /* 0 = none */
+} RunningCommit;
+
 /* Identities of transactions, in shared memory. */
 typedef struct TransactionIdentity
 {
@@ -49,7 +62,8 @@ typedef struct TransactionIdentity
 	pg_atomic_uint64 counter;
 	slock_t mutex; /* of what follows */
 	int acknowledged_count;
-	uint64 acknowledged[ACKNOWLEDGED_MAX]; /* counters whose decision rows can go */
+	uint64 acknowledged[ACKNOWLEDGED_MAX];		  /* counters whose decision rows can go */
+	RunningCommit running[FLEXIBLE_ARRAY_MEMBER]; /* by index of the session's PGPROC */
 } TransactionIdentity;
 
 static TransactionIdentity *identity = NULL;
@@ -66,10 +80,54 @@ decision_log_incarnation(void)
 	return identity->incarnation;
 }
 
+/* ----------------------------------------------------------------
+ * Running commits
+ * ----------------------------------------------------------------
+ */
+
 uint64
 decision_log_take_counters(int count)
 {
-	return pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+	RunningCommit *mine = &identity->running[compat_my_proc_index()];
+	uint64 first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+
+	pg_atomic_write_u64(&mine->first, first);
+	pg_write_barrier();
+	pg_atomic_write_u32(&mine->count, count);
+	pg_memory_barrier();
+	return first;
+}
+
+void
+decision_log_leave(void)
+{
+	pg_memory_barrier();
+	pg_atomic_write_u32(&identity->running[compat_my_proc_index()].count, 0);
+}
+
+/*
+ * A session may begin or end meanwhile: one that has taken the counter and not left is always
+ * found, others may be, too.
+ */
+bool
+decision_log_is_running(uint64 incarnation, uint64 counter)
+{
+	if (incarnation != identity->incarnation)
+		return false;
+	pg_memory_barrier();
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		RunningCommit *commit = &identity->running[i];
+		uint32 count = pg_atomic_read_u32(&commit->count);
+		uint64 first;
+
+		pg_read_barrier();
+		first = pg_atomic_read_u64(&commit->first);
+		if (counter >= first && counter < first + count)
+			return true;
+	}
+	pg_memory_barrier();
+	return false;
 }
 
 /* ----------------------------------------------------------------
@@ -101,37 +159,43 @@ take_acknowledged(void)
 	deleting_count += count;
 }
 
-/*
- * Delete rows of acknowledged transactions.  Whoever else deletes one at the same time (the
- * resolver) wins; we neither wait nor complain.
- */
+/* Look for one row; NULL as snapshot: the latest. */
+static SysScanDesc
+find_decision(Relation catalog, Decision decision, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum((int64) decision.incarnation));
+	ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum((int64) decision.counter));
+	return systable_beginscan(catalog, RelationGetPrimaryKeyIndex(catalog), true, snapshot, 2,
+							  keys);
+}
+
+/* Whoever else deletes the row at the same time wins; we neither wait nor complain. */
+static void
+delete_decision(Relation catalog, Decision decision)
+{
+	SysScanDesc scan = find_decision(catalog, decision, NULL);
+	HeapTuple tuple = systable_getnext(scan);
+
+	if (HeapTupleIsValid(tuple))
+	{
+		TM_FailureData failure;
+
+		(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
+						   false, &failure, false);
+	}
+	systable_endscan(scan);
+}
+
 static void
 delete_acknowledged(Relation catalog)
 {
-	Oid index = RelationGetPrimaryKeyIndex(catalog);
-
 	take_acknowledged();
 	for (int i = 0; i < deleting_count; i++)
-	{
-		ScanKeyData keys[2];
-		SysScanDesc scan;
-		HeapTuple tuple;
-
-		ScanKeyInit(&keys[0], DECISION_INCARNATION, BTEqualStrategyNumber, F_INT8EQ,
-					Int64GetDatum((int64) identity->incarnation));
-		ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
-					Int64GetDatum((int64) deleting[i]));
-		scan = systable_beginscan(catalog, index, true, NULL, 2, keys);
-		tuple = systable_getnext(scan);
-		if (HeapTupleIsValid(tuple))
-		{
-			TM_FailureData failure;
-
-			(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
-							   false, &failure, false);
-		}
-		systable_endscan(scan);
-	}
+		delete_decision(catalog, (Decision){identity->incarnation, deleting[i]});
 }
 
 void
@@ -156,6 +220,77 @@ decision_log_write(const uint64 *counters, int count)
 	table_close(catalog, NoLock);
 }
 
+/* ----------------------------------------------------------------
+ * For the resolver
+ * ----------------------------------------------------------------
+ */
+
+bool
+decision_log_exists(Decision decision)
+{
+	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"), AccessShareLock);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = find_decision(catalog, decision, snapshot);
+	bool exists = HeapTupleIsValid(systable_getnext(scan));
+
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(catalog, AccessShareLock);
+	return exists;
+}
+
+List *
+decision_log_list(void)
+{
+	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"), AccessShareLock);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, snapshot, 0, NULL);
+	List *decisions = NIL;
+	HeapTuple tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Decision *decision = palloc(sizeof(Decision));
+		bool isnull;
+
+		decision->incarnation = DatumGetInt64(
+			heap_getattr(tuple, DECISION_INCARNATION, RelationGetDescr(catalog), &isnull));
+		decision->counter = DatumGetInt64(
+			heap_getattr(tuple, DECISION_COUNTER, RelationGetDescr(catalog), &isnull));
+		decisions = lappend(decisions, decision);
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(catalog, AccessShareLock);
+	return decisions;
+}
+
+void
+decision_log_delete(List *decisions)
+{
+	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"),
+								  RowExclusiveLock);
+	ListCell *cell;
+
+	foreach(cell, decisions)
+		delete_decision(catalog, *(Decision *) lfirst(cell));
+	table_close(catalog, NoLock);
+}
+
+/* After a restart nothing counts as confirmed until a replica has answered once. */
+bool
+decision_log_is_replicated(XLogRecPtr upto)
+{
+	bool confirmed;
+
+	if (max_wal_senders == 0 || SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return true;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= upto;
+	LWLockRelease(SyncRepLock);
+	return confirmed;
+}
+
 void
 decision_log_end(bool committed)
 {
@@ -172,12 +307,19 @@ decision_log_end(bool committed)
  * ----------------------------------------------------------------
  */
 
+static Size
+identity_size(void)
+{
+	return add_size(offsetof(TransactionIdentity, running),
+					mul_size(MaxBackends, sizeof(RunningCommit)));
+}
+
 static void
 request_shared_memory(void)
 {
 	if (previous_shmem_request_hook)
 		previous_shmem_request_hook();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(TransactionIdentity)));
+	RequestAddinShmemSpace(MAXALIGN(identity_size()));
 }
 
 static void
@@ -189,7 +331,7 @@ create_shared_memory(void)
 		previous_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	identity = ShmemInitStruct("strata transaction identity", sizeof(TransactionIdentity), &found);
+	identity = ShmemInitStruct("strata transaction identity", identity_size(), &found);
 	if (!found)
 	{
 		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
@@ -199,6 +341,11 @@ create_shared_memory(void)
 		pg_atomic_init_u64(&identity->counter, 0);
 		SpinLockInit(&identity->mutex);
 		identity->acknowledged_count = 0;
+		for (int i = 0; i < MaxBackends; i++)
+		{
+			pg_atomic_init_u64(&identity->running[i].first, 0);
+			pg_atomic_init_u32(&identity->running[i].count, 0);
+		}
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

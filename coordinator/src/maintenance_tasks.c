@@ -21,9 +21,10 @@
 
 #include "maintenance_worker.h"
 #include "metadata.h"
+#include "resolver.h"
 
 static const MaintenanceTask tasks[] = {
-	{NULL, NULL, NULL},
+	{"resolver", resolver_interval_ms, resolver_run},
 };
 
 /* What is remembered of a task's runs. */
@@ -115,13 +116,12 @@ maintenance_main(void)
 		ResetLatch(MyLatch);
 		for (int i = 0; i < lengthof(tasks) && !ShutdownRequestPending; i++)
 		{
-			if (tasks[i].name != NULL && time_to_wait(&tasks[i], &states[i]) == 0)
+			if (time_to_wait(&tasks[i], &states[i]) == 0)
 				run_task(&tasks[i], &states[i]);
 		}
 		for (int i = 0; i < lengthof(tasks); i++)
 		{
-			if (tasks[i].name != NULL)
-				wait = Min(wait, time_to_wait(&tasks[i], &states[i]));
+			wait = Min(wait, time_to_wait(&tasks[i], &states[i]));
 		}
 		if (wait > 0 && !ShutdownRequestPending)
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,

@@ -9,6 +9,7 @@
 #include "utils/guc.h"
 
 #include "executor_hooks.h"
+#include "in_doubt.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "planner.h"
@@ -19,6 +20,8 @@
 PG_MODULE_MAGIC;
 
 int strata_connect_timeout = 5;
+int strata_worker_timeout = 30000;
+int strata_resolver_interval = 30000;
 int strata_shard_count = 32;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
@@ -32,6 +35,13 @@ define_settings(void)
 	DefineCustomIntVariable(
 		"strata.connect_timeout", "Time to wait for a worker to answer a new connection.", NULL,
 		&strata_connect_timeout, 5, 1, 600, PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.worker_timeout", "Time after which a silent worker is given up; 0 never.", NULL,
+		&strata_worker_timeout, 30000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.resolver_interval",
+		"Time between looks for forgotten prepared transactions on all workers.", NULL,
+		&strata_resolver_interval, 30000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("strata.shard_count", "Number of shards of a newly distributed table.",
 							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT, PGC_USERSET,
 							0, NULL, NULL, NULL);
@@ -56,6 +66,7 @@ _PG_init(void)
 	define_settings();
 	metadata_initialize();
 	remote_transaction_initialize();
+	in_doubt_initialize();
 	maintenance_worker_initialize();
 	executor_hooks_initialize();
 	planner_initialize();

@@ -22,6 +22,7 @@
 
 #include "argument.h"
 #include "connection.h"
+#include "in_doubt.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
 #include "remote_command.h"
@@ -106,6 +107,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	CommandCounterIncrement();
 	check_new_server(worker_id);
 	worker_seed(worker_id);
+	in_doubt_look_at_commit();
 	PG_RETURN_INT32(worker_id);
 }
 
@@ -163,6 +165,20 @@ check_empty(int worker_id, bool drain)
 					 quote_literal_cstr(name))));
 }
 
+/* Once the worker is unknown nobody ends its prepared transactions, which hold locks there. */
+static void
+check_resolved(int worker_id)
+{
+	InDoubtEntry *entries;
+
+	if (in_doubt_entries(worker_id, &entries) > 0 || !in_doubt_is_checked(worker_id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+						errmsg("worker \"%s\" has transactions in doubt",
+							   metadata_worker(worker_id)->name),
+						errdetail("They are to be ended there before it is removed."),
+						errhint("Try again when strata.in_doubt no longer shows the worker.")));
+}
+
 Datum
 strata_remove_worker(PG_FUNCTION_ARGS)
 {
@@ -185,6 +201,9 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 						  errdetail_internal("%s", answer.error->message),
 						  errhint("Before it joins a cluster again, drop its tables and call "
 								  "strata_worker.detach_coordinator() there.")));
+	else
+		check_resolved(worker_id);
+	in_doubt_forget(worker_id);
 	metadata_catalog_remove_worker(worker_id);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();

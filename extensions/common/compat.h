@@ -50,6 +50,13 @@ typedef RelFileNode CompatFileLocator;
 #define compat_reads_bypass_kernel() false
 #endif
 
+/* The index of our PGPROC, below MaxBackends for sessions; needs storage/proc.h. */
+#if PG_VERSION_NUM >= 170000
+#define compat_my_proc_index() MyProcNumber
+#else
+#define compat_my_proc_index() (MyProc->pgprocno)
+#endif
+
 /* TableAmRoutine.tuple_update tells which indexes need the new version: an enum since 16. */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes CompatUpdateIndexes;
