@@ -468,13 +468,22 @@ COMMENT ON FUNCTION strata.schema_commands() IS
 -- Views
 -- ---------------------------------------------------------------------------
 
+CREATE FUNCTION strata.worker_status(
+    OUT worker_id integer, OUT status text, OUT since timestamptz, OUT reason text)
+    RETURNS SETOF record
+    LANGUAGE c STABLE ROWS 10 AS 'MODULE_PATHNAME', 'strata_worker_status';
+COMMENT ON FUNCTION strata.worker_status() IS
+    'what the heartbeat knows of each worker: up, read-only, down or unknown, since when and why';
+
 CREATE VIEW strata.workers AS
 SELECT w.worker_id, w.name, strata.conninfo_address(w.conninfo) AS address, w.state,
        (SELECT count(*) FROM strata.shard AS s
           JOIN strata.distributed_table AS t USING (colocation_id)
-         WHERE s.worker_id = w.worker_id) AS shards
-  FROM strata.worker AS w;
-COMMENT ON VIEW strata.workers IS 'the workers of the cluster and how many shards each holds';
+         WHERE s.worker_id = w.worker_id) AS shards,
+       h.status, h.since, h.reason
+  FROM strata.worker AS w LEFT JOIN strata.worker_status() AS h USING (worker_id);
+COMMENT ON VIEW strata.workers IS
+    'the workers of the cluster, how many shards each holds, and whether it answers';
 
 CREATE VIEW strata.tables AS
 SELECT t.relation,

@@ -10,7 +10,13 @@
  * Structs are keyed by (worker, role), live as long as the session and are
  * reused after a reconnect, so that scans may keep pointers over errors.  A
  * connection is replaced only between transactions: when the worker's conninfo
- * changed, or when the socket shows that the worker went away.
+ * changed, when the socket shows that the worker went away, or when the heartbeat has
+ * met another server process behind it.
+ *
+ * Silence.  That a query takes long says nothing about its worker; that the heartbeat waits for
+ * an answer does.  Whoever waits looks now and then what the heartbeat knows, and shuts
+ * sockets of workers that are silent for longer than strata.worker_timeout: their readers
+ * then find a broken wire, whether they may throw or not.
  *
  * libpq allocates with malloc(): a PGresult is freed before anything is thrown.
  * Each PGconn is accounted as an external file descriptor.
@@ -18,6 +24,7 @@
 #include "postgres.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -32,6 +39,10 @@
 #include "session_settings.h"
 #include "settings.h"
 #include "wire_cleanup.h"
+#include "worker_state.h"
+
+/* So often somebody who waits asks what the heartbeat knows. */
+#define SILENCE_CHECK_MS 1000
 
 /* The event set last used to wait for several wires. */
 typedef struct SharedWait
@@ -135,7 +146,10 @@ copy_excerpt(char *target, const char *sql, int size)
 static void
 report_lost_connection(int elevel, WorkerConnection *conn, const char *reason, const char *sql)
 {
-	if ((reason == NULL || reason[0] == '\0') && conn->pg != NULL)
+	if (conn->silent)
+		reason = psprintf("It has not answered for %g s (strata.worker_timeout).",
+						  strata_worker_timeout / 1000.0);
+	else if ((reason == NULL || reason[0] == '\0') && conn->pg != NULL)
 		reason = pchomp(PQerrorMessage(conn->pg));
 	ereport(elevel,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -243,6 +257,28 @@ connection_handle_latch(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/* Break off the wires of workers that do not answer; cheap enough for every wait. */
+static void
+break_silent_wires(WorkerConnection **conns, int count)
+{
+	static int64 checked_at = 0;
+	int64 now;
+
+	if (strata_worker_timeout == 0)
+		return;
+	now = wire_now();
+	if (now - checked_at < SILENCE_CHECK_MS)
+		return;
+	checked_at = now;
+	for (int i = 0; i < count; i++)
+	{
+		if (worker_state_silence(conns[i]->worker_id) < strata_worker_timeout)
+			continue;
+		conns[i]->silent = true;
+		(void) shutdown(PQsocket(conns[i]->pg), SHUT_RDWR);
+	}
+}
+
 static void
 wait_one(WorkerConnection *conn)
 {
@@ -257,7 +293,8 @@ wait_one(WorkerConnection *conn)
 	}
 	ModifyWaitEvent(conn->wait_set, 2, wanted, NULL);
 
-	count = WaitEventSetWait(conn->wait_set, -1, events, lengthof(events), PG_WAIT_EXTENSION);
+	count = WaitEventSetWait(conn->wait_set, SILENCE_CHECK_MS, events, lengthof(events),
+							 PG_WAIT_EXTENSION);
 	for (int i = 0; i < count; i++)
 	{
 		if (events[i].events & WL_LATCH_SET)
@@ -316,6 +353,7 @@ connection_wait_any(WorkerConnection **conns, int count)
 		if (PQstatus(conns[i]->pg) == CONNECTION_BAD || PQsocket(conns[i]->pg) == PGINVALID_SOCKET)
 			return;
 	}
+	break_silent_wires(conns, count);
 	if (count == 1)
 	{
 		wait_one(conns[0]);
@@ -326,7 +364,7 @@ connection_wait_any(WorkerConnection **conns, int count)
 	for (int i = 0; i < count; i++)
 		ModifyWaitEvent(shared_wait.set, i + 2, WL_SOCKET_READABLE | flush_output(conns[i]), NULL);
 
-	occurred = WaitEventSetWait(shared_wait.set, -1, shared_wait.events, count + 1,
+	occurred = WaitEventSetWait(shared_wait.set, SILENCE_CHECK_MS, shared_wait.events, count + 1,
 								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
@@ -466,6 +504,7 @@ connection_drop(WorkerConnection *conn)
 	conn->written = false;
 	conn->failed = false;
 	conn->end_pending = false;
+	conn->silent = false;
 	conn->prepared_counter = 0;
 	conn->prepare_state = PREPARE_NONE;
 	session_settings_forget(conn);
@@ -565,6 +604,26 @@ is_wire_closed(WorkerConnection *conn)
 }
 
 /*
+ * Does the wire lead to where the worker is now?  A host that was powered off breaks no wire.
+ * To connect anew to a silent worker takes no longer than connect_timeout.
+ */
+static bool
+is_current(WorkerConnection *conn)
+{
+	WorkerState state;
+
+	if (!worker_state_get(conn->worker_id, &state))
+		return true;
+	if (state.status == WORKER_DOWN && state.unanswered_since != 0)
+		return false;
+	if (state.generation == 0)
+		return true;
+	if (conn->generation == 0)
+		conn->generation = state.generation; /* made before the heartbeat's first answer */
+	return conn->generation == state.generation;
+}
+
+/*
  * Can the connection be used as it is?  If not it is closed; ERROR when that would tear
  * a running transaction apart.
  */
@@ -582,11 +641,13 @@ check_connection(WorkerConnection *conn)
 		return true;
 	}
 
-	connection_settle(conn);
 	worker = metadata_worker(conn->worker_id);
-	if (strcmp(conn->conninfo, worker->conninfo) == 0 && !is_wire_closed(conn) &&
-		PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
-		return true;
+	if (strcmp(conn->conninfo, worker->conninfo) == 0 && is_current(conn))
+	{
+		connection_settle(conn);
+		if (!is_wire_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+			return true;
+	}
 
 	connection_drop(conn);
 	pfree(conn->conninfo);

@@ -70,6 +70,8 @@ typedef struct WorkerConnection
 	bool statement_failed;			  /* the running statement has reported an error */
 	bool quiet;						  /* notices are dropped */
 	bool replica_wait_cancelled;	  /* a commit there did not wait for its replica */
+	bool silent;					  /* broken off: the worker does not answer */
+	uint32 generation;				  /* of the worker, when the connection was made */
 
 	/* remote_transaction.c and commit_protocol.c own these */
 	int xact_depth;	   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */

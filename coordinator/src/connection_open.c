@@ -2,17 +2,15 @@
  * connection_open.c
  *		Log in to workers: several at once, without blocking, under one deadline.
  *
- * Each attempt is a small state machine (libpq's handshake, then ours), driven by
- * one loop.  Our handshake pins settings that must not depend on the worker's
+ * Each attempt is a small state machine (dial.c's log-in to one of the worker's hosts, then our
+ * handshake), driven by one loop.  Our handshake pins settings that must not depend on the worker's
  * configuration and asks the worker whether it belongs to this cluster.  Settings
  * that users see are not pinned but propagated, see session_settings.c.
  *
  * If one attempt fails all are given up: the statement needs them all.  The PGconns are
  * closed and their file descriptors released on every way out.
  *
- * libpq resolves host names with a blocking call; conninfos with hostaddr, or names in
- * /etc/hosts, avoid that.  The deadline is one for all hosts of a multi-host
- * conninfo.
+ * Where several hosts are named, the one that the heartbeat knows as primary is tried first.
  */
 #include "postgres.h"
 
@@ -23,18 +21,19 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "compat.h"
 #include "connection_internal.h"
+#include "dial.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "settings.h"
+#include "wire_cleanup.h"
+#include "worker_state.h"
 
 /* Columns of strata.cluster. */
 #define CLUSTER_ID 1
@@ -54,9 +53,9 @@ typedef struct Attempt
 {
 	WorkerConnection *conn;
 	const Worker *worker;
-	PGconn *pg;
-	PostgresPollingStatusType poll;
-	bool handshaking; /* libpq is done, our own handshake runs */
+	uint32 generation; /* of the worker, before we dialled */
+	Dial *dial;
+	PGconn *pg; /* logged in, our own handshake runs; still the dial's */
 	bool done;
 } Attempt;
 
@@ -97,26 +96,18 @@ connection_cluster_id(int64 *epoch)
 static void
 start_attempt(Attempt *attempt)
 {
-	const char *role = GetUserNameFromId(attempt->conn->role, false);
-	const char *const keywords[] = {
-		"application_name", "tcp_user_timeout", "dbname", "user", "client_encoding", NULL};
-	/* the worker's conninfo is expanded at "dbname": what stands behind it cannot be overridden */
-	const char *const values[] = {
-		"strata", "30000", attempt->worker->conninfo, role, GetDatabaseEncodingName(), NULL};
+	WorkerState state;
+	DialRequest request = {.conninfo = attempt->worker->conninfo,
+						   .user = GetUserNameFromId(attempt->conn->role, false),
+						   .application_name = "strata",
+						   .receive_notice = connection_receive_notice,
+						   .receiver_argument = attempt->conn};
 
-	if (!AcquireExternalFD())
-		ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-						errmsg("could not connect to worker \"%s\"", attempt->worker->name),
-						errdetail("There are too many open files."),
-						errhint("Raise max_files_per_process.")));
-	attempt->pg = PQconnectStartParams(keywords, values, 1);
-	if (attempt->pg == NULL)
-	{
-		ReleaseExternalFD();
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	}
-	PQsetNoticeReceiver(attempt->pg, connection_receive_notice, attempt->conn);
-	attempt->poll = PGRES_POLLING_WRITING;
+	(void) worker_state_get(attempt->worker->id, &state);
+	attempt->generation = state.generation;
+	request.preferred_host = state.host;
+	attempt->dial = dial_create(&request);
+	attempt->dial->owner = attempt;
 }
 
 static void
@@ -148,8 +139,6 @@ begin_handshake(Attempt *attempt)
 	PQsetnonblocking(attempt->pg, 1);
 	if (!PQsendQuery(attempt->pg, message))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
-	attempt->handshaking = true;
-	attempt->poll = PGRES_POLLING_READING;
 }
 
 /* An answer to our handshake that is an error. */
@@ -198,99 +187,129 @@ advance_handshake(Attempt *attempt)
 }
 
 static void
-advance_attempt(Attempt *attempt)
+advance_attempt(DialHost *host)
 {
-	if (attempt->handshaking)
+	Attempt *attempt = host->dial->owner;
+
+	if (attempt->pg != NULL)
 	{
-		advance_handshake(attempt);
+		if (host->pg == attempt->pg)
+			advance_handshake(attempt);
 		return;
 	}
-	attempt->poll = PQconnectPoll(attempt->pg);
-	if (attempt->poll == PGRES_POLLING_FAILED)
-		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
-	if (attempt->poll == PGRES_POLLING_OK)
+	dial_advance(host);
+	if (attempt->dial->winner != NULL)
+	{
+		attempt->pg = attempt->dial->winner->pg;
 		begin_handshake(attempt);
+	}
 }
 
 /*
- * Wait until one of the attempts can go on.  The set is made anew each time: libpq changes
- * its socket between polls.  Returns the number of events.
+ * Begin what is due and wait until one of the attempts can go on.  The set is made anew each
+ * time: libpq changes its socket between polls.  Returns the number of events.
  */
 static int
-wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, long timeout)
+wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity, int64 deadline)
 {
+	int64 wake_at = deadline;
+
+	for (int i = 0; i < count; i++)
+	{
+		int64 due = dial_begin_due(attempts[i].dial);
+
+		if (dial_has_failed(attempts[i].dial))
+			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, ""));
+		if (due > 0)
+			wake_at = Min(wake_at, due);
+	}
+
 	if (connect_set != NULL)
 		FreeWaitEventSet(connect_set);
 	connect_set = NULL;
-	connect_set = connection_make_wait_set(count);
+	connect_set = connection_make_wait_set(capacity);
 	for (int i = 0; i < count; i++)
 	{
-		uint32 wanted = WL_SOCKET_READABLE;
-
-		if (attempts[i].done)
-			continue;
-		if (!attempts[i].handshaking && attempts[i].poll == PGRES_POLLING_WRITING)
-			wanted = WL_SOCKET_WRITEABLE;
-		if (PQsocket(attempts[i].pg) == PGINVALID_SOCKET)
-			report_failed_attempt(&attempts[i], pchomp(PQerrorMessage(attempts[i].pg)));
-		AddWaitEventToSet(connect_set, wanted, PQsocket(attempts[i].pg), NULL, &attempts[i]);
+		if (attempts[i].pg == NULL)
+			dial_add_sockets(attempts[i].dial, connect_set);
+		else if (!attempts[i].done)
+			AddWaitEventToSet(connect_set, WL_SOCKET_READABLE, PQsocket(attempts[i].pg), NULL,
+							  attempts[i].dial->winner);
 	}
-	return WaitEventSetWait(connect_set, timeout, events, count + 1, PG_WAIT_EXTENSION);
+	return WaitEventSetWait(connect_set, Max(wake_at - wire_now(), 0), events, capacity + 1,
+							PG_WAIT_EXTENSION);
 }
 
 static void
 report_silence(Attempt *attempts, int count)
 {
+	char *timeout = psprintf("%d s (strata.connect_timeout)", strata_connect_timeout);
+
 	for (int i = 0; i < count; i++)
 	{
 		if (!attempts[i].done)
-			report_failed_attempt(
-				&attempts[i], psprintf("It did not answer within %d s (strata.connect_timeout).",
-									   strata_connect_timeout));
+			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, timeout));
 	}
+}
+
+static bool
+are_all_done(const Attempt *attempts, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (!attempts[i].done)
+			return false;
+	}
+	return true;
 }
 
 static void
 drive_attempts(Attempt *attempts, int count)
 {
-	WaitEvent *events = palloc((count + 1) * sizeof(WaitEvent));
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-													   (int64) strata_connect_timeout * 1000);
-	int open = count;
+	int64 deadline = wire_now() + (int64) strata_connect_timeout * 1000;
+	int capacity = 0;
+	WaitEvent *events;
 
 	for (int i = 0; i < count; i++)
 	{
 		start_attempt(&attempts[i]);
-		if (PQstatus(attempts[i].pg) == CONNECTION_BAD)
-			report_failed_attempt(&attempts[i], pchomp(PQerrorMessage(attempts[i].pg)));
+		capacity += attempts[i].dial->count;
 	}
-	while (open > 0)
+	events = palloc((capacity + 1) * sizeof(WaitEvent));
+	while (!are_all_done(attempts, count))
 	{
-		long timeout = -1;
 		int occurred;
 
-		if (strata_connect_timeout > 0)
-		{
-			timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
-			if (timeout <= 0)
-				report_silence(attempts, count);
-		}
-		occurred = wait_for_attempts(attempts, count, events, timeout);
+		if (wire_now() >= deadline)
+			report_silence(attempts, count);
+		occurred = wait_for_attempts(attempts, count, events, capacity, deadline);
 		for (int i = 0; i < occurred; i++)
 		{
 			if (events[i].events & WL_LATCH_SET)
 				connection_handle_latch();
 			else
-			{
-				Attempt *attempt = events[i].user_data;
-
-				advance_attempt(attempt);
-				if (attempt->done)
-					open--;
-			}
+				advance_attempt(events[i].user_data);
 		}
 	}
 	pfree(events);
+}
+
+/* The attempt has succeeded: its wire becomes the connection's. */
+static void
+take_wire(Attempt *attempt)
+{
+	WorkerConnection *conn = attempt->conn;
+
+	if (conn->conninfo != NULL)
+		pfree(conn->conninfo);
+	pfree(conn->worker_name);
+	conn->conninfo = MemoryContextStrdup(TopMemoryContext, attempt->worker->conninfo);
+	conn->worker_name = MemoryContextStrdup(TopMemoryContext, attempt->worker->name);
+	conn->generation = attempt->generation;
+	conn->pg = attempt->pg;
+	attempt->dial->winner->pg = NULL;
+	dial_free(attempt->dial);
+	attempt->dial = NULL;
 }
 
 void
@@ -310,26 +329,16 @@ connection_connect(WorkerConnection **conns, int count)
 	{
 		drive_attempts(attempts, count);
 		for (int i = 0; i < count; i++)
-		{
-			if (conns[i]->conninfo != NULL)
-				pfree(conns[i]->conninfo);
-			pfree(conns[i]->worker_name);
-			conns[i]->conninfo = MemoryContextStrdup(TopMemoryContext,
-													 attempts[i].worker->conninfo);
-			conns[i]->worker_name = MemoryContextStrdup(TopMemoryContext, attempts[i].worker->name);
-			conns[i]->pg = attempts[i].pg;
-			attempts[i].pg = NULL;
-		}
+			take_wire(&attempts[i]);
 	}
 	PG_CATCH();
 	{
 		for (int i = 0; i < count; i++)
 		{
-			if (attempts[i].pg == NULL)
+			if (attempts[i].dial == NULL)
 				continue;
 			conns[i]->pg = NULL;
-			PQfinish(attempts[i].pg);
-			ReleaseExternalFD();
+			dial_free(attempts[i].dial);
 		}
 		PG_RE_THROW();
 	}

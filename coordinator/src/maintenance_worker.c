@@ -53,6 +53,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "heartbeat.h"
 #include "metadata.h"
 
 /* Processes of services at a time, in all databases. */
@@ -82,6 +83,7 @@ typedef struct Service
 /* The first one looks whether the extension exists. */
 static const Service services[] = {
 	{"maintenance", maintenance_main},
+	{"heartbeat", heartbeat_main},
 };
 
 typedef enum SlotState

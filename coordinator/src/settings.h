@@ -10,10 +10,11 @@
 /* More partitions than this on one worker make its planner slow and help nothing. */
 #define STRATA_MAX_SHARD_COUNT 4096
 
-extern int strata_connect_timeout;	 /* seconds to wait for a worker to answer */
-extern int strata_worker_timeout;	 /* ms that a worker may be silent; 0 = for ever */
-extern int strata_resolver_interval; /* ms between looks at all workers' prepared transactions */
-extern int strata_shard_count;		 /* default of create_distributed_table(shard_count) */
+extern int strata_connect_timeout;	  /* seconds to wait for a worker to answer */
+extern int strata_worker_timeout;	  /* ms that a worker may be silent; 0 = for ever */
+extern int strata_resolver_interval;  /* ms between looks at all workers' prepared transactions */
+extern int strata_heartbeat_interval; /* milliseconds between two questions */
+extern int strata_shard_count;		  /* default of create_distributed_table(shard_count) */
 extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_enable_join_pushdown;
 extern bool strata_enable_aggregate_pushdown;

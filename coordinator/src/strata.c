@@ -16,12 +16,14 @@
 #include "remote_transaction.h"
 #include "settings.h"
 #include "utility.h"
+#include "worker_state.h"
 
 PG_MODULE_MAGIC;
 
 int strata_connect_timeout = 5;
 int strata_worker_timeout = 30000;
 int strata_resolver_interval = 30000;
+int strata_heartbeat_interval = 1000;
 int strata_shard_count = 32;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
@@ -36,12 +38,17 @@ define_settings(void)
 		"strata.connect_timeout", "Time to wait for a worker to answer a new connection.", NULL,
 		&strata_connect_timeout, 5, 1, 600, PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable(
-		"strata.worker_timeout", "Time after which a silent worker is given up; 0 never.", NULL,
+		"strata.worker_timeout", "Time after which a worker that does not answer is given up.",
+		"Statements that need it fail; 0 waits for ever.  A long query is no silence.",
 		&strata_worker_timeout, 30000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"strata.resolver_interval",
 		"Time between looks for forgotten prepared transactions on all workers.", NULL,
 		&strata_resolver_interval, 30000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("strata.heartbeat_interval",
+							"Time between two questions to a worker whether it lives.", NULL,
+							&strata_heartbeat_interval, 1000, 100, 60000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 	DefineCustomIntVariable("strata.shard_count", "Number of shards of a newly distributed table.",
 							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT, PGC_USERSET,
 							0, NULL, NULL, NULL);
@@ -65,6 +72,7 @@ _PG_init(void)
 {
 	define_settings();
 	metadata_initialize();
+	worker_state_initialize();
 	remote_transaction_initialize();
 	in_doubt_initialize();
 	maintenance_worker_initialize();
