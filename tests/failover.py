@@ -1,0 +1,171 @@
+"""What failover tests share: standbys, servers that stand still, and wires that lose every packet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.cluster import (
+    SUPERUSER,
+    Cluster,
+    Node,
+    find_binaries,
+    free_port,
+    give_to_server,
+    run_as_server,
+    wait_until,
+)
+
+
+def processes_of(node: Node) -> list[int]:
+    """The postmaster and all its children."""
+    postmaster = node.pid()
+    assert postmaster is not None
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    return [postmaster, *map(int, children)]
+
+
+@contextlib.contextmanager
+def frozen(node: Node) -> Iterator[None]:
+    """Every process of a server stands still: connections stay open, nobody answers."""
+    processes = processes_of(node)
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def make_standby(cluster: Cluster, primary: Node, name: str) -> Node:
+    """A running standby of a worker, which the coordinator knows nothing of."""
+    standby = cluster._make_node(name, free_port({node.port for node in cluster.nodes}))
+    command = [find_binaries() / "pg_basebackup", "-D", standby.data, "-X", "stream", "-c", "fast"]
+    command += ["-h", primary.sockets, "-p", str(primary.port), "-U", SUPERUSER]
+    # the socket lets the account of the servers in, but not for replication
+    passwords = primary.passfile.read_text()
+    for line in passwords.splitlines():
+        if line.startswith(f"127.0.0.1:{primary.port}:*:"):
+            role_and_password = line.split(":*:", 1)[1]
+            passwords += f"127.0.0.1:{standby.port}:*:{role_and_password}\n"
+    primary.passfile.write_text(passwords)
+    give_to_server(primary.passfile, 0o600)
+    conninfo = primary.conninfo("postgres").replace("dbname=postgres", "").strip()
+    command[command.index("-h") :] = ["-d", conninfo]
+    result = run_as_server(command, capture_output=True)
+    assert result.returncode == 0, result.stderr
+    become_standby(standby, primary)
+    standby.start()
+    return standby
+
+
+def become_standby(node: Node, primary: Node) -> None:
+    """The stopped server follows `primary` when it is started."""
+    conninfo = primary.conninfo("postgres").replace("'", "''")
+    node.settings["primary_conninfo"] = f"'{conninfo}'"
+    (node.data / "standby.signal").touch()
+    give_to_server(node.data / "standby.signal", 0o600)
+
+
+def promote(node: Node) -> None:
+    node.execute("SELECT pg_promote()")
+
+
+def conninfo_of(*nodes: Node) -> str:
+    """A connection string that names several servers."""
+    hosts = ",".join("127.0.0.1" for _ in nodes)
+    ports = ",".join(str(node.port) for node in nodes)
+    return f"host={hosts} port={ports} dbname=strata passfile='{nodes[0].passfile}'"
+
+
+def set_conninfo(cluster: Cluster, name: str, conninfo: str) -> None:
+    cluster.coordinator.execute(
+        "UPDATE strata.worker SET conninfo = %s WHERE name = %s", (conninfo, name)
+    )
+
+
+def wait_for_status(cluster: Cluster, name: str, status: str, timeout: float = 10) -> None:
+    for _ in wait_until(f"{name} is {status}", timeout):
+        if status_of(cluster, name)[0] == status:
+            return
+
+
+def status_of(cluster: Cluster, name: str) -> tuple:
+    ((*row,),) = cluster.coordinator.query(
+        "SELECT status, since, reason FROM strata.workers WHERE name = %s", (name,)
+    )
+    return tuple(row)
+
+
+class Proxy:
+    """A TCP proxy in front of a server, that can lose all packets, as a dead switch does.
+
+    While it is `dead` nothing is forwarded or closed; new connections are accepted by the kernel
+    (its queue), but hear nothing.
+    """
+
+    def __init__(self, port: int):
+        self.target = port
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        self.dead = threading.Event()
+        self._stop = threading.Event()
+        self._peers: dict[socket.socket, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self.listener, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if self.dead.is_set():
+                self._stop.wait(0.02)
+                continue
+            for key, _ in self._selector.select(0.02):
+                if self.dead.is_set():
+                    break
+                if key.fileobj is self.listener:
+                    self._accept()
+                else:
+                    self._forward(key.fileobj)
+
+    def _accept(self) -> None:
+        client, _ = self.listener.accept()
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target))
+        except OSError:
+            client.close()
+            return
+        self._peers |= {client: server, server: client}
+        for end in (client, server):
+            self._selector.register(end, selectors.EVENT_READ)
+
+    def _forward(self, end: socket.socket) -> None:
+        if end not in self._peers:
+            return
+        peer = self._peers[end]
+        try:
+            data = end.recv(65536)
+            if data:
+                peer.sendall(data)
+                return
+        except OSError:
+            pass
+        for one in (end, peer):
+            self._selector.unregister(one)
+            del self._peers[one]
+            one.close()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        for end in [self.listener, *self._peers]:
+            end.close()

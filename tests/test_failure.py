@@ -1,0 +1,379 @@
+"""Failures are noticed, told, survived: dead, frozen, read-only workers, and their return."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node, wait_until
+from tests.failover import (
+    Proxy,
+    become_standby,
+    conninfo_of,
+    frozen,
+    make_standby,
+    promote,
+    set_conninfo,
+    status_of,
+    wait_for_status,
+)
+from tests.fixtures import new_root
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    with Cluster(new_root(), workers=2) as cluster:
+        cluster.coordinator.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+            "SELECT strata.create_distributed_table('t', 'id', shard_count => 8);"
+            "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) AS g"
+        )
+        yield cluster
+
+
+@pytest.fixture
+def cluster(made: Cluster) -> Iterator[Cluster]:
+    """A cluster with two workers, both up; table t has rows 1 .. 100 with v = 0."""
+    for worker in made.workers:
+        wait_for_status(made, worker.name, "up")
+    yield made
+    made.start()
+    for worker in made.workers:
+        set_conninfo(made, worker.name, worker.conninfo(user=None))
+        worker.forgive_crash()
+    made.coordinator.disconnect()
+
+
+def key_on(worker: Node) -> int:
+    """A key whose row is on this worker."""
+    return worker.value("SELECT min(id) FROM t")
+
+
+def lines_with(cluster: Cluster, offset: int, text: str) -> list[str]:
+    return [line for line in cluster.coordinator.log_text(offset).splitlines() if text in line]
+
+
+# ---- noticed ---------------------------------------------------------------------------------------
+
+
+def test_a_dead_worker_is_shown_logged_once_and_notified_within_five_seconds(
+    cluster: Cluster,
+) -> None:
+    worker = cluster.workers[1]
+    offset = cluster.coordinator.log_size()
+    assert status_of(cluster, worker.name)[0] == "up"
+    with cluster.coordinator.connect() as listener:
+        listener.execute("LISTEN strata_workers")
+        start = time.monotonic()
+        worker.kill()
+        notifications = list(listener.notifies(timeout=5, stop_after=1))
+        assert time.monotonic() - start < 5
+        (told,) = [json.loads(notification.payload) for notification in notifications]
+        assert (told["worker"], told["status"]) == (worker.name, "down")
+        assert str(worker.port) in told["reason"]
+        status, since, reason = status_of(cluster, worker.name)
+        assert status == "down"
+        assert str(worker.port) in reason
+        time.sleep(2.5)
+        assert status_of(cluster, worker.name)[:2] == (status, since)
+        assert len(lines_with(cluster, offset, 'worker "worker2" is down')) == 1
+
+        worker.start()
+        (back,) = listener.notifies(timeout=5, stop_after=1)
+        assert json.loads(back.payload)["status"] == "up"
+        status, later, reason = status_of(cluster, worker.name)
+        assert (status, reason) == ("up", None)
+        assert later > since
+        assert len(lines_with(cluster, offset, 'worker "worker2" is up again')) == 1
+        assert lines_with(cluster, offset, 'worker "worker1" is') == []
+
+
+def test_a_frozen_worker_is_down_within_five_seconds(cluster: Cluster) -> None:
+    with frozen(cluster.workers[1]):
+        wait_for_status(cluster, "worker2", "down", timeout=5)
+        assert " answer" in status_of(cluster, "worker2")[2]
+        assert status_of(cluster, "worker1")[0] == "up"
+    wait_for_status(cluster, "worker2", "up")
+
+
+def test_a_read_only_worker_is_shown_with_the_reason(cluster: Cluster) -> None:
+    worker = cluster.workers[0]
+    worker.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    worker.execute("SELECT pg_reload_conf()")
+    try:
+        wait_for_status(cluster, worker.name, "read-only", timeout=5)
+        assert "default_transaction_read_only" in status_of(cluster, worker.name)[2]
+    finally:
+        worker.execute("SET default_transaction_read_only = off")
+        worker.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        worker.execute("SELECT pg_reload_conf()")
+    wait_for_status(cluster, worker.name, "up", timeout=5)
+
+
+def test_while_nothing_changes_the_heartbeat_writes_nothing(cluster: Cluster) -> None:
+    def position() -> tuple:
+        query = "SELECT pg_current_wal_insert_lsn(), pg_snapshot_xmax(pg_current_snapshot())"
+        return tuple(node.query(query)[0] for node in cluster.nodes)
+
+    cluster.coordinator.execute("CHECKPOINT")
+    for worker in cluster.workers:
+        worker.execute("CHECKPOINT")
+    time.sleep(1)
+    before = position()
+    time.sleep(3)
+    after = position()
+    # the checkpointer and the background writer may log what runs; transactions are ours
+    assert [xmax for _, xmax in before] == [xmax for _, xmax in after]
+
+
+def test_workers_that_come_go_and_move_are_watched(cluster: Cluster) -> None:
+    node = cluster.new_node("guest")
+    try:
+        cluster.coordinator.query(
+            "SELECT strata.add_worker('guest', %s)", (node.conninfo(user=None),)
+        )
+        wait_for_status(cluster, "guest", "up", timeout=5)
+        set_conninfo(cluster, "guest", "host=127.0.0.1 port=1 dbname=strata")
+        wait_for_status(cluster, "guest", "down", timeout=5)
+        set_conninfo(cluster, "guest", node.conninfo(user=None))
+        wait_for_status(cluster, "guest", "up", timeout=5)
+        cluster.coordinator.execute("UPDATE strata.worker SET name = 'host' WHERE name = 'guest'")
+        wait_for_status(cluster, "host", "up", timeout=5)
+        cluster.coordinator.execute("SELECT strata.remove_worker('host')")
+        for _ in wait_until("the heartbeat has left"):
+            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+            if node.value(query, ("strata heartbeat",)) == 0:
+                break
+    finally:
+        node.stop("immediate")
+
+
+def test_a_heartbeat_that_is_terminated_is_replaced(cluster: Cluster) -> None:
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
+    for _ in range(2):
+        pid = cluster.coordinator.value(query)
+        cluster.coordinator.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        for _ in wait_until("another heartbeat runs"):
+            rows = cluster.coordinator.query(query)
+            if rows and rows != [(pid,)]:
+                break
+        wait_for_status(cluster, "worker1", "up")
+
+
+# ---- statements ------------------------------------------------------------------------------------
+
+
+def test_statements_fail_within_the_worker_timeout_and_others_go_on(cluster: Cluster) -> None:
+    """Waiting for rows, in a transaction, at PREPARE and VACUUM: the kernel still answers."""
+    live, victim = cluster.workers
+    key = key_on(live)
+    sessions = [cluster.coordinator.connect() for _ in range(5)]
+    reader, block, writer, vacuum, other = sessions
+    with contextlib.ExitStack() as stack:
+        for session in sessions:
+            stack.enter_context(session)
+            session.execute("SET strata.worker_timeout = '4s'; SELECT count(*) FROM t")
+        block.execute("BEGIN; SELECT count(*) FROM t")
+        writer.execute("BEGIN; UPDATE t SET v = 1")
+        failures: dict[str, tuple[float, psycopg.Error]] = {}
+
+        def run(name: str, session: psycopg.Connection, statement: str) -> None:
+            start = time.monotonic()
+            try:
+                session.execute(statement)
+            except psycopg.Error as error:
+                failures[name] = (time.monotonic() - start, error)
+
+        work = [
+            ("reader", reader, "SELECT sum(v) FROM t"),
+            ("block", block, "SELECT count(*) FROM t"),
+            ("commit", writer, "COMMIT"),
+            ("vacuum", vacuum, "VACUUM t"),
+        ]
+        with frozen(victim):
+            threads = [threading.Thread(target=run, args=item) for item in work]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                start = time.monotonic()
+                row = other.execute("SELECT v FROM t WHERE id = %s", (key,)).fetchone()
+                assert row == (0,)
+                assert time.monotonic() - start < 2
+                time.sleep(0.2)
+            assert failures.keys() == {"reader", "block", "commit", "vacuum"}
+            for name, (seconds, error) in failures.items():
+                assert seconds < 8, name
+                assert error.sqlstate == "08006", f"{name}: {error}"
+                assert "worker2" in str(error), name
+            # who comes later does not wait for the timeout again
+            start = time.monotonic()
+            with pytest.raises(psycopg.OperationalError, match="worker2"):
+                reader.execute("SET strata.connect_timeout = '1s'; SELECT sum(v) FROM t")
+            assert time.monotonic() - start < 3
+        wait_for_status(cluster, "worker2", "up")
+        writer.rollback()
+        for session in (reader, writer, vacuum):
+            assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
+    # what the frozen one prepared at last is undone, as the missing decision says
+    for (gid,) in victim.query("SELECT gid FROM pg_prepared_xacts"):
+        with contextlib.suppress(psycopg.errors.UndefinedObject):
+            victim.execute(f"ROLLBACK PREPARED '{gid}'")
+
+
+def test_a_long_query_is_no_silence(cluster: Cluster) -> None:
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SET strata.worker_timeout = '1s'")
+        slow = "SELECT count(*) FROM t WHERE id < 3 AND pg_sleep(2.5) IS NOT NULL"
+        assert connection.execute(slow).fetchall() == [(2,)]
+
+
+def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
+    pid = cluster.coordinator.value(query)
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SET strata.worker_timeout = '1s'")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(1)
+            slow = "SELECT count(*) FROM t WHERE id < 3 AND pg_sleep(2.5) IS NOT NULL"
+            assert connection.execute(slow).fetchall() == [(2,)]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_wire_that_loses_all_packets_is_found_and_replaced(cluster: Cluster) -> None:
+    """Half open: no reset, no end; the same session works again when the network does."""
+    proxy = Proxy(cluster.workers[1].port)
+    direct = cluster.workers[1].conninfo(user=None)
+    set_conninfo(cluster, "worker2", direct.replace(f"port={proxy.target}", f"port={proxy.port}"))
+    passfile = cluster.passfile.read_text()
+    line = next(x for x in passfile.splitlines() if x.startswith(f"127.0.0.1:{proxy.target}:"))
+    cluster.passfile.write_text(
+        passfile + line.replace(f":{proxy.target}:", f":{proxy.port}:") + "\n"
+    )
+    try:
+        wait_for_status(cluster, "worker2", "up")
+        with cluster.coordinator.connect() as connection:
+            connection.execute(
+                "SET strata.worker_timeout = '2s'; SET strata.connect_timeout = '1s'"
+            )
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
+            proxy.dead.set()
+            start = time.monotonic()
+            with pytest.raises(psycopg.OperationalError, match="worker2"):
+                connection.execute("SELECT sum(v) FROM t")
+            assert time.monotonic() - start < 6
+            wait_for_status(cluster, "worker2", "down", timeout=5)
+            proxy.dead.clear()
+            wait_for_status(cluster, "worker2", "up", timeout=5)
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
+    finally:
+        proxy.close()
+        cluster.passfile.write_text(passfile)
+
+
+def test_an_idle_session_survives_the_restart_of_a_worker_without_an_error(
+    cluster: Cluster,
+) -> None:
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SELECT count(*) FROM t")
+        for mode in ("fast", "immediate"):
+            cluster.workers[0].restart(mode)
+            assert connection.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
+            connection.execute("UPDATE t SET v = 0")
+
+
+# ---- several hosts ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A host that is powered off: nothing comes back."""
+    proxy = Proxy(1)
+    proxy.dead.set()
+    yield proxy.port
+    proxy.close()
+
+
+def test_a_first_host_that_is_powered_off_does_not_hide_the_second(
+    cluster: Cluster, silent_port: int
+) -> None:
+    worker = cluster.workers[1]
+    conninfo = conninfo_of(worker).replace("host=", "host=127.0.0.1,")
+    set_conninfo(cluster, "worker2", conninfo.replace("port=", f"port={silent_port},"))
+    for known in (False, True):
+        if known:  # the heartbeat tells sessions which host to try first
+            wait_for_status(cluster, "worker2", "up", timeout=5)
+        with cluster.coordinator.connect() as connection:
+            start = time.monotonic()
+            assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
+            assert time.monotonic() - start < 2
+
+
+def test_all_hosts_are_named_when_none_will_do(cluster: Cluster, silent_port: int) -> None:
+    set_conninfo(
+        cluster,
+        "worker2",
+        f"host=127.0.0.1,127.0.0.1 port={silent_port},1 dbname=strata",
+    )
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SET strata.connect_timeout = '1s'")
+        with pytest.raises(psycopg.OperationalError) as caught:
+            connection.execute("SELECT count(*) FROM t")
+    detail = caught.value.diag.message_detail
+    assert caught.value.sqlstate == "08001"
+    assert "worker2" in caught.value.diag.message_primary
+    assert f"127.0.0.1:{silent_port} did not answer within 1 s" in detail
+    assert "port 1 failed" in detail
+
+
+def test_the_next_statement_works_when_the_replica_was_promoted(make_cluster) -> None:
+    """Sessions stay connected to the coordinator through failover and switch-back."""
+    cluster = make_cluster(workers=2)
+    cluster.coordinator.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+        "SELECT strata.create_distributed_table('t', 'id', shard_count => 8);"
+        "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) AS g"
+    )
+    first = cluster.workers[1]
+    second = make_standby(cluster, first, "standby")
+    set_conninfo(cluster, "worker2", conninfo_of(second, first))
+    wait_for_status(cluster, "worker2", "up")
+    try:
+        with cluster.coordinator.connect() as connection:
+            # the standby is named first, and refused
+            connection.execute("UPDATE t SET v = 1")
+            for _ in wait_until("the standby has it"):
+                if second.value("SELECT count(*) FROM t WHERE v = 1") == first.value(
+                    "SELECT count(*) FROM t"
+                ):
+                    break
+            first.kill()
+            promote(second)
+            first.forgive_crash()
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(100,)]
+            connection.execute("UPDATE t SET v = 2")
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(200,)]
+
+            # only a standby is left: read-only
+            second.stop()
+            become_standby(second, first)
+            second.start()
+            wait_for_status(cluster, "worker2", "read-only", timeout=5)
+            assert "standby" in status_of(cluster, "worker2")[2]
+            with pytest.raises(psycopg.OperationalError, match="worker2"):
+                connection.execute("UPDATE t SET v = 3")
+            promote(second)
+            connection.execute("UPDATE t SET v = 4")
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(400,)]
+            wait_for_status(cluster, "worker2", "up", timeout=5)
+    finally:
+        second.stop("immediate")
