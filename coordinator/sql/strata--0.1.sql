@@ -559,6 +559,115 @@ COMMENT ON VIEW strata.in_doubt IS
 GRANT SELECT ON strata.workers, strata.tables, strata.shards, strata.in_doubt TO PUBLIC;
 
 -- ---------------------------------------------------------------------------
+-- Lock waits and deadlocks over several nodes
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.session_wires(
+    OUT session integer, OUT worker_id integer, OUT worker_pid integer, OUT waited boolean,
+    OUT wait_number bigint, OUT waits_since timestamptz, OUT transaction_start timestamptz,
+    OUT interruptible boolean, OUT committing text[])
+    RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_session_wires';
+REVOKE ALL ON FUNCTION strata.session_wires() FROM PUBLIC;
+COMMENT ON FUNCTION strata.session_wires() IS
+    'which session of the coordinator each backend of a worker serves, and who waits for it';
+
+-- Worker 0 is the coordinator.  A session is its process there; on a worker everything else is a
+-- process of its own.  Asks the workers that somebody waits for, or all; one that cannot be asked
+-- contributes no rows.
+CREATE FUNCTION strata.lock_edges(
+    everywhere boolean,
+    OUT worker_id integer, OUT waiting_pid integer, OUT blocking_pid integer,
+    OUT blocking_gid text, OUT object text, OUT since timestamptz,
+    OUT waiting_session integer, OUT waiting_role oid, OUT waiting_statement text,
+    OUT blocking_session integer, OUT blocking_role oid, OUT blocking_statement text,
+    OUT waited boolean, OUT wait_number bigint, OUT transaction_start timestamptz,
+    OUT interruptible boolean)
+    RETURNS SETOF record
+    LANGUAGE sql ROWS 10
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH wire AS MATERIALIZED (
+        SELECT * FROM strata.session_wires()
+    ), preparing AS (
+        SELECT DISTINCT session, committing FROM wire WHERE committing IS NOT NULL
+    ), asked AS MATERIALIZED (
+        SELECT w.worker_id
+          FROM strata.worker AS w
+         WHERE everywhere OR w.worker_id IN (SELECT x.worker_id FROM wire AS x WHERE x.waited)
+         ORDER BY w.worker_id
+    ), wait AS (
+        SELECT 0 AS worker_id, l.* FROM strata.node_lock_waits() AS l
+        UNION ALL
+        SELECT a.worker_id, l.*
+          FROM asked AS a
+         CROSS JOIN LATERAL strata.run_on_worker(
+                   a.worker_id, 'SELECT json_agg(l) FROM strata.node_lock_waits() AS l',
+                   false) AS answer
+         CROSS JOIN LATERAL json_to_recordset(CASE WHEN answer.success THEN answer.result::json END)
+                         AS l (waiting_pid integer, blocking_pid integer, blocking_gid text,
+                               object text, since timestamptz, waiting_role oid,
+                               waiting_statement text, blocking_role oid, blocking_statement text)
+    )
+    SELECT w.worker_id, w.waiting_pid, w.blocking_pid, w.blocking_gid, w.object, w.since,
+           waiting.session, coalesce(waiting.usesysid, w.waiting_role),
+           coalesce(waiting.query, w.waiting_statement),
+           blocking.session, coalesce(blocking.usesysid, w.blocking_role),
+           coalesce(blocking.query, w.blocking_statement),
+           coalesce(mine.waited, false), mine.wait_number, mine.transaction_start,
+           coalesce(mine.interruptible, false)
+      FROM wait AS w
+      LEFT JOIN wire AS mine ON (mine.worker_id, mine.worker_pid) = (w.worker_id, w.waiting_pid)
+      LEFT JOIN LATERAL (
+               SELECT s.session, a.usesysid, a.query
+                 FROM (SELECT CASE w.worker_id WHEN 0 THEN w.waiting_pid ELSE mine.session END)
+                   AS s (session)
+                 LEFT JOIN pg_stat_activity AS a ON a.pid = s.session) AS waiting ON true
+      LEFT JOIN wire AS other ON (other.worker_id, other.worker_pid) = (w.worker_id, w.blocking_pid)
+      LEFT JOIN preparing AS p
+             ON regexp_replace(w.blocking_gid, '_\d+$', '') = ANY (p.committing)
+      LEFT JOIN LATERAL (
+               SELECT s.session, a.usesysid, a.query
+                 FROM (SELECT CASE w.worker_id WHEN 0 THEN w.blocking_pid
+                              ELSE coalesce(other.session, p.session) END) AS s (session)
+                 LEFT JOIN pg_stat_activity AS a ON a.pid = s.session) AS blocking ON true
+$$;
+REVOKE ALL ON FUNCTION strata.lock_edges(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata.lock_edges(boolean) IS
+    'the lock waits of all nodes, or of those that sessions wait for, with the sessions they belong to';
+
+CREATE FUNCTION strata.detect_deadlocks() RETURNS integer
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_detect_deadlocks';
+REVOKE ALL ON FUNCTION strata.detect_deadlocks() FROM PUBLIC;
+COMMENT ON FUNCTION strata.detect_deadlocks() IS
+    'looks for deadlocks over several nodes now and ends them; returns how many sessions got an error';
+
+CREATE FUNCTION strata.all_lock_waits(
+    OUT node text, OUT waiting_session integer, OUT waiting_pid integer,
+    OUT waiting_statement text, OUT blocking_session integer, OUT blocking_pid integer,
+    OUT blocking_gid text, OUT blocking_statement text, OUT object text, OUT since timestamptz)
+    RETURNS SETOF record
+    LANGUAGE sql SECURITY DEFINER ROWS 10
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(w.name, 'coordinator'), e.waiting_session, e.waiting_pid, e.waiting_statement,
+           e.blocking_session, e.blocking_pid, e.blocking_gid, e.blocking_statement, e.object,
+           e.since
+      FROM strata.lock_edges(true) AS e
+      LEFT JOIN strata.worker AS w ON w.worker_id = e.worker_id
+     ORDER BY e.since
+$$;
+REVOKE ALL ON FUNCTION strata.all_lock_waits() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION strata.all_lock_waits() TO pg_monitor;
+COMMENT ON FUNCTION strata.all_lock_waits() IS
+    'rows of strata.lock_waits; runs as the extension''s owner, who may ask the workers';
+
+CREATE VIEW strata.lock_waits AS SELECT * FROM strata.all_lock_waits();
+GRANT SELECT ON strata.lock_waits TO pg_monitor;
+COMMENT ON VIEW strata.lock_waits IS
+    'who waits for whom, on which node, since when; sessions are processes of the coordinator, NULL for others';
+
+-- ---------------------------------------------------------------------------
 -- Health
 -- ---------------------------------------------------------------------------
 

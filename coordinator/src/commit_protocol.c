@@ -45,6 +45,7 @@
 #include "maintenance_worker.h"
 #include "prepared_gid.h"
 #include "remote_transaction.h"
+#include "session_map.h"
 #include "session_settings.h"
 #include "settings.h"
 #include "wire_cleanup.h"
@@ -342,6 +343,7 @@ assign_identities(int count)
 	const char *cluster = connection_cluster_id(NULL);
 	uint64 first = decision_log_take_counters(count);
 
+	session_map_set_prepared(first, count);
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = selected[i];

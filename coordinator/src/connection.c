@@ -36,6 +36,7 @@
 #include "compat.h"
 #include "connection_internal.h"
 #include "metadata.h"
+#include "session_map.h"
 #include "session_settings.h"
 #include "settings.h"
 #include "wire_cleanup.h"
@@ -43,6 +44,9 @@
 
 /* So often somebody who waits asks what the heartbeat knows. */
 #define SILENCE_CHECK_MS 1000
+
+/* So long a session waits before it tells others for whom: session_map.h. */
+#define QUIET_WAIT_MS 100
 
 /* The event set last used to wait for several wires. */
 typedef struct SharedWait
@@ -255,6 +259,32 @@ connection_handle_latch(void)
 {
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	session_map_check_victim();
+}
+
+/*
+ * Wait for the wires' events, or until it is time to look for silent workers.  Who waits for
+ * long says so, lest a deadlock last for ever.
+ */
+static int
+wait_for_events(WaitEventSet *set, WaitEvent *events, WorkerConnection **conns, int count)
+{
+	int occurred = WaitEventSetWait(set, QUIET_WAIT_MS, events, count + 1, PG_WAIT_EXTENSION);
+
+	if (occurred == 0)
+	{
+		session_map_begin_wait(conns, count, QUIET_WAIT_MS);
+		occurred = WaitEventSetWait(set, SILENCE_CHECK_MS, events, count + 1, PG_WAIT_EXTENSION);
+	}
+	return occurred;
+}
+
+/* An event of a wire: read what came. */
+static void
+receive(WorkerConnection *conn)
+{
+	session_map_end_wait();
+	(void) connection_consume(conn);
 }
 
 /* Break off the wires of workers that do not answer; cheap enough for every wait. */
@@ -293,14 +323,13 @@ wait_one(WorkerConnection *conn)
 	}
 	ModifyWaitEvent(conn->wait_set, 2, wanted, NULL);
 
-	count = WaitEventSetWait(conn->wait_set, SILENCE_CHECK_MS, events, lengthof(events),
-							 PG_WAIT_EXTENSION);
+	count = wait_for_events(conn->wait_set, events, &conn, 1);
 	for (int i = 0; i < count; i++)
 	{
 		if (events[i].events & WL_LATCH_SET)
 			connection_handle_latch();
 		else
-			(void) connection_consume(conn);
+			receive(conn);
 	}
 }
 
@@ -364,14 +393,13 @@ connection_wait_any(WorkerConnection **conns, int count)
 	for (int i = 0; i < count; i++)
 		ModifyWaitEvent(shared_wait.set, i + 2, WL_SOCKET_READABLE | flush_output(conns[i]), NULL);
 
-	occurred = WaitEventSetWait(shared_wait.set, SILENCE_CHECK_MS, shared_wait.events, count + 1,
-								PG_WAIT_EXTENSION);
+	occurred = wait_for_events(shared_wait.set, shared_wait.events, conns, count);
 	for (int i = 0; i < occurred; i++)
 	{
 		if (shared_wait.events[i].events & WL_LATCH_SET)
 			connection_handle_latch();
 		else
-			(void) connection_consume(shared_wait.events[i].user_data);
+			receive(shared_wait.events[i].user_data);
 	}
 }
 
@@ -521,6 +549,7 @@ connection_drop(WorkerConnection *conn)
 	}
 	if (conn->pg != NULL)
 	{
+		session_map_remove(conn);
 		PQfinish(conn->pg);
 		conn->pg = NULL;
 		ReleaseExternalFD();

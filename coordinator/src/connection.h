@@ -59,6 +59,7 @@ typedef struct WorkerConnection
 	Oid role;
 	char *worker_name;
 	PGconn *pg;
+	int worker_pid;			/* of the backend there; libpq forgets it when the connection breaks */
 	WireOccupant *occupant; /* first member of the occupant's struct; NULL when idle */
 	int skip_results;		/* results of the preamble (BEGIN, SET) still to be skipped */
 

@@ -31,6 +31,7 @@
 #include "dial.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
+#include "session_map.h"
 #include "settings.h"
 #include "wire_cleanup.h"
 #include "worker_state.h"
@@ -307,6 +308,8 @@ take_wire(Attempt *attempt)
 	conn->worker_name = MemoryContextStrdup(TopMemoryContext, attempt->worker->name);
 	conn->generation = attempt->generation;
 	conn->pg = attempt->pg;
+	conn->worker_pid = PQbackendPID(conn->pg);
+	session_map_add(conn);
 	attempt->dial->winner->pg = NULL;
 	dial_free(attempt->dial);
 	attempt->dial = NULL;

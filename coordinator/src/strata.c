@@ -14,6 +14,7 @@
 #include "metadata.h"
 #include "planner.h"
 #include "remote_transaction.h"
+#include "session_map.h"
 #include "settings.h"
 #include "utility.h"
 #include "worker_state.h"
@@ -73,6 +74,7 @@ _PG_init(void)
 	define_settings();
 	metadata_initialize();
 	worker_state_initialize();
+	session_map_initialize(); /* before remote_transaction.c, whose callbacks at commit come first */
 	remote_transaction_initialize();
 	in_doubt_initialize();
 	maintenance_worker_initialize();

@@ -1,0 +1,47 @@
+/*
+ * session_map.h
+ *		Which backend of which worker serves which session, and which sessions wait for workers.
+ *
+ * In shared memory, for the deadlock detector and for views.
+ */
+#ifndef STRATA_SESSION_MAP_H
+#define STRATA_SESSION_MAP_H
+
+#include "postgres.h"
+
+#include "connection.h"
+#include "datatype/timestamp.h"
+
+/* Bytes kept of what a victim of a deadlock is told. */
+#define SESSION_REPORT_SIZE 4096
+
+extern void session_map_initialize(void); /* from _PG_init: shared memory, callbacks */
+
+/* A connection to a worker was made, or is closed. */
+extern void session_map_add(const WorkerConnection *conn);
+extern void session_map_remove(const WorkerConnection *conn);
+
+/* This session has been waiting for these wires for so long already; may be repeated. */
+extern void session_map_begin_wait(WorkerConnection **conns, int count, int waited_ms);
+
+/* An answer came. */
+extern void session_map_end_wait(void);
+
+/* The running transaction prepares under these counters (0, 0: it does not any more). */
+extern void session_map_set_prepared(uint64 first_counter, int count);
+
+/* ERROR 40P01 if the detector chose this session's wait to end. */
+extern void session_map_check_victim(void);
+
+/* Do sessions wait for workers since this moment, or longer? */
+extern bool session_map_somebody_waits(TimestampTz since);
+
+/*
+ * End the wait of a session; false if it is over already.  `wait` is its number as
+ * strata.session_wires() tells it.  The report is the error's detail; the server log gets
+ * log_report.
+ */
+extern bool
+session_map_choose_victim(int pid, int64 wait, const char *report, const char *log_report);
+
+#endif
