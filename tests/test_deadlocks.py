@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -75,29 +74,10 @@ def data(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def hunted(data: Cluster) -> Iterator[Cluster]:
-    """The cluster while somebody looks for deadlocks."""
-    stop = threading.Event()
-    with data.coordinator.connect() as hunter:
-
-        def hunt() -> None:
-            while not stop.wait(TIMEOUT / 4):
-                hunter.execute("SELECT strata.detect_deadlocks()")
-
-        thread = threading.Thread(target=hunt)
-        thread.start()
-        try:
-            yield data
-        finally:
-            stop.set()
-            thread.join()
-
-
-@pytest.fixture
-def new(hunted: Cluster) -> Iterator[Callable[..., Session]]:
+def new(data: Cluster) -> Iterator[Callable[..., Session]]:
     with ExitStack() as stack:
-        yield lambda **options: Session(hunted, stack, **options)
-    for node in hunted.workers:
+        yield lambda **options: Session(data, stack, **options)
+    for node in data.workers:
         assert node.query("SELECT gid FROM pg_prepared_xacts") == []
 
 
@@ -147,7 +127,7 @@ def victims(outcomes: list[psycopg.Error | None]) -> list[int]:
 
 
 def test_two_sessions_that_lock_in_opposite_order_do_not_wait_for_ever(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     older, younger = new(), new()
     older.run("BEGIN")
@@ -171,7 +151,7 @@ def test_two_sessions_that_lock_in_opposite_order_do_not_wait_for_ever(
 
 
 def test_what_the_victim_did_is_undone_and_the_others_are_committed(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     query = f"SELECT id, v FROM account WHERE id IN {keys} ORDER BY id"
     one, two = new(), new()
@@ -184,7 +164,7 @@ def test_what_the_victim_did_is_undone_and_the_others_are_committed(
 
 
 def test_a_victim_keeps_what_it_did_before_its_savepoint(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     one, two = new(), new()
     free = max(keys) + 1
@@ -204,10 +184,8 @@ def test_a_victim_keeps_what_it_did_before_its_savepoint(
     assert new().run(f"SELECT v - 1 FROM account WHERE id = {free}") == [before]
 
 
-def test_a_ring_of_three_sessions_has_one_victim(
-    hunted: Cluster, new, keys: tuple[int, int]
-) -> None:
-    third = hunted.workers[0].value(f"SELECT max(id) FROM {SCHEMA}.account")
+def test_a_ring_of_three_sessions_has_one_victim(data: Cluster, new, keys: tuple[int, int]) -> None:
+    third = data.workers[0].value(f"SELECT max(id) FROM {SCHEMA}.account")
     ring = [keys[0], keys[1], third]
     sessions = [new() for _ in ring]
     for session, key in zip(sessions, ring, strict=True):
@@ -218,7 +196,7 @@ def test_a_ring_of_three_sessions_has_one_victim(
 
 
 def test_a_ring_through_a_reference_table_and_a_worker_ends(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     """One waits for a row of the coordinator's copy, by core's own lock; the other is the victim."""
     one, two = new(), new()
@@ -231,7 +209,7 @@ def test_a_ring_through_a_reference_table_and_a_worker_ends(
 
 
 def test_a_ring_through_a_local_table_and_a_worker_ends(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     one, two = new(), new()
     one.run("BEGIN")
@@ -243,7 +221,7 @@ def test_a_ring_through_a_local_table_and_a_worker_ends(
 
 
 def test_a_ring_through_a_deferred_check_at_commit_ends(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     """COMMIT prepares on both workers; on one the deferred check waits for the other session."""
     one, two = new(), new()
@@ -253,7 +231,7 @@ def test_a_ring_through_a_deferred_check_at_commit_ends(
     one.run(f"INSERT INTO once VALUES ({keys[1]}, 7)")
     one.run(take(keys[0]))
     commit = one.start("COMMIT")
-    waits(hunted, 1)
+    waits(data, 1)
     update = two.start(take(keys[0]))
     errors = [outcome(commit), outcome(update)]
     assert [error.sqlstate for error in errors if error] == ["40P01"], errors
@@ -263,9 +241,9 @@ def test_a_ring_through_a_deferred_check_at_commit_ends(
 
 
 def test_a_session_that_waits_for_itself_as_another_role_gets_an_error(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
-    hunted.create_role("deadlock_writer")
+    data.create_role("deadlock_writer")
     admin, session = new(), new()
     admin.run(
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO deadlock_writer;"
@@ -282,7 +260,7 @@ def test_a_session_that_waits_for_itself_as_another_role_gets_an_error(
 
 
 def test_a_wait_that_is_no_deadlock_has_no_victim(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
     """A queue of five behind one row, for several times the deadlock timeout."""
     holder, *queue = [new() for _ in range(6)]
@@ -292,7 +270,7 @@ def test_a_wait_that_is_no_deadlock_has_no_victim(
         session.run("BEGIN")
         session.run(take(keys[1] if session is queue[0] else 100 - queue.index(session)))
     futures = [session.start(take(keys[0])) for session in queue]
-    waits(hunted, len(queue))
+    waits(data, len(queue))
     time.sleep(4 * TIMEOUT)
     assert not any(future.done() for future in futures)
     holder.run("COMMIT")
@@ -309,9 +287,9 @@ def test_a_wait_that_is_no_deadlock_has_no_victim(
 
 
 def test_a_deadlock_on_one_worker_is_that_workers_business(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
-    other = hunted.workers[0].value(f"SELECT max(id) FROM {SCHEMA}.account")
+    other = data.workers[0].value(f"SELECT max(id) FROM {SCHEMA}.account")
     one, two = new(), new()
     for session, key in ((one, keys[0]), (two, other)):
         session.run("BEGIN")
@@ -371,9 +349,9 @@ def test_ordinary_users_neither_see_waits_nor_end_them(data: Cluster) -> None:
 
 
 def test_a_victim_does_not_read_the_statements_of_others(
-    hunted: Cluster, new, keys: tuple[int, int]
+    data: Cluster, new, keys: tuple[int, int]
 ) -> None:
-    hunted.create_role("deadlock_guest")
+    data.create_role("deadlock_guest")
     one = new()
     one.run(f"GRANT USAGE ON SCHEMA {SCHEMA} TO deadlock_guest")
     one.run("GRANT ALL ON account TO deadlock_guest")
@@ -388,12 +366,12 @@ def test_a_victim_does_not_read_the_statements_of_others(
     assert f"Process {one.pid}: <insufficient privilege>" in detail
 
 
-def test_random_rings_end_with_one_victim_each(hunted: Cluster, new, keys: tuple[int, int]) -> None:
+def test_random_rings_end_with_one_victim_each(data: Cluster, new, keys: tuple[int, int]) -> None:
     rng = random.Random(5)
     sessions = [new() for _ in range(5)]
     ids = [
         [row[0] for row in node.query(f"SELECT id FROM {SCHEMA}.account WHERE id <= 100")]
-        for node in hunted.workers
+        for node in data.workers
     ]
     for _ in range(10):
         size = rng.randrange(2, 6)

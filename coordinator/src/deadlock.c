@@ -39,6 +39,7 @@
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "metadata.h"
@@ -47,6 +48,12 @@
 
 /* Statements are shown up to this length. */
 #define STATEMENT_EXCERPT 500
+
+/* How long the workers together may take to tell their waits. */
+#define LOOK_TIMEOUT_MS 5000
+
+/* While nobody waits; who begins to wait pokes. */
+#define IDLE_INTERVAL_MS 60000
 
 /* A wait, as told by strata.lock_edges(). */
 typedef struct Wait
@@ -368,14 +375,15 @@ has_cycle(const Look *look)
 	return wait_cycle_find(look->pairs, look->count, look->ignored, look->nodes, look->cycle) > 0;
 }
 
-int
-deadlock_detect(void)
+/* Find deadlocks and end them; the number of sessions that get an error. */
+static int
+detect(void)
 {
 	TimestampTz since = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -DeadlockTimeout);
 	Look first;
 	Look second;
 
-	if (!metadata_available() || !session_map_somebody_waits(since))
+	if (!metadata_available() || session_map_first_wait() > since)
 		return 0;
 	first = look_around();
 	if (!has_cycle(&first))
@@ -385,11 +393,36 @@ deadlock_detect(void)
 	return end_cycles(&second);
 }
 
-/* Often enough that nobody waits for much longer than deadlock_timeout. */
+/* A worker that does not answer must not hold up the other tasks for long. */
+void
+deadlock_detect(void)
+{
+	enable_timeout_after(STATEMENT_TIMEOUT, LOOK_TIMEOUT_MS);
+	PG_TRY();
+	{
+		(void) detect();
+	}
+	PG_FINALLY();
+	{
+		disable_timeout(STATEMENT_TIMEOUT, false);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Often while somebody has just begun to wait, so that a deadlock lasts for little more than
+ * deadlock_timeout; seldom for statements that merely run long, but may still meet a lock.
+ */
 int
 deadlock_interval(void)
 {
-	return Max(DeadlockTimeout / 4, 10);
+	TimestampTz recently = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -2 * DeadlockTimeout);
+
+	if (session_map_first_wait() == PG_INT64_MAX)
+		return IDLE_INTERVAL_MS;
+	if (session_map_last_wait() > recently)
+		return Max(DeadlockTimeout / 4, 10);
+	return DeadlockTimeout;
 }
 
 /*
@@ -398,5 +431,5 @@ deadlock_interval(void)
 Datum
 strata_detect_deadlocks(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32(deadlock_detect());
+	PG_RETURN_INT32(detect());
 }

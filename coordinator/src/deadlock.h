@@ -8,13 +8,12 @@
 #include "postgres.h"
 
 /*
- * A task of the maintenance worker, in a transaction of its own as superuser: ends the deadlocks
- * that no node sees by itself.  Cheap when no session waits for long.  Returns the number of
- * sessions that were given an error.
+ * A task of the maintenance worker: ends the deadlocks that no node sees by itself.  Does nothing
+ * while no session waits for long.
  */
-extern int deadlock_detect(void);
+extern void deadlock_detect(void);
 
-/* How often deadlock_detect() is to run, in milliseconds. */
+/* When deadlock_detect() is to run next, in milliseconds; asked again when a session begins to wait. */
 extern int deadlock_interval(void);
 
 #endif

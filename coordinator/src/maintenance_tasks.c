@@ -19,12 +19,14 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "deadlock.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "resolver.h"
 
 static const MaintenanceTask tasks[] = {
 	{"resolver", resolver_interval_ms, resolver_run},
+	{"deadlocks", deadlock_interval, deadlock_detect},
 };
 
 /* What is remembered of a task's runs. */

@@ -39,6 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "decision_log.h"
+#include "maintenance_worker.h"
 
 /* Room in the table for so many connections per possible session, on average. */
 #define WIRES_PER_BACKEND 16
@@ -234,6 +235,8 @@ session_map_begin_wait(WorkerConnection **conns, int count, int waited_ms)
 			wire->waited = true;
 	}
 	LWLockRelease(lock);
+	if (!wait_published)
+		maintenance_worker_poke(); /* so that it looks when it is time */
 	wait_published = true;
 }
 
@@ -294,16 +297,40 @@ session_map_check_victim(void)
  * ----------------------------------------------------------------
  */
 
-bool
-session_map_somebody_waits(TimestampTz since)
+static void
+find_waits(TimestampTz *first, TimestampTz *last)
 {
-	bool found = false;
-
+	*first = PG_INT64_MAX;
+	*last = 0;
 	LWLockAcquire(lock, LW_SHARED);
-	for (int i = 0; i < MaxBackends && !found; i++)
-		found = slots[i].pid != 0 && slots[i].waits_since != 0 && slots[i].waits_since <= since;
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		if (slots[i].pid == 0 || slots[i].waits_since == 0)
+			continue;
+		*first = Min(*first, slots[i].waits_since);
+		*last = Max(*last, slots[i].waits_since);
+	}
 	LWLockRelease(lock);
-	return found;
+}
+
+TimestampTz
+session_map_first_wait(void)
+{
+	TimestampTz first;
+	TimestampTz last;
+
+	find_waits(&first, &last);
+	return first;
+}
+
+TimestampTz
+session_map_last_wait(void)
+{
+	TimestampTz first;
+	TimestampTz last;
+
+	find_waits(&first, &last);
+	return last;
 }
 
 bool

@@ -33,8 +33,9 @@ extern void session_map_set_prepared(uint64 first_counter, int count);
 /* ERROR 40P01 if the detector chose this session's wait to end. */
 extern void session_map_check_victim(void);
 
-/* Do sessions wait for workers since this moment, or longer? */
-extern bool session_map_somebody_waits(TimestampTz since);
+/* When the oldest and the youngest of the waits began; PG_INT64_MAX and 0 when nobody waits. */
+extern TimestampTz session_map_first_wait(void);
+extern TimestampTz session_map_last_wait(void);
 
 /*
  * End the wait of a session; false if it is over already.  `wait` is its number as
