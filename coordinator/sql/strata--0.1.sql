@@ -347,6 +347,251 @@ REVOKE ALL ON FUNCTION strata.aggregate_definition(oid) FROM PUBLIC;
 COMMENT ON FUNCTION strata.aggregate_definition(oid) IS
     'command that creates an aggregate';
 
+-- ---------------------------------------------------------------------------
+-- Owners and privileges on a new worker
+-- ---------------------------------------------------------------------------
+
+-- GRANTs that make an access control list of one of the server's defaults.  `prefix` stands
+-- before GRANT and REVOKE, `object` behind ON, `column_name` behind each privilege.
+CREATE FUNCTION strata.grant_commands(
+    acl aclitem[], owner oid, object text, column_name name DEFAULT NULL, prefix text DEFAULT '')
+    RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(string_agg(
+               format(CASE WHEN g.grantor = owner OR prefix <> '' THEN '%2$s'
+                           ELSE 'SET LOCAL ROLE %1$I; %2$s; SET LOCAL ROLE NONE' END || '; ',
+                      pg_get_userbyid(g.grantor),
+                      format('%sGRANT %s ON %s TO %s%s', prefix, g.privileges, object,
+                             CASE g.grantee WHEN 0 THEN 'PUBLIC'
+                                            ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
+                             CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)),
+               '' ORDER BY g.grantor <> owner, g.first), '')
+      FROM (SELECT x.grantor, x.grantee, x.is_grantable, min(x.n) AS first,
+                   string_agg(x.privilege_type || coalesce(' (' || quote_ident(column_name) || ')', ''), ', '
+                              ORDER BY x.n) AS privileges
+              FROM aclexplode(acl) WITH ORDINALITY
+                       AS x (grantor, grantee, privilege_type, is_grantable, n)
+             GROUP BY x.grantor, x.grantee, x.is_grantable) AS g
+$$;
+REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text, name, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text, name, text) IS
+    'GRANT commands that lead to an access control list';
+
+-- NULL is the default of a new object, which is what the worker's object has.
+CREATE FUNCTION strata.privilege_commands(acl aclitem[], owner oid, object text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN acl IS NULL THEN ''
+                ELSE format('REVOKE ALL ON %s FROM PUBLIC, %I; ', object, pg_get_userbyid(owner))
+                     || strata.grant_commands(acl, owner, object) END
+$$;
+REVOKE ALL ON FUNCTION strata.privilege_commands(aclitem[], oid, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.privilege_commands(aclitem[], oid, text) IS
+    'commands that give a new object its access control list';
+
+CREATE FUNCTION strata.object_privileges(class oid, object oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('ALTER SCHEMA %I OWNER TO %I; ', n.nspname, pg_get_userbyid(n.nspowner))
+           || strata.privilege_commands(n.nspacl, n.nspowner, format('SCHEMA %I', n.nspname))
+      FROM pg_namespace AS n WHERE class = 'pg_namespace'::regclass AND n.oid = object
+    UNION ALL
+    SELECT format('ALTER COLLATION %s OWNER TO %I; ', c.oid::regcollation, pg_get_userbyid(c.collowner))
+      FROM pg_collation AS c WHERE class = 'pg_collation'::regclass AND c.oid = object
+    UNION ALL
+    SELECT format('ALTER TYPE %s OWNER TO %I; ', format_type(t.oid, NULL), pg_get_userbyid(t.typowner))
+           || strata.privilege_commands(t.typacl, t.typowner,
+                                        format('TYPE %s', format_type(t.oid, NULL)))
+      FROM pg_type AS t WHERE class = 'pg_type'::regclass AND t.oid = object
+    UNION ALL
+    SELECT format('ALTER ROUTINE %s OWNER TO %I; ', p.oid::regprocedure, pg_get_userbyid(p.proowner))
+           || strata.privilege_commands(p.proacl, p.proowner,
+                                        format('ROUTINE %s', p.oid::regprocedure))
+      FROM pg_proc AS p WHERE class = 'pg_proc'::regclass AND p.oid = object
+    UNION ALL
+    SELECT format('ALTER TABLE %s OWNER TO %I; ', r.oid::regclass, pg_get_userbyid(r.relowner))
+           || strata.privilege_commands(r.relacl, r.relowner, format('TABLE %s', r.oid::regclass))
+           || coalesce((SELECT string_agg(strata.grant_commands(a.attacl, r.relowner,
+                                              format('TABLE %s', r.oid::regclass), a.attname),
+                                          '' ORDER BY a.attnum)
+                          FROM pg_attribute AS a
+                         WHERE a.attrelid = r.oid AND NOT a.attisdropped), '')
+      FROM pg_class AS r WHERE class = 'pg_class'::regclass AND r.oid = object
+$$;
+REVOKE ALL ON FUNCTION strata.object_privileges(oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.object_privileges(oid, oid) IS
+    'commands that give an object on a new worker its owner and privileges';
+
+-- What exists on every server already (functions of PostgreSQL and of extensions) with
+-- other privileges than it was born with, and the privileges of what is created later.
+CREATE FUNCTION strata.changed_privileges(OUT object text, OUT command text)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('privileges of function %s', p.oid::regprocedure),
+           strata.privilege_commands(coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner,
+                                     format('ROUTINE %s', p.oid::regprocedure))
+      FROM pg_proc AS p
+      JOIN pg_namespace AS n ON n.oid = p.pronamespace
+      LEFT JOIN pg_init_privs AS i
+             ON (i.classoid, i.objoid, i.objsubid) = ('pg_proc'::regclass, p.oid, 0)
+     WHERE p.proacl IS DISTINCT FROM i.initprivs
+       AND n.nspname NOT IN ('strata', 'strata_partial')
+       AND (p.oid < 16384
+            OR EXISTS (SELECT FROM pg_depend AS d
+                        WHERE (d.classid, d.objid, d.deptype) = ('pg_proc'::regclass, p.oid, 'e')))
+    UNION ALL
+    SELECT format('default privileges of role %I', pg_get_userbyid(d.defaclrole)),
+           CASE WHEN d.defaclnamespace = 0
+                THEN format('%1$sREVOKE ALL ON %2$s FROM PUBLIC, %3$I; ', form.prefix, form.objects,
+                            pg_get_userbyid(d.defaclrole))
+                ELSE '' END
+           || strata.grant_commands(d.defaclacl, d.defaclrole, form.objects, NULL, form.prefix)
+      FROM pg_default_acl AS d
+      LEFT JOIN pg_namespace AS n ON n.oid = d.defaclnamespace
+     CROSS JOIN LATERAL (
+               SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I%s ', pg_get_userbyid(d.defaclrole),
+                             coalesce(' IN SCHEMA ' || quote_ident(n.nspname), '')) AS prefix,
+                      CASE d.defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES'
+                          WHEN 'f' THEN 'FUNCTIONS' WHEN 'T' THEN 'TYPES'
+                          WHEN 'n' THEN 'SCHEMAS' ELSE 'LARGE OBJECTS' END AS objects) AS form
+     WHERE n.nspname IS NULL OR n.nspname !~ '^pg_'
+$$;
+REVOKE ALL ON FUNCTION strata.changed_privileges() FROM PUBLIC;
+COMMENT ON FUNCTION strata.changed_privileges() IS
+    'commands for privileges on a new worker that do not belong to an object created there';
+
+-- ---------------------------------------------------------------------------
+-- Roles
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.role_setting(role text, name text, in_database boolean, value text)
+    RETURNS text
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'strata_role_setting';
+REVOKE ALL ON FUNCTION strata.role_setting(text, text, boolean, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.role_setting(text, text, boolean, text) IS
+    'command that sets or resets a setting of a role on a worker, NULL for one that stays here';
+
+-- What a worker must do to have this server's roles, given its strata.role_state() as JSON.
+-- Roles that only the worker has are its own business.  A command may undo what a later one
+-- needs (a grant that hung on another), so whoever runs them asks again until there is none.
+CREATE FUNCTION strata.role_commands(remote_state json, OUT object text, OUT command text)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE remote AS MATERIALIZED (
+        SELECT r.* FROM json_to_recordset(remote_state)
+                     AS r (kind text, role name, key text, detail text, value text)
+    ), local AS MATERIALIZED (
+        SELECT * FROM strata.role_state()
+    ), known AS (
+        SELECT role FROM local WHERE kind = 'role'
+    ), missing AS MATERIALIZED (
+        SELECT * FROM local EXCEPT SELECT * FROM remote
+    ), surplus AS MATERIALIZED (
+        SELECT * FROM remote EXCEPT SELECT * FROM local
+    ), grant_depth (role, member, depth) AS ( -- who grants a role must have been granted it
+        SELECT l.role, l.key, 1 FROM local AS l
+         WHERE l.kind = 'member' AND NOT EXISTS (SELECT FROM known WHERE known.role::text = l.detail)
+        UNION
+        SELECT l.role, l.key, d.depth + 1
+          FROM grant_depth AS d
+          JOIN local AS l ON l.kind = 'member' AND l.role = d.role AND l.detail = d.member
+         WHERE d.depth < 100
+    ), step AS (
+        SELECT 1 AS phase, 0 AS depth, role, NULL::text AS key,
+               format('role %I', role) AS object,
+               format('SELECT strata_worker.create_role(%L, %L)', role, value) AS command
+          FROM missing WHERE kind = 'role'
+        UNION ALL
+        SELECT 2, 0, s.role, s.key, format('role %I, member %I', s.role, s.key),
+               format('REVOKE %I FROM %I%s CASCADE', s.role, s.key,
+                      coalesce(' GRANTED BY ' || quote_ident(s.detail), ''))
+          FROM surplus AS s
+         WHERE s.kind = 'member' AND s.key IN (SELECT role::text FROM known)
+        UNION ALL
+        SELECT 3, coalesce((SELECT max(d.depth) FROM grant_depth AS d
+                             WHERE (d.role, d.member) = (m.role, m.key)), 0),
+               m.role, m.key, format('role %I, member %I', m.role, m.key),
+               format('GRANT %I TO %I%s%s', m.role, m.key, coalesce(' WITH ' || m.value, ''),
+                      coalesce(' GRANTED BY ' || quote_ident(m.detail), ''))
+          FROM missing AS m WHERE m.kind = 'member'
+        UNION ALL
+        SELECT 4, 0, role, key, format('role %I, setting %I', role, key),
+               strata.role_setting(role, key, detail::boolean, value)
+          FROM missing WHERE kind = 'setting'
+        UNION ALL
+        SELECT 4, 0, s.role, s.key, format('role %I, setting %I', s.role, s.key),
+               strata.role_setting(s.role, s.key, s.detail::boolean, NULL)
+          FROM surplus AS s
+         WHERE s.kind = 'setting' AND s.role IN (SELECT role FROM known)
+           AND NOT EXISTS (SELECT FROM local AS l
+                            WHERE (l.kind, l.role, l.key, l.detail) = ('setting', s.role, s.key, s.detail))
+    )
+    SELECT s.object, s.command FROM step AS s WHERE s.command IS NOT NULL
+     ORDER BY s.phase, s.depth, s.role, s.key
+$$;
+REVOKE ALL ON FUNCTION strata.role_commands(json) FROM PUBLIC;
+COMMENT ON FUNCTION strata.role_commands(json) IS
+    'commands that give a worker the roles, memberships and settings of roles of this server';
+
+-- Roles belong to the whole server: what is done to them in another database of it
+-- does not reach the workers by itself.
+CREATE FUNCTION strata.sync_roles(
+    only_worker integer DEFAULT NULL, OUT worker_name text, OUT object text, OUT success boolean, OUT detail text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    member strata.worker;
+    answer record;
+    step record;
+    done text[];
+    news boolean;
+BEGIN
+    FOR member IN SELECT * FROM strata.worker AS w
+                   WHERE only_worker IS NULL OR w.worker_id = only_worker ORDER BY w.worker_id
+    LOOP
+        worker_name := member.name;
+        done := '{}';
+        <<rounds>>
+        LOOP
+            answer := strata.run_on_worker(member.worker_id,
+                'SELECT json_agg(r) FROM strata.role_state() AS r', false);
+            IF NOT answer.success THEN
+                object := NULL;
+                success := false;
+                detail := answer.result;
+                RETURN NEXT;
+                EXIT rounds;
+            END IF;
+            news := false;
+            FOR step IN SELECT * FROM strata.role_commands(coalesce(answer.result, '[]')::json) LOOP
+                CONTINUE WHEN step.command = ANY (done);
+                done := done || step.command;
+                news := true;
+                answer := strata.run_on_worker(member.worker_id, step.command, true);
+                object := step.object;
+                success := answer.success;
+                detail := CASE WHEN success THEN step.command ELSE answer.result END;
+                RETURN NEXT;
+            END LOOP;
+            EXIT rounds WHEN NOT news;
+        END LOOP;
+    END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION strata.sync_roles(integer) FROM PUBLIC;
+COMMENT ON FUNCTION strata.sync_roles(integer) IS
+    'makes the roles, memberships and settings of roles on the workers those of this server; returns what was done';
+
 -- Extensions first, then everything else by its depth in the graph of dependencies.
 -- Objects of extensions come with these.  A NULL command stands for a distributed or
 -- reference table, which src/worker_seed.c creates.
@@ -451,13 +696,20 @@ AS $$
                                || (SELECT CASE p.prokind WHEN 'a' THEN strata.aggregate_definition(p.oid)
                                                ELSE pg_get_functiondef(p.oid) END
                                      FROM pg_proc AS p WHERE p.oid = w.oid)
-               END,
+               END || '; ' || strata.object_privileges(w.class, w.oid),
                CASE w.rank WHEN 5 THEN w.oid::regclass END,
                w.rank = 4
           FROM wanted AS w JOIN depth AS d USING (class, oid)
          GROUP BY w.class, w.oid, w.rank, w.object
+        UNION ALL
+        SELECT 1000, 6, t.relation::oid, format('privileges of table %s', t.relation),
+               strata.object_privileges('pg_class'::regclass, t.relation), NULL, false
+          FROM strata.distributed_table AS t
+        UNION ALL
+        SELECT 1001, 7, 0, c.object, c.command, NULL, true
+          FROM strata.changed_privileges() AS c
     )
-    SELECT row_number() OVER (ORDER BY level, rank, oid), object, command, relation, optional
+    SELECT row_number() OVER (ORDER BY level, rank, oid, object), object, command, relation, optional
       FROM command
 $$;
 REVOKE ALL ON FUNCTION strata.schema_commands() FROM PUBLIC;
@@ -780,6 +1032,18 @@ BEGIN
         detail := CASE WHEN NOT ok THEN answer.result END;
         RETURN NEXT;
 
+        check_name := 'roles';
+        answer := strata.run_on_worker(member.worker_id,
+            'SELECT json_agg(r) FROM strata.role_state() AS r', false);
+        ok := answer.success;
+        detail := CASE WHEN NOT ok THEN answer.result END;
+        IF ok THEN
+            SELECT string_agg(DISTINCT c.object, '; ') INTO detail
+              FROM strata.role_commands(coalesce(answer.result, '[]')::json) AS c;
+            ok := detail IS NULL;
+        END IF;
+        RETURN NEXT;
+
         check_name := 'tables and shards';
         answer := strata.run_on_worker(member.worker_id,
             'SELECT json_agg(t) FROM strata_worker.table_list() AS t', false);
@@ -818,5 +1082,5 @@ END
 $$;
 REVOKE ALL ON FUNCTION strata.check_health() FROM PUBLIC;
 COMMENT ON FUNCTION strata.check_health() IS
-    'checks every worker: reachable, versions, cluster, tables and shards, copies of reference tables';
+    'checks every worker: reachable, versions, cluster, roles, tables and shards, copies of reference tables';
 

@@ -105,8 +105,16 @@ extern void ddl_set_schema(UtilityCall *call);
 
 /* In ddl_access.c */
 extern void ddl_grant(UtilityCall *call);
+extern void ddl_alter_default_privileges(UtilityCall *call);
+
+/*
+ * In ddl_role.c.  The statement's text, with names in the place of CURRENT_USER, CURRENT_ROLE and
+ * SESSION_USER among these roles (RoleSpec *, may be NULL) of its parse tree.
+ */
+extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
 extern void ddl_create_role(UtilityCall *call);
 extern void ddl_alter_role(UtilityCall *call);
+extern void ddl_alter_role_set(UtilityCall *call);
 extern void ddl_drop_role(UtilityCall *call);
 extern void ddl_send_role_command(UtilityCall *call);
 

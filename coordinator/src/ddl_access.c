@@ -1,10 +1,10 @@
 /*
  * ddl_access.c
- *		Roles and privileges, the same on all nodes.
+ *		Privileges, the same on all nodes.
  *
- * Sessions log in to the workers as the role whose privileges apply, and so a role and what
- * it was granted must exist there.  GRANT on tables names only tables that the workers
- * have.  Passwords stay on the coordinator: clients never log in to a worker.
+ * Sessions log in to the workers as the role whose privileges apply, and so what
+ * it was granted must be granted there, too.  GRANT on tables names only tables that the
+ * workers have.
  */
 #include "postgres.h"
 
@@ -12,9 +12,7 @@
 
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "commands/defrem.h"
 #include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -163,138 +161,35 @@ ddl_grant(UtilityCall *call)
 	foreach(cell, tables)
 		ddl_send_everywhere(build_grant(grant, ddl_relation_name(lfirst_oid(cell))));
 	if (everywhere)
-		ddl_send_everywhere(ddl_statement_text(call));
+		ddl_send_everywhere(ddl_text_with_role_names(call, grant->grantees));
 }
 
-/* ---------------------------------------------------------------- roles */
-
-/* The attributes among the options of CREATE or ALTER ROLE, without the password. */
-static char *
-format_role_attributes(List *options)
-{
-	static const struct
-	{
-		const char *option;
-		const char *keyword;
-	} flags[] = {
-		{"superuser", "SUPERUSER"}, {"inherit", "INHERIT"}, {"createrole", "CREATEROLE"},
-		{"createdb", "CREATEDB"},	{"canlogin", "LOGIN"},	{"isreplication", "REPLICATION"},
-		{"bypassrls", "BYPASSRLS"},
-	};
-	StringInfoData sql;
-	ListCell *cell;
-
-	initStringInfo(&sql);
-	foreach(cell, options)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-
-		for (int i = 0; i < lengthof(flags); i++)
-		{
-			if (strcmp(option->defname, flags[i].option) == 0)
-				appendStringInfo(&sql, " %s%s", boolVal(option->arg) ? "" : "NO", flags[i].keyword);
-		}
-		if (strcmp(option->defname, "connectionlimit") == 0)
-			appendStringInfo(&sql, " CONNECTION LIMIT %d", intVal(option->arg));
-		else if (strcmp(option->defname, "validUntil") == 0)
-			appendStringInfo(&sql, " VALID UNTIL %s", quote_literal_cstr(strVal(option->arg)));
-	}
-	return sql.data;
-}
-
-/* GRANTs for the membership options of CREATE ROLE. */
-static void
-append_memberships(StringInfo sql, const char *role, List *options)
-{
-	ListCell *cell;
-
-	foreach(cell, options)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-		bool admin = strcmp(option->defname, "adminmembers") == 0;
-
-		if (strcmp(option->defname, "addroleto") == 0)
-		{
-			appendStringInfoString(sql, "; GRANT ");
-			append_roles(sql, (List *) option->arg);
-			appendStringInfo(sql, " TO %s", role);
-		}
-		else if (admin || strcmp(option->defname, "rolemembers") == 0)
-		{
-			appendStringInfo(sql, "; GRANT %s TO ", role);
-			append_roles(sql, (List *) option->arg);
-			appendStringInfoString(sql, admin ? " WITH ADMIN OPTION" : "");
-		}
-	}
-}
-
-/* CREATE ROLE, USER, GROUP; a role that a worker has already gets the same attributes. */
+/*
+ * ALTER DEFAULT PRIVILEGES: what is created later is created there by the same role.  Schemas of
+ * which the workers have none stay out.
+ */
 void
-ddl_create_role(UtilityCall *call)
+ddl_alter_default_privileges(UtilityCall *call)
 {
-	CreateRoleStmt *create = castNode(CreateRoleStmt, call->statement->utilityStmt);
-	const char *role = pstrdup(quote_identifier(create->role));
-	StringInfoData sql;
-	char *attributes;
-	char *body;
-
-	ddl_run_locally(call);
-	attributes = psprintf("%s%s", create->stmt_type == ROLESTMT_USER ? " LOGIN" : "",
-						  format_role_attributes(create->options));
-	body = psprintf("BEGIN IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = %s)"
-					" THEN ALTER ROLE %s%s; ELSE CREATE ROLE %s%s; END IF; END",
-					quote_literal_cstr(create->role), role,
-					attributes[0] == '\0' ? " NOLOGIN" : attributes, role, attributes);
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "DO %s", quote_literal_cstr(body));
-	append_memberships(&sql, role, create->options);
-	ddl_send_everywhere(sql.data);
-}
-
-/* ALTER ROLE; ALTER GROUP changes members and is sent as it is. */
-void
-ddl_alter_role(UtilityCall *call)
-{
-	AlterRoleStmt *alter = castNode(AlterRoleStmt, call->statement->utilityStmt);
-	bool members = false;
-	char *attributes = format_role_attributes(alter->options);
+	AlterDefaultPrivilegesStmt *alter = castNode(AlterDefaultPrivilegesStmt,
+												 call->statement->utilityStmt);
+	List *roles = list_copy(alter->action->grantees);
+	bool everywhere = metadata_all_workers() != NULL;
+	char *text = NULL;
 	ListCell *cell;
 
 	foreach(cell, alter->options)
-		members |= strcmp(lfirst_node(DefElem, cell)->defname, "rolemembers") == 0;
-	ddl_run_locally(call);
-	if (members)
-		ddl_send_everywhere(ddl_statement_text(call));
-	else if (attributes[0] != '\0')
-		ddl_send_everywhere(psprintf("ALTER ROLE %s%s", ddl_role_name(alter->role), attributes));
-}
-
-void
-ddl_drop_role(UtilityCall *call)
-{
-	DropRoleStmt *drop = castNode(DropRoleStmt, call->statement->utilityStmt);
-	StringInfoData sql;
-	ListCell *cell;
-
-	/* Names are taken before the roles are gone. */
-	initStringInfo(&sql);
-	foreach(cell, drop->roles)
 	{
-		const RoleSpec *role = lfirst_node(RoleSpec, cell);
+		DefElem *option = lfirst_node(DefElem, cell);
 
-		if (role->roletype == ROLESPEC_CSTRING)
-			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP ROLE IF EXISTS " : ", ",
-							 quote_identifier(role->rolename));
+		if (strcmp(option->defname, "roles") == 0)
+			roles = list_concat(roles, (List *) option->arg);
+		else if (strcmp(option->defname, "schemas") == 0 && everywhere)
+			everywhere = ddl_objects_are_everywhere(OBJECT_SCHEMA, (List *) option->arg);
 	}
+	if (everywhere)
+		text = ddl_text_with_role_names(call, roles);
 	ddl_run_locally(call);
-	if (sql.len > 0)
-		ddl_send_everywhere(sql.data);
-}
-
-/* GRANT of roles, DROP OWNED, REASSIGN OWNED: the same text everywhere. */
-void
-ddl_send_role_command(UtilityCall *call)
-{
-	ddl_run_locally(call);
-	ddl_send_everywhere(ddl_statement_text(call));
+	if (everywhere)
+		ddl_send_everywhere(text);
 }

@@ -92,8 +92,10 @@ static const struct
 
 	/* roles and privileges */
 	{T_GrantStmt, ddl_grant},
+	{T_AlterDefaultPrivilegesStmt, ddl_alter_default_privileges},
 	{T_CreateRoleStmt, ddl_create_role},
 	{T_AlterRoleStmt, ddl_alter_role},
+	{T_AlterRoleSetStmt, ddl_alter_role_set},
 	{T_DropRoleStmt, ddl_drop_role},
 	{T_GrantRoleStmt, ddl_send_role_command},
 	{T_DropOwnedStmt, ddl_send_role_command},

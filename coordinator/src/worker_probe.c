@@ -85,6 +85,18 @@ append_option(StringInfo conninfo, const char *keyword, const char *value)
 	appendStringInfoChar(conninfo, '\'');
 }
 
+/* The parameter that holds a secret, or NULL: libpq knows which ones do. */
+static const char *
+find_secret(const PQconninfoOption *options)
+{
+	for (const PQconninfoOption *option = options; option->keyword != NULL; option++)
+	{
+		if (strcmp(option->dispchar, "*") == 0 && option->val != NULL && option->val[0] != '\0')
+			return pstrdup(option->keyword);
+	}
+	return NULL;
+}
+
 char *
 worker_probe_normalize(const char *name, const char *conninfo)
 {
@@ -93,7 +105,7 @@ worker_probe_normalize(const char *name, const char *conninfo)
 	char *hosts = get_option(options, "host");
 	char *hostaddrs = get_option(options, "hostaddr");
 	bool has_user = get_option(options, "user") != NULL;
-	bool has_password = get_option(options, "password") != NULL;
+	const char *secret = find_secret(options);
 
 	initStringInfo(&result);
 	for (PQconninfoOption *option = options; option->keyword != NULL; option++)
@@ -113,11 +125,12 @@ worker_probe_normalize(const char *name, const char *conninfo)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("the connection string of worker \"%s\" must not name a user", name),
 						errdetail("Every session logs in as its own role.")));
-	if (has_password)
+	if (secret != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the connection string of worker \"%s\" must not contain a password", name),
-				 errdetail("Every session logs in as its own role."),
+				 errdetail("Parameter \"%s\" is a secret, and every session logs in as its own role.",
+						   secret),
 				 errhint("Use a password file (passfile=...) or certificates.")));
 	return result.data;
 }

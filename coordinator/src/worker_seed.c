@@ -2,9 +2,10 @@
  * worker_seed.c
  *		What a new worker gets before it is used.
  *
- * In order: extensions, schemas, types and functions of users, and our tables, each
- * after what it depends on (strata.schema_commands() lists them from the catalogs);
- * the rows of reference tables; indexes; foreign keys.  Objects that only some
+ * In order: roles (strata.sync_roles()); extensions, schemas, types and functions of users, and
+ * our tables, each after what it depends on and with its owner and privileges
+ * (strata.schema_commands() lists them from the catalogs); the rows of reference tables; indexes;
+ * foreign keys.  Objects that only some
  * statement might need (extensions, functions, aggregates) are tried one by one, and a failure is a
  * warning: a function over local tables has no business on a worker.  Whatever the
  * tables need must succeed.
@@ -226,7 +227,7 @@ create_table(int worker_id, Oid relation_oid)
 		copy_rows(worker_id, relation);
 	else
 		columnar_options_copy(relation, worker_id);
-	indexes = psprintf("%s%s", table_ddl_indexes(relation), table_ddl_privileges(relation, NIL));
+	indexes = table_ddl_indexes(relation);
 	if (indexes[0] != '\0')
 		remote_command_run(worker, REMOTE_WRITE, indexes);
 	table_close(relation, NoLock);
@@ -243,12 +244,39 @@ create_foreign_keys(int worker_id, Oid relation_oid)
 	table_close(relation, NoLock);
 }
 
+/* ERROR if a role cannot be made what it is here: whatever belongs to it would be another's. */
+static void
+create_roles(int worker_id)
+{
+	char *sql = psprintf("SELECT object, detail FROM strata.sync_roles(%d) WHERE NOT success",
+						 worker_id);
+
+	SPI_connect();
+	if (SPI_execute(sql, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not synchronise roles");
+	if (SPI_processed > 0)
+	{
+		char *object = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+		char *detail = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("could not make the roles of worker \"%s\" those of the coordinator",
+							   metadata_worker(worker_id)->name),
+						errdetail_internal("%s: %s", object != NULL ? object : "roles",
+										   detail != NULL ? detail : "unknown error"),
+						errhint("Drop or alter the role on that server.")));
+	}
+	SPI_finish();
+}
+
 void
 worker_seed(int worker_id)
 {
-	List *commands = list_schema_commands();
+	List *commands;
 	ListCell *cell;
 
+	create_roles(worker_id);
+	commands = list_schema_commands();
 	foreach(cell, commands)
 	{
 		SchemaCommand *command = lfirst(cell);

@@ -81,6 +81,69 @@ COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
 
 -- ---------------------------------------------------------------------------
+-- Roles
+-- ---------------------------------------------------------------------------
+
+-- Runs as the role that executes CREATE ROLE on the coordinator, with its privileges.  Every role may
+-- log in here: only the coordinator gets in, and a view's owner often is a role without login.
+-- A role of this name that exists becomes the coordinator's: it keeps nothing that
+-- it was granted here.  But nobody becomes a superuser, or ceases to be one, by having a namesake.
+CREATE FUNCTION strata_worker.create_role(role name, attributes text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known pg_roles;
+    membership record;
+BEGIN
+    SELECT * INTO known FROM pg_roles AS r WHERE r.rolname = create_role.role;
+    IF known.oid IS NULL THEN
+        EXECUTE format('CREATE ROLE %I LOGIN %s', role, attributes);
+        RETURN;
+    END IF;
+    IF known.rolsuper <> (attributes ~ '^SUPERUSER ') THEN
+        RAISE EXCEPTION 'role "%" already exists, and is % superuser', role,
+                        CASE WHEN known.rolsuper THEN 'a' ELSE 'no' END
+            USING ERRCODE = 'duplicate_object',
+                  DETAIL = format('The coordinator''s role has the attributes %s.', attributes),
+                  HINT = 'Drop or alter the role on this server first, if that is meant.';
+    END IF;
+    IF NOT known.rolcanlogin OR strata.role_attributes(known.oid) <> attributes THEN
+        EXECUTE format('ALTER ROLE %I LOGIN %s', role,
+                       CASE WHEN known.rolsuper THEN attributes
+                            ELSE replace(attributes, 'NOSUPERUSER ', '') END);
+    END IF;
+    FOR membership IN
+        SELECT m.roleid::regrole AS granted, g.rolname AS grantor
+          FROM pg_auth_members AS m LEFT JOIN pg_roles AS g ON g.oid = m.grantor
+         WHERE m.member = known.oid
+    LOOP
+        EXECUTE format('REVOKE %s FROM %I%s CASCADE', membership.granted, role,
+                       CASE WHEN membership.grantor IS NOT NULL
+                            THEN format(' GRANTED BY %I', membership.grantor) ELSE '' END);
+    END LOOP;
+    IF EXISTS (SELECT FROM pg_db_role_setting AS s WHERE s.setrole = known.oid) THEN
+        EXECUTE format('ALTER ROLE %I RESET ALL', role);
+        EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', role, current_database());
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.create_role(name, text) IS
+    'creates a role of the coordinator here, or makes an existing role that one';
+
+-- The database has its own name here.
+CREATE FUNCTION strata_worker.alter_role_in_database(role name, action text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I %s', role, current_database(), action);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.alter_role_in_database(name, text) IS
+    'ALTER ROLE ... IN DATABASE this one SET or RESET';
+
+-- ---------------------------------------------------------------------------
 -- What this worker holds
 -- ---------------------------------------------------------------------------
 
