@@ -9,6 +9,10 @@ Who runs the servers: PostgreSQL refuses to run as root, so root starts them as 
 `postgres`.  The unix sockets are in a directory of mode 0700 and accept the owner (and root) as
 `postgres`; TCP listens on loopback only and wants a password, which stands in a password file of
 mode 0600 that connection strings name, so that no password is ever on a command line.
+
+With `tls=True` TCP is as a real cluster should have it: all of it is encrypted, clients verify the
+coordinator, which verifies the workers, and these let in whoever shows a certificate of the
+coordinators' authority, as any role and without passwords.
 """
 
 from __future__ import annotations
@@ -35,9 +39,31 @@ from pathlib import Path
 import psycopg
 import psycopg.sql
 
+from tests.certificates import Authority
+
 DATABASE = "strata"
 SUPERUSER = "postgres"
 SETTINGS_FILE = Path(__file__).with_name("local.conf")
+
+# Rules of a pg_hba.conf.  The owner of the servers, and root, are the superuser.
+LOCAL_RULES = f"""\
+local all         {SUPERUSER}               peer map=owner
+local all         all                    scram-sha-256
+local replication all                    scram-sha-256
+"""
+PASSWORD_RULES = f"""\
+{LOCAL_RULES}\
+host  all         all       127.0.0.1/32 scram-sha-256
+host  replication all       127.0.0.1/32 scram-sha-256
+"""
+TLS_COORDINATOR_RULES = f"""\
+{LOCAL_RULES}\
+hostssl all       all       127.0.0.1/32 scram-sha-256
+"""
+TLS_WORKER_RULES = f"""\
+{LOCAL_RULES}\
+hostssl {DATABASE} all      127.0.0.1/32 trust clientcert=verify-ca
+"""
 
 # Where free ports are looked for: below the range from which the kernel gives ports to clients.
 PORTS = range(20000, 32000)
@@ -165,6 +191,8 @@ class Node:
         self.port = port
         self.sockets = sockets
         self.settings = settings or {}
+        self.rules = PASSWORD_RULES
+        self.host: str | None = None  # the name in this server's certificate; None without TLS
         self.data = root / name
         self.log = root / f"{name}.log"
         self.passfile = root / "passwords"
@@ -191,15 +219,7 @@ class Node:
         owner = server_account().pw_name
         self._write("local.conf", SETTINGS_FILE.read_text())
         self._write("postgresql.conf", "\n".join(["include 'local.conf'", *lines, ""]))
-        self._write(
-            "pg_hba.conf",
-            "# the owner of the servers, and root, are the superuser; all others have passwords\n"
-            f"local all         {SUPERUSER}               peer map=owner\n"
-            "local all         all                    scram-sha-256\n"
-            "host  all         all       127.0.0.1/32 scram-sha-256\n"
-            "local replication all                    scram-sha-256\n"
-            "host  replication all       127.0.0.1/32 scram-sha-256\n",
-        )
+        self._write("pg_hba.conf", self.rules)
         accounts = sorted({owner, "root"})
         self._write("pg_ident.conf", "".join(f"owner {a} {SUPERUSER}\n" for a in accounts))
 
@@ -242,6 +262,14 @@ class Node:
         self.stop(mode)
         self.start()
 
+    def reload(self) -> None:
+        """Let the server read its configuration and certificates again; new sessions follow it."""
+        begin = self.log_size()
+        os.kill(self.pid(), signal.SIGHUP)
+        for _ in wait_until(f"{self.name} has read its configuration"):
+            if "received SIGHUP" in self.log_text(begin):
+                return
+
     def kill(self) -> None:
         """End the server as a power failure would: SIGKILL, no shutdown, no warning."""
         self.disconnect()
@@ -267,9 +295,23 @@ class Node:
     # ---- connections ------------------------------------------------------------------------
 
     def conninfo(self, dbname: str = DATABASE, user: str | None = SUPERUSER) -> str:
-        """A libpq connection string over TCP; without a user when `user` is None."""
+        """A libpq connection string over TCP; without a user when `user` is None.
+
+        With TLS a worker's shows the coordinator's certificate.
+        """
         who = f" user={user}" if user else ""
-        return f"host=127.0.0.1 port={self.port} dbname={dbname}{who} passfile='{self.passfile}'"
+        if self.rules is TLS_WORKER_RULES and user == SUPERUSER:  # administrators sit at the server
+            return f"host={self.sockets} port={self.port} dbname={dbname}{who}"
+        place = f"host=127.0.0.1 port={self.port} dbname={dbname}{who}"
+        if self.host is None:
+            return f"{place} passfile='{self.passfile}'"
+        authority = self.root / "tls" / "servers.crt"
+        tls = f" sslmode=verify-full sslrootcert='{authority}'"
+        if self.rules is TLS_COORDINATOR_RULES:
+            return f"{place}{tls} passfile='{self.passfile}'"
+        certificate = self.root / "tls" / "coordinator-client"
+        place = place.replace("host=", f"host={self.host} hostaddr=", 1)
+        return f"{place}{tls} sslcert='{certificate}.crt' sslkey='{certificate}.key'"
 
     def connect(
         self,
@@ -397,10 +439,12 @@ class Cluster:
         plain: bool = False,
         extension: bool = True,
         durable: bool = False,
+        tls: bool = False,
     ):
         self.root = Path(root)
         self.extension = extension
         self.durable = durable
+        self.tls = tls
         self._passfile_lock = threading.Lock()
         self.workers: list[Node] = []
         self.complete = False
@@ -438,13 +482,51 @@ class Cluster:
             settings["shared_preload_libraries"] = "'strata_columnar'"
         if not self.durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
-        return Node(name, self.root, port, self.sockets, settings)
+        node = Node(name, self.root, port, self.sockets, settings)
+        if self.tls and name != "plain":
+            self._use_certificates(node)
+        return node
+
+    # ---- TLS ------------------------------------------------------------------------------------
+
+    def authority(self, name: str) -> Authority:
+        return Authority(self.root / "tls", name)
+
+    def _use_certificates(self, node: Node) -> None:
+        """Configure a node for the certificates that _create_certificates() makes for it."""
+        directory = self.root / "tls"
+        node.host = f"{node.name}.strata.test"
+        node.settings |= {
+            "ssl": "on",
+            "ssl_cert_file": f"'{directory / node.name}.crt'",
+            "ssl_key_file": f"'{directory / node.name}.key'",
+        }
+        if node.name == "coordinator":
+            node.rules = TLS_COORDINATOR_RULES
+        else:
+            node.rules = TLS_WORKER_RULES
+            node.settings["ssl_ca_file"] = f"'{directory / 'coordinators'}.crt'"
+
+    def _create_authorities(self) -> None:
+        make_directory(self.root / "tls")
+        for name in ("servers", "coordinators"):
+            self.authority(name).create()
+            give_to_server(self.authority(name).certificate, 0o644)
+        for path in self.authority("coordinators").issue_client("coordinator-client"):
+            give_to_server(path, 0o600)
+
+    def create_certificate(self, node: Node) -> None:
+        """The certificate by which others know this server."""
+        hosts = [f"DNS:{node.host}", "IP:127.0.0.1"]
+        for path in self.authority("servers").issue_server(node.name, hosts):
+            give_to_server(path, 0o600)
 
     def _load(self) -> None:
         state = json.loads(self._state_file.read_text())
         self.complete = state["complete"]
         self.extension = state["extension"]
         self.durable = state["durable"]
+        self.tls = state["tls"]
         nodes = {name: self._make_node(name, port) for name, port in state["ports"].items()}
         self.coordinator = nodes.pop("coordinator")
         self.plain = nodes.pop("plain", None)
@@ -455,6 +537,7 @@ class Cluster:
             "complete": self.complete,
             "extension": self.extension,
             "durable": self.durable,
+            "tls": self.tls,
             "ports": {node.name: node.port for node in self.nodes},
         }
         new = self._state_file.with_suffix(".new")
@@ -481,6 +564,8 @@ class Cluster:
         self.passfile.touch()
         give_to_server(self.passfile, 0o600)
         self._save()
+        if self.tls:
+            self._create_authorities()
         # no copies of one initdb: nodes tell each other apart by their system identifiers
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._prepare_node, self.nodes))
@@ -491,13 +576,19 @@ class Cluster:
 
     def _prepare_node(self, node: Node) -> None:
         """Make and start a node, with the superuser's password and an empty database."""
+        if node.host is not None:
+            self.create_certificate(node)
         node.initdb()
         node.start()
-        password = secrets.token_urlsafe(24)
-        node.set_password(SUPERUSER, password)
-        self._remember_password(node, SUPERUSER, password)
+        if node.rules is not TLS_WORKER_RULES:
+            self._give_password(node, SUPERUSER)
         with node.connect_locally("postgres") as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    def _give_password(self, node: Node, role: str) -> None:
+        password = secrets.token_urlsafe(24)
+        node.set_password(role, password)
+        self._remember_password(node, role, password)
 
     def _remember_password(self, node: Node, role: str, password: str) -> None:
         entry = f"127.0.0.1:{node.port}:*:{role}:"
@@ -540,9 +631,11 @@ class Cluster:
     def create_role(self, role: str, attributes: str = "LOGIN") -> None:
         """Make a role on every node, with a password that is added to the password file.
 
-        Roles reach the workers by a login of their own, so they need one there, too.
+        Roles reach the workers by a login of their own, so they need one there, too, unless the
+        coordinator's certificate is enough.
         """
-        for node in self.nodes:
+        nodes = [self.coordinator, self.plain] if self.tls else self.nodes
+        for node in filter(None, nodes):
             name = psycopg.sql.Identifier(role)
             with node.connect_locally() as connection:
                 known = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
@@ -551,9 +644,7 @@ class Cluster:
                         psycopg.sql.SQL("CREATE ROLE {} ").format(name)
                         + psycopg.sql.SQL(attributes)
                     )
-            password = secrets.token_urlsafe(24)
-            node.set_password(role, password)
-            self._remember_password(node, role, password)
+            self._give_password(node, role)
 
     def start(self) -> None:
         with ThreadPoolExecutor() as pool:
