@@ -220,10 +220,16 @@ COMMENT ON FUNCTION strata.run_command_on_workers(text) IS
 -- ---------------------------------------------------------------------------
 
 CREATE FUNCTION strata.schema_definition(schema oid) RETURNS text
-    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'strata_schema_definition';
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('DO %L', format('BEGIN IF pg_catalog.to_regnamespace(%L) IS NULL '
+                                  'THEN CREATE SCHEMA %I; END IF; END', quote_ident(nspname), nspname))
+      FROM pg_namespace WHERE oid = schema
+$$;
 REVOKE ALL ON FUNCTION strata.schema_definition(oid) FROM PUBLIC;
 COMMENT ON FUNCTION strata.schema_definition(oid) IS
-    'command that creates a schema with its privileges, unless it exists';
+    'command that creates a schema, unless it exists';
 
 -- A type's CREATE command, run only where the type does not exist yet.
 CREATE FUNCTION strata.type_definition(type_oid oid) RETURNS text
@@ -681,8 +687,10 @@ AS $$
         SELECT 0 AS level, 0 AS rank, e.oid, format('extension %I', e.extname) AS object,
                format('DO %L', format(
                    'BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = %L) '
-                   'THEN CREATE EXTENSION %I WITH SCHEMA %I CASCADE; END IF; END',
-                   e.extname, e.extname, n.nspname)) AS command,
+                   'THEN %sCREATE EXTENSION %I WITH SCHEMA %I CASCADE; END IF; END', e.extname,
+                   CASE WHEN n.nspname !~ '^pg_'
+                        THEN format('CREATE SCHEMA IF NOT EXISTS %I; ', n.nspname) ELSE '' END,
+                   e.extname, n.nspname)) AS command,
                NULL::regclass AS relation, true AS optional
           FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
          WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata')

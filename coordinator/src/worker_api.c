@@ -26,7 +26,6 @@
 #include "metadata.h"
 #include "metadata_catalog.h"
 #include "remote_command.h"
-#include "table_ddl.h"
 #include "worker_command.h"
 #include "worker_probe.h"
 #include "worker_seed.h"
@@ -35,7 +34,6 @@ PG_FUNCTION_INFO_V1(strata_add_worker);
 PG_FUNCTION_INFO_V1(strata_remove_worker);
 PG_FUNCTION_INFO_V1(strata_conninfo_address);
 PG_FUNCTION_INFO_V1(strata_run_on_worker);
-PG_FUNCTION_INFO_V1(strata_schema_definition);
 
 /* ---------------------------------------------------------------- add */
 
@@ -209,7 +207,7 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* ---------------------------------------------------------------- commands and texts */
+/* ---------------------------------------------------------------- commands */
 
 /* run_on_worker(worker_id, command, writes): (success, result) */
 Datum
@@ -249,10 +247,4 @@ strata_conninfo_address(PG_FUNCTION_ARGS)
 	char *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
 	PG_RETURN_TEXT_P(cstring_to_text(worker_probe_address(conninfo)));
-}
-
-Datum
-strata_schema_definition(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_TEXT_P(cstring_to_text(table_ddl_schema(PG_GETARG_OID(0))));
 }
