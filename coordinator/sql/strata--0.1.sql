@@ -11,12 +11,15 @@ COMMENT ON SCHEMA strata IS 'Strata: distributed tables over many PostgreSQL ser
 
 CREATE TABLE strata.cluster (
     id uuid NOT NULL,
-    epoch bigint NOT NULL CHECK (epoch > 0)
+    epoch bigint NOT NULL CHECK (epoch > 0),
+    ddl_version bigint NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX cluster_has_one_row ON strata.cluster ((true));
 INSERT INTO strata.cluster VALUES (gen_random_uuid(), 1);
 COMMENT ON TABLE strata.cluster IS
     'identity of this cluster, copied to its workers; the epoch rises when another coordinator takes over';
+COMMENT ON COLUMN strata.cluster.ddl_version IS
+    'rises with each transaction that changes the schema of the workers, which record it';
 
 CREATE SEQUENCE strata.worker_id_seq AS integer;
 COMMENT ON SEQUENCE strata.worker_id_seq IS 'ids of workers, never used twice';
@@ -926,6 +929,22 @@ CREATE VIEW strata.lock_waits AS SELECT * FROM strata.all_lock_waits();
 GRANT SELECT ON strata.lock_waits TO pg_monitor;
 COMMENT ON VIEW strata.lock_waits IS
     'who waits for whom, on which node, since when; sessions are processes of the coordinator, NULL for others';
+
+-- ---------------------------------------------------------------------------
+-- What statements mean for the workers
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.statement_classes(OUT statements text, OUT class text, OUT note text)
+    RETURNS SETOF record
+    LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'strata_statement_classes';
+COMMENT ON FUNCTION strata.statement_classes() IS
+    'utility statements: run everywhere as typed, adapted for the workers, checked first, or run on the coordinator only';
+
+CREATE FUNCTION strata.object_classes(OUT object text, OUT class text)
+    RETURNS SETOF record
+    LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'strata_object_classes';
+COMMENT ON FUNCTION strata.object_classes() IS
+    'kinds of objects: on all nodes, on the nodes of their table, or on the coordinator only';
 
 -- ---------------------------------------------------------------------------
 -- Health

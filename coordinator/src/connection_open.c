@@ -28,6 +28,7 @@
 
 #include "compat.h"
 #include "connection_internal.h"
+#include "ddl_version.h"
 #include "dial.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
@@ -63,6 +64,7 @@ typedef struct Attempt
 static WaitEventSet *connect_set = NULL;
 static char cluster_id[UUID_LEN * 2 + 5];
 static int64 cluster_epoch;
+static int64 schema_version;
 
 const char *
 connection_cluster_id(int64 *epoch)
@@ -135,8 +137,10 @@ begin_handshake(Attempt *attempt)
 				 errhint("Create the worker's database with the coordinator's encoding.")));
 
 	snprintf(message, sizeof(message),
-			 "%sSELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ")", PINNED_SETTINGS,
-			 cluster_id, cluster_epoch);
+			 "%sBEGIN ISOLATION LEVEL READ COMMITTED; "
+			 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT "), "
+			 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
+			 PINNED_SETTINGS, cluster_id, cluster_epoch, schema_version);
 	PQsetnonblocking(attempt->pg, 1);
 	if (!PQsendQuery(attempt->pg, message))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
@@ -322,6 +326,7 @@ connection_connect(WorkerConnection **conns, int count)
 
 	(void) connection_cluster_id(NULL);
 	maintenance_worker_require();
+	schema_version = ddl_version_current();
 	for (int i = 0; i < count; i++)
 	{
 		attempts[i].conn = conns[i];

@@ -19,6 +19,7 @@
 #include "nodes/plannodes.h"
 #include "tcop/utility.h"
 
+#include "ddl_version.h"
 #include "metadata.h"
 
 /* One call of ProcessUtility. */
@@ -64,17 +65,29 @@ extern char *ddl_relation_name(Oid relation);
 /* Name of a role as SQL. */
 extern char *ddl_role_name(const RoleSpec *role);
 
+/* In utility.c: statements that move rows. */
+extern void ddl_copy(UtilityCall *call);
+extern void ddl_truncate(UtilityCall *call);
+
 /* In ddl_check.c: what the constraints and indexes that a call created must obey. */
 extern void ddl_check_created(const UtilityCall *call);
+extern void
+ddl_refuse_unique(const char *index, const DistributedTable *table) pg_attribute_noreturn();
 
 /* In ddl_object.c */
 extern void ddl_create_object(UtilityCall *call);
 extern void ddl_alter_object(UtilityCall *call);
 extern void ddl_drop_objects(UtilityCall *call);
+extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
+extern bool ddl_object_is_everywhere(const ObjectAddress *object);
+
+/* In ddl_extension.c */
 extern void ddl_create_schema(UtilityCall *call);
+extern void ddl_drop_schemas(UtilityCall *call);
 extern void ddl_create_extension(UtilityCall *call);
 extern void ddl_alter_extension(UtilityCall *call);
-extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
+extern void ddl_drop_extensions(UtilityCall *call);
+extern bool ddl_extension_is_ours(const char *name);
 
 /* In ddl_table.c */
 extern void ddl_alter_table(UtilityCall *call);
@@ -87,21 +100,30 @@ extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);
 extern void ddl_ensure_unchanged(Oid relid, TableKind before);
 
 /*
- * On the workers: ALTER TABLE <relation> <action> of the table and all its partitions; the action is
- * a constant for format(), with the argument.
+ * On the workers: ALTER TABLE <relation> <action> of the table and all its partitions, or of the
+ * partitions that hold rows alone.  The table that is not partitioned is its own leaf.
  */
-extern void ddl_alter_partitions(const char *table, const char *action, const char *argument);
+extern void ddl_alter_partitions(const char *table, bool leaves_only, const char *action);
 
 /* The statement's text without the word ONLY in front of the table's name. */
 extern char *ddl_text_without_only(const UtilityCall *call, const RangeVar *name);
 
 extern void ddl_create_table(UtilityCall *call);
-extern void ddl_create_index(UtilityCall *call);
 extern void ddl_create_trigger(UtilityCall *call);
 extern void ddl_create_rule(UtilityCall *call);
-extern void ddl_drop_indexes(UtilityCall *call);
 extern void ddl_rename(UtilityCall *call);
 extern void ddl_set_schema(UtilityCall *call);
+
+extern void ddl_create_statistics(UtilityCall *call);
+extern void ddl_change_publication(UtilityCall *call);
+extern void ddl_move_tables(UtilityCall *call);
+
+/* In ddl_index.c */
+extern void ddl_create_index(UtilityCall *call);
+extern void ddl_drop_indexes(UtilityCall *call);
+
+/* In ddl_privileges.c: grant on the workers what default privileges gave a new object here. */
+extern void ddl_send_privileges(const ObjectAddress *object);
 
 /* In ddl_access.c */
 extern void ddl_grant(UtilityCall *call);
@@ -122,6 +144,13 @@ extern void ddl_send_role_command(UtilityCall *call);
 extern void maintenance_vacuum(UtilityCall *call);
 extern void maintenance_reindex(UtilityCall *call);
 extern void maintenance_cluster(UtilityCall *call);
+
+/*
+ * Run one command on each of these workers, all at once, outside of any transaction.  The first
+ * failure is raised when all have ended.  Returns what each answered (first column of the first
+ * row), NULL where that was nothing.
+ */
+extern char **maintenance_run_each(const int *worker_ids, char **sqls, int count);
 
 /*
  * Functions that take or return rows of a table stay on the coordinator while the

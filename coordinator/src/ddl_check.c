@@ -19,6 +19,18 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+void
+ddl_refuse_unique(const char *index, const DistributedTable *table)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("unique index \"%s\" does not contain the distribution key of table \"%s\"",
+					index, get_rel_name(table->relation)),
+			 errdetail("A worker cannot see the rows of the others."),
+			 errhint("Add column \"%s\" to the index or constraint.",
+					 get_attname(table->relation, table->key_attribute, false))));
+}
+
 /*
  * A unique index must contain the distribution key: equal keys are on one worker, and so
  * are the rows that could violate it.
@@ -37,8 +49,6 @@ check_index(Oid index)
 	table = metadata_table(form->indrelid);
 	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
 	{
-		char *key = get_attname(table->relation, table->key_attribute, false);
-
 		for (int i = 0; i < form->indnkeyatts; i++)
 			has_key |= form->indkey.values[i] == table->key_attribute;
 		if (form->indisexclusion)
@@ -46,15 +56,12 @@ check_index(Oid index)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("exclusion constraints on distributed table \"%s\" are not supported",
 							get_rel_name(table->relation)),
-					 errdetail("A worker cannot see the rows of the others.")));
+					 errdetail("PostgreSQL does not have them on partitioned tables, which the "
+							   "workers' are."),
+					 errhint("Use a unique constraint that contains the distribution key, or a "
+							 "reference table.")));
 		if (form->indisunique && !has_key)
-			ereport(
-				ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("unique index \"%s\" does not contain the distribution key of table \"%s\"",
-						get_rel_name(index), get_rel_name(table->relation)),
-				 errdetail("A worker cannot see the rows of the others."),
-				 errhint("Add column \"%s\" to the index or constraint.", key)));
+			ddl_refuse_unique(get_rel_name(index), table);
 	}
 	ReleaseSysCache(tuple);
 }

@@ -1,6 +1,6 @@
 /*
  * ddl_object.c
- *		Types, functions, schemas, extensions: the same on all nodes.
+ *		Types, functions and their like: the same on all nodes.
  *
  * Fragments of queries run on the workers, and so everything they can name must exist there.
  * Commands are sent as the user typed them, with the session's search_path.
@@ -23,11 +23,13 @@
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_depend.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_type.h"
@@ -37,7 +39,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "metadata_catalog.h"
+#include "statement_class.h"
 
 /* ---------------------------------------------------------------- what is everywhere */
 
@@ -94,19 +96,52 @@ depends_on_local_relation(const ObjectAddress *object)
 	return found;
 }
 
+/* Is the table that a constraint belongs to one of ours?  Constraints of domains are not asked. */
 static bool
-object_is_everywhere(const ObjectAddress *object)
+constraint_is_everywhere(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Oid table;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	table = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
+	ReleaseSysCache(tuple);
+	return !OidIsValid(table) || metadata_table(table) != NULL;
+}
+
+static bool
+function_is_everywhere(Oid function)
+{
+	Oid result = get_func_rettype(function);
+
+	return result != TRIGGEROID && result != EVENT_TRIGGEROID;
+}
+
+bool
+ddl_object_is_everywhere(const ObjectAddress *object)
 {
 	if (!namespace_is_everywhere(object->classId == NamespaceRelationId
 									 ? object->objectId
 									 : get_object_namespace(object)))
 		return false;
-	if (object->classId == ProcedureRelationId)
+	switch (object->classId)
 	{
-		Oid result = get_func_rettype(object->objectId);
-
-		if (result == TRIGGEROID || result == EVENT_TRIGGEROID)
-			return false;
+		case RelationRelationId:
+			return get_rel_relkind(object->objectId) == RELKIND_COMPOSITE_TYPE ||
+				   ddl_find_table(object->objectId) != NULL;
+		case ConstraintRelationId:
+			if (!constraint_is_everywhere(object->objectId))
+				return false;
+			break;
+		case ExtensionRelationId:
+			return !ddl_extension_is_ours(get_extension_name(object->objectId));
+		case ProcedureRelationId:
+			if (!function_is_everywhere(object->objectId))
+				return false;
+			break;
+		default:
+			break;
 	}
 	return !depends_on_local_relation(object);
 }
@@ -132,7 +167,7 @@ ddl_objects_are_everywhere(ObjectType type, List *objects)
 			table_close(relation, AccessShareLock);
 		if (!OidIsValid(address.objectId))
 			continue;
-		if (object_is_everywhere(&address))
+		if (ddl_object_is_everywhere(&address))
 			everywhere++;
 		else
 			local++;
@@ -161,6 +196,7 @@ ddl_create_object(UtilityCall *call)
 	ListCell *cell;
 	char *text;
 
+	ddl_lock_for_change();
 	ddl_run_locally(call);
 	if (metadata_all_workers() == NULL)
 		return;
@@ -171,7 +207,7 @@ ddl_create_object(UtilityCall *call)
 
 		if (address->classId == RelationRelationId || !is_objectclass_supported(address->classId))
 			continue;
-		if (!object_is_everywhere(address))
+		if (!ddl_object_is_everywhere(address))
 			return;
 		created = true;
 	}
@@ -182,6 +218,8 @@ ddl_create_object(UtilityCall *call)
 	if (IsA(statement, CreateFunctionStmt))
 		text = psprintf("SET LOCAL check_function_bodies = off; %s", text);
 	ddl_send_everywhere(text);
+	foreach(cell, ddl_created_objects(call))
+		ddl_send_privileges(lfirst(cell));
 }
 
 /* Functions whose arguments or result are of this type, in the order of their OIDs. */
@@ -227,7 +265,7 @@ ddl_send_row_type_functions(Oid relation)
 
 		ObjectAddressSet(address, ProcedureRelationId, lfirst_oid(cell));
 		if (get_func_prokind(lfirst_oid(cell)) == PROKIND_AGGREGATE ||
-			!object_is_everywhere(&address))
+			!ddl_object_is_everywhere(&address))
 			continue;
 		definition = TextDatumGetCString(
 			DirectFunctionCall1(pg_get_functiondef, ObjectIdGetDatum(lfirst_oid(cell))));
@@ -244,15 +282,19 @@ object_list(ObjectType type, Node *object)
 	return list_make1(object);
 }
 
+static List *
+relation_names(const RangeVar *name)
+{
+	List *names = list_make1(makeString(name->relname));
+
+	return name->schemaname == NULL ? names : lcons(makeString(name->schemaname), names);
+}
+
 /* The same for a composite type, which the grammar takes for a relation. */
 static List *
 composite_type_list(const RangeVar *name)
 {
-	List *names = list_make1(makeString(name->relname));
-
-	if (name->schemaname != NULL)
-		names = lcons(makeString(name->schemaname), names);
-	return object_list(OBJECT_TYPE, (Node *) names);
+	return object_list(OBJECT_TYPE, (Node *) relation_names(name));
 }
 
 /* Which objects a RENAME concerns: their kind, and a list for get_object_address(). */
@@ -275,7 +317,30 @@ renamed_objects(const RenameStmt *rename, ObjectType *type)
 	}
 }
 
-/* The same for ALTER. */
+static List *
+dependent_objects(const AlterObjectDependsStmt *depends, ObjectType *type)
+{
+	*type = depends->objectType;
+	if (depends->objectType == OBJECT_INDEX)
+		return list_make1(relation_names(depends->relation));
+	return depends->object == NULL ? NIL : list_make1(depends->object);
+}
+
+/* Members of our own extensions are nobody's business. */
+static List *
+member_objects(const AlterExtensionContentsStmt *alter, ObjectType *type)
+{
+	*type = (ObjectType) alter->objtype;
+	return ddl_extension_is_ours(alter->extname) ? NIL : object_list(*type, alter->object);
+}
+
+static List *
+operator_family(const AlterOpFamilyStmt *alter)
+{
+	return lcons(makeString(alter->amname), list_copy(alter->opfamilyname));
+}
+
+/* The same for ALTER, COMMENT and the like. */
 static List *
 altered_objects(Node *statement, ObjectType *type)
 {
@@ -303,6 +368,42 @@ altered_objects(Node *statement, ObjectType *type)
 			*type = castNode(AlterOwnerStmt, statement)->objectType;
 			object = castNode(AlterOwnerStmt, statement)->object;
 			break;
+		case T_AlterObjectDependsStmt:
+			return dependent_objects(castNode(AlterObjectDependsStmt, statement), type);
+		case T_AlterExtensionContentsStmt:
+			return member_objects(castNode(AlterExtensionContentsStmt, statement), type);
+		case T_AlterOperatorStmt:
+			*type = OBJECT_OPERATOR;
+			object = (Node *) castNode(AlterOperatorStmt, statement)->opername;
+			break;
+		case T_AlterOpFamilyStmt:
+			*type = OBJECT_OPFAMILY;
+			object = (Node *) operator_family(castNode(AlterOpFamilyStmt, statement));
+			break;
+		case T_AlterCollationStmt:
+			*type = OBJECT_COLLATION;
+			object = (Node *) castNode(AlterCollationStmt, statement)->collname;
+			break;
+		case T_AlterTSDictionaryStmt:
+			*type = OBJECT_TSDICTIONARY;
+			object = (Node *) castNode(AlterTSDictionaryStmt, statement)->dictname;
+			break;
+		case T_AlterTSConfigurationStmt:
+			*type = OBJECT_TSCONFIGURATION;
+			object = (Node *) castNode(AlterTSConfigurationStmt, statement)->cfgname;
+			break;
+		case T_AlterStatsStmt:
+			*type = OBJECT_STATISTIC_EXT;
+			object = (Node *) castNode(AlterStatsStmt, statement)->defnames;
+			break;
+		case T_CommentStmt:
+			*type = castNode(CommentStmt, statement)->objtype;
+			object = castNode(CommentStmt, statement)->object;
+			break;
+		case T_SecLabelStmt:
+			*type = castNode(SecLabelStmt, statement)->objtype;
+			object = castNode(SecLabelStmt, statement)->object;
+			break;
 		case T_AlterObjectSchemaStmt:
 			*type = castNode(AlterObjectSchemaStmt, statement)->objectType;
 			object = castNode(AlterObjectSchemaStmt, statement)->object;
@@ -318,32 +419,12 @@ altered_objects(Node *statement, ObjectType *type)
 	return object == NULL ? NIL : object_list(*type, object);
 }
 
-/* Kinds of objects that workers have, besides tables. */
+/* Do the workers have all of these objects?  Kinds that are the coordinator's are not looked up. */
 static bool
-type_is_everywhere(ObjectType type)
+workers_have(ObjectType type, List *objects)
 {
-	switch (type)
-	{
-		case OBJECT_AGGREGATE:
-		case OBJECT_CAST:
-		case OBJECT_COLLATION:
-		case OBJECT_DOMAIN:
-		case OBJECT_FUNCTION:
-		case OBJECT_OPCLASS:
-		case OBJECT_OPERATOR:
-		case OBJECT_OPFAMILY:
-		case OBJECT_PROCEDURE:
-		case OBJECT_ROUTINE:
-		case OBJECT_SCHEMA:
-		case OBJECT_TSCONFIGURATION:
-		case OBJECT_TSDICTIONARY:
-		case OBJECT_TSPARSER:
-		case OBJECT_TSTEMPLATE:
-		case OBJECT_TYPE:
-			return true;
-		default:
-			return false;
-	}
+	return metadata_all_workers() != NULL && statement_class_object_place(type) != OBJECT_HERE &&
+		   ddl_objects_are_everywhere(type, objects);
 }
 
 /*
@@ -355,81 +436,15 @@ ddl_alter_object(UtilityCall *call)
 {
 	ObjectType type;
 	List *objects = altered_objects(call->statement->utilityStmt, &type);
-	bool everywhere = metadata_all_workers() != NULL && type_is_everywhere(type) &&
-					  ddl_objects_are_everywhere(type, objects);
 
-	if (everywhere)
-		ddl_run_without_scans(call);
-	else
+	ddl_lock_for_change();
+	if (objects == NIL || !workers_have(type, objects))
+	{
 		ddl_run_locally(call);
-	if (everywhere)
-		ddl_send_everywhere(ddl_statement_text(call));
-}
-
-/* DROP SCHEMA: its tables were dropped on the workers one by one, what is left goes now. */
-static void
-drop_schemas(UtilityCall *call, DropStmt *drop)
-{
-	StringInfoData sql;
-	ListCell *cell;
-
-	initStringInfo(&sql);
-	foreach(cell, drop->objects)
-	{
-		const char *name = strVal(lfirst(cell));
-
-		if (namespace_is_everywhere(get_namespace_oid(name, true)))
-			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP SCHEMA IF EXISTS " : ", ",
-							 quote_identifier(name));
+		return;
 	}
-	ddl_run_locally(call);
-	if (sql.len > 0)
-	{
-		if (drop->behavior == DROP_CASCADE)
-			appendStringInfoString(&sql, " CASCADE");
-		ddl_send_everywhere(sql.data);
-	}
-}
-
-static bool
-extension_is_ours(const char *name)
-{
-	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0;
-}
-
-/*
- * DROP EXTENSION.  Ours cannot go while tables depend on its metadata: their rows would be
- * left behind on the workers, unknown to anybody.
- */
-static void
-drop_extensions(UtilityCall *call, DropStmt *drop)
-{
-	StringInfoData sql;
-	ListCell *cell;
-
-	initStringInfo(&sql);
-	foreach(cell, drop->objects)
-	{
-		const char *name = strVal(lfirst(cell));
-
-		if (strcmp(name, "strata") == 0 &&
-			(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
-			 metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL))
-			ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							errmsg("cannot drop extension \"strata\" while there are distributed "
-								   "or reference tables"),
-							errhint("Run undistribute_table() on them, or drop them.")));
-		if (!extension_is_ours(name))
-			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
-							 quote_identifier(name));
-	}
-	ddl_run_locally(call);
-	if (sql.len > 0 && metadata_available())
-	{
-		if (drop->behavior == DROP_CASCADE)
-			appendStringInfoString(&sql, " CASCADE");
-		ddl_send_everywhere(sql.data);
-	}
+	ddl_run_without_scans(call);
+	ddl_send_everywhere(ddl_statement_text(call));
 }
 
 /* DROP of anything.  Tables are dropped on the workers by the object access hook. */
@@ -439,86 +454,26 @@ ddl_drop_objects(UtilityCall *call)
 	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
 	bool everywhere;
 
-	if (drop->removeType == OBJECT_INDEX)
-		ddl_drop_indexes(call);
-	else if (drop->removeType == OBJECT_SCHEMA)
-		drop_schemas(call, drop);
-	else if (drop->removeType == OBJECT_EXTENSION)
-		drop_extensions(call, drop);
-	else
+	switch (drop->removeType)
 	{
-		everywhere = metadata_all_workers() != NULL && type_is_everywhere(drop->removeType) &&
-					 ddl_objects_are_everywhere(drop->removeType, drop->objects);
-		ddl_run_locally(call);
-		if (everywhere)
-			ddl_send_everywhere(ddl_statement_text(call));
+		case OBJECT_TABLE:
+			ddl_run_locally(call);
+			break;
+		case OBJECT_INDEX:
+			ddl_drop_indexes(call);
+			break;
+		case OBJECT_SCHEMA:
+			ddl_drop_schemas(call);
+			break;
+		case OBJECT_EXTENSION:
+			ddl_drop_extensions(call);
+			break;
+		default:
+			ddl_lock_for_change();
+			everywhere = workers_have(drop->removeType, drop->objects);
+			ddl_run_locally(call);
+			if (everywhere)
+				ddl_send_everywhere(ddl_statement_text(call));
+			break;
 	}
-}
-
-/* CREATE SCHEMA: only the schema; the elements in it were handled one by one. */
-void
-ddl_create_schema(UtilityCall *call)
-{
-	ListCell *cell;
-
-	ddl_run_locally(call);
-	foreach(cell, ddl_created_objects(call))
-	{
-		const ObjectAddress *address = lfirst(cell);
-
-		if (address->classId == NamespaceRelationId && object_is_everywhere(address))
-		{
-			HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
-			Form_pg_namespace form;
-
-			if (!HeapTupleIsValid(tuple))
-				continue;
-			form = (Form_pg_namespace) GETSTRUCT(tuple);
-			ddl_send_everywhere(
-				psprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s",
-						 quote_identifier(NameStr(form->nspname)),
-						 quote_identifier(GetUserNameFromId(form->nspowner, false))));
-			ReleaseSysCache(tuple);
-		}
-	}
-}
-
-/* CREATE EXTENSION of anybody's but ours: the workers need the same types and functions. */
-void
-ddl_create_extension(UtilityCall *call)
-{
-	CreateExtensionStmt *create = castNode(CreateExtensionStmt, call->statement->utilityStmt);
-	StringInfoData sql;
-	ListCell *cell;
-
-	ddl_run_locally(call);
-	if (extension_is_ours(create->extname) || metadata_all_workers() == NULL)
-		return;
-
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "CREATE EXTENSION IF NOT EXISTS %s", quote_identifier(create->extname));
-	foreach(cell, create->options)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, "schema") == 0)
-			appendStringInfo(&sql, " SCHEMA %s", quote_identifier(defGetString(option)));
-		else if (strcmp(option->defname, "new_version") == 0)
-			appendStringInfo(&sql, " VERSION %s", quote_literal_cstr(defGetString(option)));
-		else if (strcmp(option->defname, "cascade") == 0 && defGetBoolean(option))
-			appendStringInfoString(&sql, " CASCADE");
-	}
-	ddl_send_everywhere(sql.data);
-}
-
-/* ALTER EXTENSION ... UPDATE */
-void
-ddl_alter_extension(UtilityCall *call)
-{
-	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
-
-	ddl_run_locally(call);
-	if (extension_is_ours(alter->extname) || metadata_all_workers() == NULL)
-		return;
-	ddl_send_everywhere(ddl_statement_text(call));
 }

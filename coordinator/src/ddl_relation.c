@@ -1,9 +1,9 @@
 /*
  * ddl_relation.c
- *		Tables, indexes, triggers and rules come, get other names, and go.
+ *		Tables and what hangs on them come, get other names, and go.
  *
  * Commands are sent as the user typed them, except where the text would not mean the same
- * on the workers: an index is built from the catalog after the command ran here, because
+ * on the workers: a statistics object is built from the catalog after the command ran here, because
  * PostgreSQL chooses its name, and SET SCHEMA has to take the partitions along.  ONLY is
  * blanked out: the workers' tables are partitioned, and have nothing without their
  * partitions.
@@ -18,11 +18,17 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
+#include "commands/tablespace.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
+#include "distribution_check.h"
+#include "metadata_catalog.h"
+#include "row_format.h"
 #include "table_ddl.h"
 
 /* ---------------------------------------------------------------- for all commands on tables */
@@ -76,11 +82,11 @@ ddl_text_without_only(const UtilityCall *call, const RangeVar *name)
 
 /* ---------------------------------------------------------------- commands */
 
-/* CREATE TABLE: tables that inherit rows from elsewhere are refused. */
+/* CREATE [FOREIGN] TABLE: tables that inherit rows from elsewhere are refused. */
 void
 ddl_create_table(UtilityCall *call)
 {
-	CreateStmt *create = castNode(CreateStmt, call->statement->utilityStmt);
+	CreateStmt *create = (CreateStmt *) call->statement->utilityStmt; /* or one with more behind */
 	ListCell *cell;
 
 	foreach(cell, create->inhRelations)
@@ -95,94 +101,22 @@ ddl_create_table(UtilityCall *call)
 	ddl_run_locally(call);
 }
 
-/* CREATE INDEX: sent with the name that PostgreSQL gave it here. */
-void
-ddl_create_index(UtilityCall *call)
-{
-	IndexStmt *create = castNode(IndexStmt, call->statement->utilityStmt);
-	Oid relid = RangeVarGetRelid(create->relation, NoLock, true);
-	const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
-	TableKind kind = table == NULL ? TABLE_LOCAL : table->kind;
-	ListCell *cell;
-
-	if (table != NULL && create->concurrent)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot create index on table \"%s\" concurrently", get_rel_name(relid)),
-				 errdetail(
-					 "The table is on several nodes, and indexes are created in one transaction."),
-				 errhint("Leave CONCURRENTLY out.")));
-	ddl_run_locally(call);
-	if (OidIsValid(relid))
-		ddl_ensure_unchanged(relid, kind);
-	if (table == NULL)
-		return;
-
-	ddl_check_created(call);
-	foreach(cell, ddl_created_objects(call))
-	{
-		const ObjectAddress *address = lfirst(cell);
-
-		if (address->classId == RelationRelationId &&
-			get_rel_relkind(address->objectId) == RELKIND_INDEX)
-			ddl_send_everywhere(pg_get_indexdef_string(address->objectId));
-	}
-}
-
-/* DROP INDEX */
-void
-ddl_drop_indexes(UtilityCall *call)
-{
-	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
-	List *commands = NIL;
-	ListCell *cell;
-
-	foreach(cell, drop->objects)
-	{
-		RangeVar *name = makeRangeVarFromNameList(lfirst_node(List, cell));
-		Oid index = RangeVarGetRelid(name, NoLock, true);
-		const DistributedTable *table = ddl_find_table(index);
-
-		if (table == NULL || index == table->relation)
-			continue;
-		if (drop->concurrent)
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("cannot drop index \"%s\" concurrently", get_rel_name(index)),
-							errdetail("Its table is on several nodes."),
-							errhint("Leave CONCURRENTLY out.")));
-		commands = lappend(commands, psprintf("DROP INDEX IF EXISTS %s%s", ddl_relation_name(index),
-											  drop->behavior == DROP_CASCADE ? " CASCADE" : ""));
-	}
-	ddl_run_locally(call);
-	foreach(cell, commands)
-		ddl_send_everywhere(lfirst(cell));
-}
-
-/*
- * CREATE TRIGGER: triggers run on the coordinator.  Those that statements on a
- * distributed table cannot fire are refused now rather than ignored later.
- */
+/* CREATE TRIGGER: triggers run on the coordinator; those that could not fire are refused. */
 void
 ddl_create_trigger(UtilityCall *call)
 {
 	CreateTrigStmt *create = castNode(CreateTrigStmt, call->statement->utilityStmt);
 	const DistributedTable *table = ddl_find_table_by_name(create->relation);
-	bool fires;
+	int16 type = create->timing | create->events | (create->row ? TRIGGER_TYPE_ROW : 0);
 
-	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
-	{
-		fires = create->row
-					? create->timing == TRIGGER_TYPE_BEFORE && create->events == TRIGGER_TYPE_INSERT
-					: (create->events & (TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)) == 0;
-		if (!fires)
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("trigger \"%s\" cannot be fired on distributed table \"%s\"",
-								   create->trigname, create->relation->relname),
-							errdetail("UPDATE and DELETE run on the workers, and inserted rows are "
-									  "not kept on the coordinator."),
-							errhint("BEFORE INSERT row triggers and statement triggers for INSERT "
-									"and TRUNCATE are supported.")));
-	}
+	if (table != NULL && table->kind == TABLE_DISTRIBUTED && !distribution_check_trigger(type))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("trigger \"%s\" cannot be fired on distributed table \"%s\"",
+							   create->trigname, create->relation->relname),
+						errdetail("UPDATE and DELETE run on the workers, and inserted rows are "
+								  "not kept on the coordinator."),
+						errhint("BEFORE INSERT row triggers and statement triggers for INSERT "
+								"and TRUNCATE are supported.")));
 	ddl_run_locally(call);
 }
 
@@ -202,17 +136,19 @@ ddl_create_rule(UtilityCall *call)
 }
 
 void
-ddl_alter_partitions(const char *table, const char *action, const char *argument)
+ddl_alter_partitions(const char *table, bool leaves_only, const char *action)
 {
 	char *body = psprintf("DECLARE relation pg_catalog.regclass;"
 						  " BEGIN"
 						  " FOR relation IN SELECT coalesce(p.relid, r) FROM"
 						  " pg_catalog.to_regclass(%s) r LEFT JOIN"
-						  " pg_catalog.pg_partition_tree(r) p ON true LOOP"
-						  " EXECUTE pg_catalog.format('ALTER TABLE %%s %s', relation, %s);"
+						  " pg_catalog.pg_partition_tree(r) p ON true"
+						  " WHERE r IS NOT NULL AND coalesce(p.isleaf, true) >= %s LOOP"
+						  " EXECUTE pg_catalog.format('ALTER TABLE %%s ', relation) || %s;"
 						  " END LOOP;"
 						  " END",
-						  quote_literal_cstr(table), action, quote_literal_cstr(argument));
+						  quote_literal_cstr(table), leaves_only ? "true" : "false",
+						  quote_literal_cstr(action));
 
 	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
 }
@@ -283,6 +219,7 @@ ddl_rename(UtilityCall *call)
 		char *old_name = get_rel_name(table->relation);
 		TableKind kind = table->kind;
 
+		ddl_lock_for_change();
 		ddl_run_locally(call);
 		ddl_ensure_unchanged(table->relation, kind);
 		ddl_send_everywhere(text);
@@ -321,7 +258,98 @@ ddl_set_schema(UtilityCall *call)
 
 	old_name = ddl_relation_name(table->relation);
 	kind = table->kind;
+	ddl_lock_for_change();
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(table->relation, kind);
-	ddl_alter_partitions(old_name, "SET SCHEMA %I", alter->newschema);
+	ddl_alter_partitions(old_name, false,
+						 psprintf("SET SCHEMA %s", quote_identifier(alter->newschema)));
+}
+
+/* CREATE STATISTICS: sent with the name that PostgreSQL gave it here. */
+void
+ddl_create_statistics(UtilityCall *call)
+{
+	ListCell *cell;
+
+	ddl_lock_for_change();
+	ddl_run_locally(call);
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+		int level;
+		char *sql;
+
+		if (address->classId != StatisticExtRelationId || !ddl_object_is_everywhere(address))
+			continue;
+		level = row_format_enter_sql_mode();
+		sql = pg_get_statisticsobjdef_string(address->objectId);
+		row_format_leave_sql_mode(level);
+		ddl_send_everywhere(sql);
+	}
+}
+
+/* ---------------------------------------------------------------- what only looks like ours */
+
+static void
+check_published(const RangeVar *name)
+{
+	const DistributedTable *table = ddl_find_table_by_name(name);
+
+	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot publish distributed table \"%s\"", name->relname),
+				 errdetail("Its rows are stored on the workers, and their changes are not in "
+						   "the coordinator's WAL."),
+				 errhint("Publish it on the workers.")));
+}
+
+/* CREATE and ALTER PUBLICATION: a subscriber would wait in vain for distributed rows. */
+void
+ddl_change_publication(UtilityCall *call)
+{
+	Node *statement = call->statement->utilityStmt;
+	bool create = IsA(statement, CreatePublicationStmt);
+	bool everything = create ? ((CreatePublicationStmt *) statement)->for_all_tables
+							 : castNode(AlterPublicationStmt, statement)->for_all_tables;
+	ListCell *cell;
+
+	foreach(cell, create ? ((CreatePublicationStmt *) statement)->pubobjects
+						 : ((AlterPublicationStmt *) statement)->pubobjects)
+	{
+		const PublicationObjSpec *object = lfirst_node(PublicationObjSpec, cell);
+
+		if (object->pubobjtype == PUBLICATIONOBJ_TABLE)
+			check_published(object->pubtable->relation);
+		else
+			everything = true;
+	}
+	if (everything && metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL)
+		ereport(WARNING,
+				(errmsg("the publication does not contain changes of distributed tables"),
+				 errdetail("Their rows are stored on the workers, and their changes are not in "
+						   "the coordinator's WAL.")));
+	ddl_run_locally(call);
+}
+
+/* ALTER TABLE ALL IN TABLESPACE: a distributed table has nothing to move. */
+void
+ddl_move_tables(UtilityCall *call)
+{
+	AlterTableMoveAllStmt *move = castNode(AlterTableMoveAllStmt, call->statement->utilityStmt);
+	Oid tablespace = get_tablespace_oid(move->orig_tablespacename, true);
+	ListCell *cell;
+
+	if (tablespace == MyDatabaseTableSpace)
+		tablespace = InvalidOid;
+	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	{
+		if (move->objtype == OBJECT_TABLE && get_rel_tablespace(lfirst_oid(cell)) == tablespace)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot move table \"%s\" to another tablespace",
+								   get_rel_name(lfirst_oid(cell))),
+							errdetail("It is distributed: the rows are stored on the workers."),
+							errhint("Move the tables one by one.")));
+	}
+	ddl_run_locally(call);
 }

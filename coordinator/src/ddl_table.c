@@ -2,13 +2,9 @@
  * ddl_table.c
  *		ALTER TABLE on distributed and reference tables.
  *
- * A worker's table has the same name, columns and constraints as the coordinator's, and so
- * most forms are sent as the user typed them.  Constraints are built from the catalog
- * after the command ran here, because PostgreSQL chooses their names.  Defaults, identity
- * columns, triggers, rules, policies and storage parameters are the coordinator's
- * alone: rows leave it complete.
- *
- * A command is sent whole or not at all, so its parts must fall under the same rule.
+ * Each part of a command falls under one rule: it is done on all nodes, on the coordinator
+ * alone, or refused.  Defaults, identity columns, triggers, rules and policies are the
+ * coordinator's alone: rows leave it complete.  ddl_alter_part.c says what the workers get.
  */
 #include "postgres.h"
 
@@ -34,6 +30,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "ddl_alter_part.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
 
@@ -68,15 +65,15 @@ static const struct
 	{AT_ValidateConstraint, ALTER_EVERYWHERE, NULL},
 	{AT_DropConstraint, ALTER_EVERYWHERE, NULL},
 	{AT_ChangeOwner, ALTER_EVERYWHERE, NULL},
+	{AT_SetOptions, ALTER_EVERYWHERE, NULL},
+	{AT_ResetOptions, ALTER_EVERYWHERE, NULL},
+	{AT_SetRelOptions, ALTER_EVERYWHERE, NULL},
+	{AT_ResetRelOptions, ALTER_EVERYWHERE, NULL},
 
 	{AT_ColumnDefault, ALTER_LOCAL, NULL},
 	{AT_AddIdentity, ALTER_LOCAL, NULL},
 	{AT_SetIdentity, ALTER_LOCAL, NULL},
 	{AT_DropIdentity, ALTER_LOCAL, NULL},
-	{AT_SetOptions, ALTER_LOCAL, NULL},
-	{AT_ResetOptions, ALTER_LOCAL, NULL},
-	{AT_SetRelOptions, ALTER_LOCAL, NULL},
-	{AT_ResetRelOptions, ALTER_LOCAL, NULL},
 	{AT_EnableTrig, ALTER_LOCAL, NULL},
 	{AT_EnableAlwaysTrig, ALTER_LOCAL, NULL},
 	{AT_EnableReplicaTrig, ALTER_LOCAL, NULL},
@@ -96,9 +93,6 @@ static const struct
 
 	{AT_DisableTrigAll, ALTER_REFUSE,
 	 "It would disable the triggers that keep the workers' copies and constraints in step."},
-	{AT_AddIndexConstraint, ALTER_REFUSE,
-	 "PostgreSQL does not make constraints from indexes of partitioned tables, which the workers' "
-	 "are."},
 	{AT_SetLogged, ALTER_REFUSE, "The workers' tables are always logged."},
 	{AT_SetUnLogged, ALTER_REFUSE, "The workers' tables are always logged."},
 	{AT_SetTableSpace, ALTER_REFUSE, "The rows are stored on the workers."},
@@ -123,77 +117,6 @@ refuse_alter(Oid relid, const char *detail, const char *hint)
 					errdetail("%s", detail), hint == NULL ? 0 : errhint("%s", hint)));
 }
 
-/*
- * Does an expression of a column definition give another value each time or on each
- * node?
- */
-static bool
-expression_is_mutable(const UtilityCall *call, Oid relid, Node *raw, ParseExprKind kind)
-{
-	ParseState *pstate = make_parsestate(NULL);
-	Relation relation = table_open(relid, AccessShareLock);
-	bool mutable;
-
-	pstate->p_sourcetext = call->source;
-	addNSItemToQuery(
-		pstate, addRangeTableEntryForRelation(pstate, relation, AccessShareLock, NULL, false, true),
-		false, true, true);
-	mutable = contain_mutable_functions(transformExpr(pstate, copyObject(raw), kind));
-	table_close(relation, NoLock);
-	free_parsestate(pstate);
-	return mutable;
-}
-
-static bool
-is_serial(const TypeName *type)
-{
-	static const char *const names[] = {"smallserial", "serial2",	"serial",
-										"serial4",	   "bigserial", "serial8"};
-
-	if (type == NULL || list_length(type->names) != 1 || type->pct_type)
-		return false;
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		if (strcmp(strVal(linitial(type->names)), names[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* ADD COLUMN: each worker fills the column of its rows itself, so the value must be a constant. */
-static void
-check_new_column(const UtilityCall *call, Oid relid, const ColumnDef *column)
-{
-	static const char *const hint = "Add the column without default, fill it by UPDATE, and then "
-									"SET DEFAULT or ADD GENERATED AS IDENTITY.";
-	bool has_default = false;
-	bool has_foreign_key = false;
-	ListCell *cell;
-
-	if (is_serial(column->typeName))
-		refuse_alter(relid, "The workers have no sequences for a serial column.", hint);
-	foreach(cell, column->constraints)
-	{
-		const Constraint *constraint = lfirst_node(Constraint, cell);
-
-		if (constraint->contype == CONSTR_IDENTITY)
-			refuse_alter(relid, "The workers have no sequences for an identity column.", hint);
-		if (constraint->contype == CONSTR_DEFAULT)
-		{
-			has_default = true;
-			if (expression_is_mutable(call, relid, constraint->raw_expr, EXPR_KIND_COLUMN_DEFAULT))
-				refuse_alter(relid,
-							 "The default of a new column must not depend on when and where it is "
-							 "evaluated.",
-							 hint);
-		}
-		has_foreign_key |= constraint->contype == CONSTR_FOREIGN;
-	}
-	if (has_default && has_foreign_key)
-		refuse_alter(relid, "A new column cannot have both a default and a foreign key.",
-					 "Add the foreign key in a second statement.");
-}
-
 static bool
 is_key_column(const DistributedTable *table, const char *name)
 {
@@ -203,30 +126,15 @@ is_key_column(const DistributedTable *table, const char *name)
 
 /* ERROR if one part of ALTER TABLE cannot be done on the workers. */
 static void
-check_alter_part(const UtilityCall *call, const DistributedTable *table, const AlterTableCmd *part)
+check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 {
 	Oid relid = table->relation;
 
-	if (part->subtype == AT_AddColumn)
-		check_new_column(call, relid, castNode(ColumnDef, part->def));
-	else if (part->subtype == AT_DropColumn && is_key_column(table, part->name))
+	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType) &&
+		is_key_column(table, part->name))
 		refuse_alter(relid, psprintf("Column \"%s\" is the distribution key.", part->name),
 					 "Run undistribute_table() first.");
-	else if (part->subtype == AT_AlterColumnType)
-	{
-		const ColumnDef *column = castNode(ColumnDef, part->def);
-
-		if (is_key_column(table, part->name))
-			refuse_alter(relid, psprintf("Column \"%s\" is the distribution key.", part->name),
-						 "Run undistribute_table() first.");
-		if (table->kind == TABLE_REFERENCE && column->raw_default != NULL &&
-			expression_is_mutable(call, relid, column->raw_default, EXPR_KIND_ALTER_COL_TRANSFORM))
-			refuse_alter(relid,
-						 "The copies would differ: the USING expression depends on when and where "
-						 "it is evaluated.",
-						 NULL);
-	}
-	else if (part->subtype == AT_AddConstraint)
+	if (part->subtype == AT_AddConstraint)
 	{
 		const Constraint *constraint = castNode(Constraint, part->def);
 
@@ -235,19 +143,15 @@ check_alter_part(const UtilityCall *call, const DistributedTable *table, const A
 			refuse_alter(relid,
 						 "PostgreSQL has no NOT VALID foreign keys on partitioned tables, which "
 						 "the workers' are.",
-						 NULL);
+						 "Leave NOT VALID out: the workers check their shards at the same time.");
 	}
 }
 
-/*
- * The rule for a whole ALTER TABLE.  ERROR if a part is refused, or if the rules of its parts
- * differ: the text can only be sent as a whole.
- */
-static AlterRule
-classify_alter(const UtilityCall *call, const DistributedTable *table, const AlterTableStmt *alter)
+/* ERROR if a part is refused; is there one that concerns the workers? */
+static bool
+concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 {
 	bool everywhere = false;
-	bool local = false;
 	ListCell *cell;
 
 	foreach(cell, alter->cmds)
@@ -268,16 +172,10 @@ classify_alter(const UtilityCall *call, const DistributedTable *table, const Alt
 		}
 		if (rule == ALTER_REFUSE)
 			refuse_alter(table->relation, reason, NULL);
-		check_alter_part(call, table, part);
+		check_alter_part(table, part);
 		everywhere |= rule == ALTER_EVERYWHERE;
-		local |= rule == ALTER_LOCAL;
 	}
-	if (everywhere && local)
-		refuse_alter(table->relation,
-					 "Some parts concern all nodes, and others the coordinator only.",
-					 "Use a separate ALTER TABLE for defaults, identity columns, triggers and "
-					 "storage parameters.");
-	return everywhere ? ALTER_EVERYWHERE : ALTER_LOCAL;
+	return everywhere;
 }
 
 /* A local table must not get a child or parent whose rows are elsewhere. */
@@ -305,61 +203,33 @@ check_local_alter(const AlterTableStmt *alter)
 
 /* ---------------------------------------------------------------- ALTER TABLE */
 
-/* Is this only ADD CONSTRAINT, without anything else? */
-static bool
-adds_only_constraints(const AlterTableStmt *alter)
-{
-	ListCell *cell;
-
-	foreach(cell, alter->cmds)
-	{
-		if (lfirst_node(AlterTableCmd, cell)->subtype != AT_AddConstraint)
-			return false;
-	}
-	return true;
-}
-
-/* Add on the workers the constraints that the call added to the table here, by the same names. */
 static void
-send_constraints(const UtilityCall *call, const DistributedTable *table)
+count_as_valid(Constraint *constraint)
 {
-	ListCell *cell;
-
-	foreach(cell, ddl_created_objects(call))
+	if (constraint->contype == CONSTR_FOREIGN)
 	{
-		const ObjectAddress *address = lfirst(cell);
-		HeapTuple tuple;
-		bool send;
-
-		if (address->classId != ConstraintRelationId)
-			continue;
-		tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(address->objectId));
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		send = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid == table->relation;
-		ReleaseSysCache(tuple);
-		if (send)
-			ddl_send_everywhere(pg_get_constraintdef_command(address->objectId));
+		constraint->skip_validation = true;
+		constraint->initially_valid = true;
 	}
 }
 
-/*
- * The workers validate a distributed table's foreign keys; here they count as valid at once.
- */
+/* The workers validate a distributed table's foreign keys; here they count as valid at once. */
 static void
 skip_foreign_key_validation(AlterTableStmt *alter)
 {
 	ListCell *cell;
+	ListCell *constraint;
 
 	foreach(cell, alter->cmds)
 	{
 		AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
 
-		if (part->subtype == AT_AddConstraint &&
-			castNode(Constraint, part->def)->contype == CONSTR_FOREIGN)
+		if (part->subtype == AT_AddConstraint)
+			count_as_valid(castNode(Constraint, part->def));
+		else if (part->subtype == AT_AddColumn)
 		{
-			castNode(Constraint, part->def)->skip_validation = true;
-			castNode(Constraint, part->def)->initially_valid = true;
+			foreach(constraint, castNode(ColumnDef, part->def)->constraints)
+				count_as_valid(lfirst_node(Constraint, constraint));
 		}
 	}
 }
@@ -448,27 +318,10 @@ restore_row_estimate(Oid relid, float4 rows)
 	CommandCounterIncrement();
 }
 
+/* Run the command on the coordinator. */
 static void
-alter_our_table(UtilityCall *call, const DistributedTable *table)
+alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
 {
-	AlterTableStmt *alter = (AlterTableStmt *) ddl_modifiable_statement(call);
-	const AlterTableCmd *change = find_access_method_change(alter);
-	Oid relid = table->relation;
-	TableKind kind = table->kind;
-	bool constraints = adds_only_constraints(alter);
-	AlterRule rule;
-	char *text;
-	ListCell *cell;
-
-	if (change != NULL && kind == TABLE_DISTRIBUTED && change->name != NULL &&
-		strcmp(change->name, "heap") == 0)
-	{
-		convert_to_heap(call, table);
-		return;
-	}
-
-	rule = classify_alter(call, table, alter);
-	text = ddl_text_without_only(call, alter->relation);
 	if (kind == TABLE_DISTRIBUTED)
 	{
 		float4 rows = row_estimate(relid);
@@ -480,26 +333,54 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	else
 		ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, kind);
-	if (rule == ALTER_LOCAL)
+}
+
+static void
+alter_our_table(UtilityCall *call, const DistributedTable *table)
+{
+	AlterTableStmt *alter = (AlterTableStmt *) ddl_modifiable_statement(call);
+	const AlterTableCmd *change = find_access_method_change(alter);
+	TableKind kind = table->kind;
+	AlterParts *parts;
+	Oid relid;
+	bool everywhere;
+
+	ddl_lock_for_change();
+	relid = AlterTableLookupRelation(alter, AlterTableGetLockLevel(alter->cmds));
+	ddl_ensure_unchanged(relid, kind);
+	table = metadata_table(relid);
+	if (change != NULL && kind == TABLE_DISTRIBUTED && change->name != NULL &&
+		strcmp(change->name, "heap") == 0)
+	{
+		convert_to_heap(call, table);
+		return;
+	}
+
+	everywhere = concerns_workers(table, alter);
+	parts = alter_parts_prepare(call, table, alter->cmds);
+	alter_here(call, alter, relid, kind);
+	if (kind == TABLE_DISTRIBUTED)
+		table_lifecycle_enforce_foreign_keys(relid, false); /* also after ENABLE TRIGGER ALL */
+	if (!everywhere)
 		return;
 
 	/* Here, before the workers would say it less clearly. */
 	ddl_check_created(call);
-	if (kind == TABLE_DISTRIBUTED)
-		table_lifecycle_enforce_foreign_keys(relid, false);
-	if (constraints)
-		send_constraints(call, table);
-	else
-		ddl_send_everywhere(text);
-	foreach(cell, alter->cmds)
-	{
-		AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+	alter_parts_send(call, parts);
+}
 
-		/* of a partitioned table it changes that one alone */
-		if (command->subtype == AT_ChangeOwner)
-			ddl_alter_partitions(ddl_relation_name(relid), "OWNER TO %I",
-								 get_rolespec_name(command->newowner));
-	}
+/* ALTER INDEX, other than RENAME, of an index of ours. */
+static void
+alter_our_index(UtilityCall *call, const DistributedTable *table)
+{
+	if (table->kind == TABLE_DISTRIBUTED)
+		refuse_alter(
+			table->relation,
+			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
+			"Drop the index and create it again.");
+	ddl_lock_for_change();
+	ddl_run_locally(call);
+	ddl_send_everywhere(ddl_statement_text(call));
 }
 
 void
@@ -526,10 +407,7 @@ ddl_alter_table(UtilityCall *call)
 			ddl_ensure_unchanged(relid, TABLE_LOCAL);
 	}
 	else if (relid != table->relation)
-		refuse_alter(
-			table->relation,
-			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
-			"Drop the index and create it again.");
+		alter_our_index(call, table);
 	else
 		alter_our_table(call, table);
 }

@@ -22,6 +22,7 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_publication.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
@@ -53,10 +54,14 @@ refuse_table(Relation relation, bool is_reference, int code, const char *detail,
 					errdetail("%s", detail), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/*
- * Triggers that need the rows after they were stored cannot fire: distributed
- * rows are stored elsewhere.
- */
+bool
+distribution_check_trigger(int16 type)
+{
+	if (TRIGGER_FOR_ROW(type))
+		return TRIGGER_FOR_BEFORE(type) && !TRIGGER_FOR_UPDATE(type) && !TRIGGER_FOR_DELETE(type);
+	return !TRIGGER_FOR_UPDATE(type) && !TRIGGER_FOR_DELETE(type);
+}
+
 static void
 check_triggers(Relation relation)
 {
@@ -66,16 +71,13 @@ check_triggers(Relation relation)
 	{
 		Trigger *trigger = &triggers->triggers[i];
 
-		if (trigger->tgisinternal || !TRIGGER_FOR_AFTER(trigger->tgtype))
-			continue;
-		if (TRIGGER_FOR_ROW(trigger->tgtype) || trigger->tgoldtable != NULL ||
-			trigger->tgnewtable != NULL)
+		if (!trigger->tgisinternal && !distribution_check_trigger(trigger->tgtype))
 			refuse_table(relation, false, ERRCODE_FEATURE_NOT_SUPPORTED,
-						 psprintf("Trigger \"%s\" needs the rows after they were stored, "
-								  "which happens on the workers.",
+						 psprintf("Trigger \"%s\" could not be fired: UPDATE and DELETE run on the "
+								  "workers, and inserted rows are stored there.",
 								  trigger->tgname),
-						 "BEFORE ROW triggers and AFTER STATEMENT triggers without transition "
-						 "tables are possible.");
+						 "BEFORE INSERT row triggers and statement triggers for INSERT and "
+						 "TRUNCATE are possible.");
 	}
 }
 
@@ -98,6 +100,10 @@ check_relation_kind(Relation relation, bool is_reference)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 					 "It is unlogged: one server's crash would empty it there only.",
 					 "Use ALTER TABLE ... SET LOGGED before.");
+	if (OidIsValid(class->reloftype))
+		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
+					 "It is a typed table: changes of its type would not reach the workers.",
+					 "Use ALTER TABLE ... NOT OF before.");
 	if (IsSystemRelation(relation) ||
 		RelationGetNamespace(relation) == get_namespace_oid("strata", true))
 		refuse_table(relation, is_reference, wrong, "It is a catalog.", NULL);
@@ -133,7 +139,13 @@ distribution_check_table(Relation relation, bool is_reference)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED, "It has rewrite rules.",
 					 "Drop the rules, or use triggers.");
 	if (!is_reference)
+	{
 		check_triggers(relation);
+		if (GetRelationPublications(RelationGetRelid(relation)) != NIL)
+			refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
+						 "It is part of a publication, which would miss the rows on the workers.",
+						 "Drop it from the publication.");
+	}
 	if (bms_is_empty(metadata_all_workers()))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("the cluster has no workers"),

@@ -17,6 +17,12 @@
 extern void distribution_check_table(Relation relation, bool is_reference);
 
 /*
+ * Can a trigger of this type (pg_trigger.tgtype) be fired on a distributed table?  What needs a
+ * row before it is changed, or after it is stored, has it on the workers only.
+ */
+extern bool distribution_check_trigger(int16 type);
+
+/*
  * The key column by name; a NULL name chooses the first column of the primary key,
  * else the first column that can be a key.  Returns its number, and the type and
  * collation under which its values are hashed.

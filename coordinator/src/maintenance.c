@@ -12,7 +12,6 @@
 #include "ddl.h"
 
 #include "access/xact.h"
-#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "commands/defrem.h"
 #include "compat.h"
@@ -22,6 +21,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "metadata_catalog.h"
 #include "wire_cleanup.h"
 
 /* How long a worker has to take a request to cancel, in milliseconds. */
@@ -41,16 +41,24 @@ abandon(WorkerConnection **connections, int count)
 		connection_drop(connections[i]);
 }
 
-/* Read all results of one connection; the first failed one is returned, else NULL. */
+/*
+ * Read all results of one connection; the first failed one is returned, else NULL.  *value becomes
+ * the first column of the first row, if there is one.
+ */
 static PGresult *
-read_results(WorkerConnection *connection)
+read_results(WorkerConnection *connection, char **value)
 {
 	PGresult *failure = NULL;
 	PGresult *result;
 
 	while ((result = connection_get_result(connection)) != NULL)
 	{
-		if (PQresultStatus(result) == PGRES_COMMAND_OK || failure != NULL)
+		ExecStatusType status = PQresultStatus(result);
+
+		if (status == PGRES_TUPLES_OK && *value == NULL && PQntuples(result) > 0 &&
+			!PQgetisnull(result, 0, 0))
+			*value = pstrdup(PQgetvalue(result, 0, 0));
+		if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || failure != NULL)
 			PQclear(result);
 		else
 			failure = result;
@@ -58,44 +66,47 @@ read_results(WorkerConnection *connection)
 	return failure;
 }
 
-/*
- * Run a command on the workers, all at once, outside of any transaction.  The first
- * failure is raised when all have ended.
- */
-static void
-run_outside_transaction(const Bitmapset *workers, const char *sql)
+static WorkerConnection *
+start_command(int worker, const char *sql)
 {
-	int count = bms_num_members(workers);
-	WorkerConnection **connections = palloc0(sizeof(WorkerConnection *) * Max(count, 1));
-	WorkerConnection *failed = NULL;
-	PGresult *volatile failure = NULL;
-	int worker = -1;
+	WorkerConnection *connection = connection_open(worker);
 
+	if (connection->xact_depth > 0)
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("command cannot run on worker \"%s\" inside a transaction block",
+							   connection->worker_name)));
+	connection_vacate(connection);
+	if (!PQsendQuery(connection->pg, sql))
+		connection_report(ERROR, connection, NULL, sql);
+	(void) PQflush(connection->pg);
+	return connection;
+}
+
+char **
+maintenance_run_each(const int *worker_ids, char **sqls, int count)
+{
+	WorkerConnection **connections = palloc0(sizeof(WorkerConnection *) * Max(count, 1));
+	char **values = palloc0(sizeof(char *) * Max(count, 1));
+	Bitmapset *workers = NULL;
+	WorkerConnection *failed = NULL;
+	const char *volatile failed_sql = NULL;
+	PGresult *volatile failure = NULL;
+
+	for (int i = 0; i < count; i++)
+		workers = bms_add_member(workers, worker_ids[i]);
 	connection_open_all(workers);
 	PG_TRY();
 	{
-		for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
-		{
-			WorkerConnection *connection = connection_open(worker);
-
-			if (connection->xact_depth > 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-						 errmsg("command cannot run on worker \"%s\" inside a transaction block",
-								connection->worker_name)));
-			connection_vacate(connection);
-			if (!PQsendQuery(connection->pg, sql))
-				connection_report(ERROR, connection, NULL, sql);
-			connections[i] = connection;
-			(void) PQflush(connection->pg);
-		}
+		for (int i = 0; i < count; i++)
+			connections[i] = start_command(worker_ids[i], sqls[i]);
 		for (int i = 0; i < count; i++)
 		{
-			PGresult *result = read_results(connections[i]);
+			PGresult *result = read_results(connections[i], &values[i]);
 
 			if (result != NULL && failure == NULL)
 			{
 				failed = connections[i];
+				failed_sql = sqls[i];
 				failure = result;
 			}
 			else
@@ -112,8 +123,27 @@ run_outside_transaction(const Bitmapset *workers, const char *sql)
 	PG_END_TRY();
 
 	if (failure != NULL)
-		connection_report(ERROR, failed, failure, sql);
+		connection_report(ERROR, failed, failure, failed_sql);
 	pfree(connections);
+	return values;
+}
+
+/* Run one command on all workers, outside of any transaction. */
+static void
+run_outside_transaction(char *sql)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc(sizeof(int) * Max(count, 1));
+	char **sqls = palloc(sizeof(char *) * Max(count, 1));
+	int worker = -1;
+
+	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
+	{
+		worker_ids[i] = worker;
+		sqls[i] = sql;
+	}
+	(void) maintenance_run_each(worker_ids, sqls, count);
 }
 
 /* The options of a command in parentheses, without the one called `left_out`; "" when none is left. */
@@ -158,7 +188,7 @@ maintenance_vacuum(UtilityCall *call)
 		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
 		options = format_options(vacuum->options, "analyze");
 		if (vacuum->rels == NIL)
-			run_outside_transaction(metadata_all_workers(), psprintf("VACUUM%s", options));
+			run_outside_transaction(psprintf("VACUUM%s", options));
 		foreach(cell, vacuum->rels)
 		{
 			VacuumRelation *target = lfirst_node(VacuumRelation, cell);
@@ -168,33 +198,71 @@ maintenance_vacuum(UtilityCall *call)
 
 			/* core skips what the user does not own, with a warning */
 			if (table != NULL && compat_owns_table(relid, GetUserId()))
-				run_outside_transaction(metadata_all_workers(),
-										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
+				run_outside_transaction(psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
 	}
 	ddl_run_locally(call);
 }
 
-/* REINDEX of one table or index; the shell's own indexes are empty. */
+/* Does REINDEX SCHEMA, DATABASE or SYSTEM reach this table of ours, and may the user reindex it? */
+static bool
+is_reindexed(const ReindexStmt *reindex, Oid relid)
+{
+	if (reindex->kind == REINDEX_OBJECT_SYSTEM)
+		return false;
+	if (reindex->kind == REINDEX_OBJECT_SCHEMA &&
+		get_rel_namespace(relid) != get_namespace_oid(reindex->name, false))
+		return false;
+	return compat_owns_table(relid, GetUserId());
+}
+
+/*
+ * REINDEX of many tables: the coordinator's first, which checks names and privileges and
+ * leaves a new transaction behind.
+ */
+static void
+reindex_many(UtilityCall *call, const ReindexStmt *reindex)
+{
+	char *options = format_options(reindex->params, NULL);
+	ListCell *cell;
+
+	ddl_run_locally(call);
+	if (metadata_all_workers() == NULL)
+		return;
+	foreach(cell, list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
+							  metadata_catalog_tables(CATALOG_KIND_REFERENCE)))
+	{
+		if (is_reindexed(reindex, lfirst_oid(cell)))
+			run_outside_transaction(
+				psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
+	}
+}
+
+/* REINDEX: the shell's own indexes are empty. */
 void
 maintenance_reindex(UtilityCall *call)
 {
 	ReindexStmt *reindex = castNode(ReindexStmt, call->statement->utilityStmt);
-	Oid relid = reindex->relation == NULL ? InvalidOid
-										  : RangeVarGetRelid(reindex->relation, NoLock, true);
 	bool is_index = reindex->kind == REINDEX_OBJECT_INDEX;
-	Oid table_id = OidIsValid(relid) && is_index ? IndexGetRelation(relid, true) : relid;
-	const DistributedTable *table = OidIsValid(table_id) ? metadata_table(table_id) : NULL;
+	const DistributedTable *table;
+	Oid relid;
+
+	if (!is_index && reindex->kind != REINDEX_OBJECT_TABLE)
+	{
+		reindex_many(call, reindex);
+		return;
+	}
+	relid = RangeVarGetRelid(reindex->relation, NoLock, true);
+	table = ddl_find_table(relid);
 
 	/* not the owner: core says so before any worker is asked */
-	if (table == NULL || !compat_owns_table(table_id, GetUserId()))
+	if (table == NULL || !compat_owns_table(table->relation, GetUserId()))
 	{
 		ddl_run_locally(call);
 		return;
 	}
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
-	run_outside_transaction(metadata_all_workers(),
-							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+	run_outside_transaction(psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);
 }

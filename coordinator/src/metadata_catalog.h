@@ -16,6 +16,9 @@
 #include "access/attnum.h"
 #include "nodes/pg_list.h"
 
+/* strata.cluster */
+#define CATALOG_CLUSTER_DDL_VERSION 3
+
 /* strata.worker */
 #define CATALOG_WORKER_ID 1
 #define CATALOG_WORKER_NAME 2

@@ -40,6 +40,7 @@
 #include "miscadmin.h"
 
 #include "commit_protocol.h"
+#include "ddl_version.h"
 #include "decision_log.h"
 #include "remote_insert.h"
 #include "remote_transaction.h"
@@ -425,6 +426,7 @@ handle_transaction_event(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			remote_insert_flush_all();
+			ddl_version_advance();
 			if (participating)
 				commit_protocol_prepare();
 			break;
@@ -439,6 +441,7 @@ handle_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			if (participating)
 				commit_protocol_finish();
+			ddl_version_reset();
 			remote_insert_reset();
 			participating = false;
 			break;
@@ -446,6 +449,7 @@ handle_transaction_event(XactEvent event, void *arg)
 			level_override = 0;
 			if (participating)
 				commit_protocol_abort();
+			ddl_version_reset();
 			remote_insert_reset();
 			participating = false;
 			break;

@@ -240,15 +240,36 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
 
 /* ---------------------------------------------------------------- columns */
 
-/* The expression of a generated column as text. */
-static char *
-get_generation_expression(Relation relation, AttrNumber attribute)
+char *
+table_ddl_generation_expression(Relation relation, AttrNumber attribute)
 {
 	Node *expression = build_column_default(relation, attribute);
 	List *context = deparse_context_for(RelationGetRelationName(relation),
 										RelationGetRelid(relation));
 
 	return deparse_expression(expression, context, false, false);
+}
+
+char *
+table_ddl_column(Relation relation, AttrNumber attribute)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "%s %s", quote_identifier(NameStr(column->attname)),
+					 format_type_with_typemod(column->atttypid, column->atttypmod));
+	if (CompressionMethodIsValid(column->attcompression))
+		appendStringInfo(&sql, " COMPRESSION %s", GetCompressionMethodName(column->attcompression));
+	if (OidIsValid(column->attcollation) &&
+		column->attcollation != get_typcollation(column->atttypid))
+		appendStringInfo(&sql, " COLLATE %s", generate_collation_name(column->attcollation));
+	if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
+		appendStringInfo(&sql, " GENERATED ALWAYS AS (%s) STORED",
+						 table_ddl_generation_expression(relation, attribute));
+	if (column->attnotnull)
+		appendStringInfoString(&sql, " NOT NULL");
+	return sql.data;
 }
 
 static void
@@ -259,24 +280,9 @@ append_columns(StringInfo sql, Relation relation)
 
 	for (int i = 0; i < desc->natts; i++)
 	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped)
+		if (TupleDescAttr(desc, i)->attisdropped)
 			continue;
-
-		appendStringInfo(sql, "%s%s %s", separator, quote_identifier(NameStr(column->attname)),
-						 format_type_with_typemod(column->atttypid, column->atttypmod));
-		if (CompressionMethodIsValid(column->attcompression))
-			appendStringInfo(sql, " COMPRESSION %s",
-							 GetCompressionMethodName(column->attcompression));
-		if (OidIsValid(column->attcollation) &&
-			column->attcollation != get_typcollation(column->atttypid))
-			appendStringInfo(sql, " COLLATE %s", generate_collation_name(column->attcollation));
-		if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
-			appendStringInfo(sql, " GENERATED ALWAYS AS (%s) STORED",
-							 get_generation_expression(relation, column->attnum));
-		if (column->attnotnull)
-			appendStringInfoString(sql, " NOT NULL");
+		appendStringInfo(sql, "%s%s", separator, table_ddl_column(relation, i + 1));
 		separator = ", ";
 	}
 }
@@ -363,6 +369,26 @@ list_constraints(Relation relation, const char *types)
 	return constraints;
 }
 
+List *
+table_ddl_constraint_names(Relation relation)
+{
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List *names = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationGetRelid(relation)));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		names = lappend(
+			names, makeString(pstrdup(NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname))));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return names;
+}
+
 static void
 append_checks(StringInfo sql, Relation relation)
 {
@@ -408,6 +434,8 @@ table_ddl_indexes(Relation relation)
 			&sql, "%s;\n",
 			TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
 	}
+	foreach(cell, RelationGetStatExtList(relation))
+		appendStringInfo(&sql, "%s;\n", pg_get_statisticsobjdef_string(lfirst_oid(cell)));
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }

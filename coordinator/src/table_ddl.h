@@ -35,11 +35,20 @@ extern char *table_ddl_schema(Oid schema_oid);
 extern char *
 table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders);
 
+/* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
+extern char *table_ddl_column(Relation relation, AttrNumber attribute);
+
+/* How a generated column is computed. */
+extern char *table_ddl_generation_expression(Relation relation, AttrNumber attribute);
+
 /* One more partition of an existing copy. */
 extern char *table_ddl_create_partition(Relation relation, int modulus, int remainder);
 
-/* Primary key, unique and exclusion constraints, and the other indexes. */
+/* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *table_ddl_indexes(Relation relation);
+
+/* Names of all constraints of the table, as a list of String. */
+extern List *table_ddl_constraint_names(Relation relation);
 
 /* Foreign keys of the table; those to other tables of the same command must come last. */
 extern char *table_ddl_foreign_keys(Relation relation);

@@ -57,6 +57,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "ddl_version.h"
 #include "distribution_check.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
@@ -445,6 +446,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
 	distribution_check_unique(relation, key_attribute);
 
+	ddl_version_note_change();
 	metadata_catalog_lock_placement();
 	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
 									  colocate_with);
@@ -517,6 +519,7 @@ table_lifecycle_replicate(Oid relation_oid)
 	distribution_check_table(relation, true);
 	distribution_check_foreign_keys(relation, InvalidAttrNumber, 0);
 
+	ddl_version_note_change();
 	metadata_catalog_lock_placement();
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
 	CommandCounterIncrement();
@@ -581,6 +584,7 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation_oid)),
 									  get_rel_name(relation_oid));
 
+	ddl_version_note_change();
 	metadata_catalog_lock_placement();
 	if (drop_on_workers && !bms_is_empty(metadata_all_workers()))
 		remote_command_run(metadata_all_workers(), REMOTE_WRITE,

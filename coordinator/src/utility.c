@@ -1,12 +1,10 @@
 /*
  * utility.c
- *		Utility commands: which handler does which, and the end of the statement.
+ *		Utility commands: from the hook to the handler, and the end of the statement.
  *
- * One table, below, names the commands that concern the workers; whatever is
- * not in it runs on the coordinator only, and so does everything while the
- * extension does not exist, while another extension is being created (the
- * workers create it themselves), and inside commands that PostgreSQL splits into
- * several.
+ * statement_class.c says which handler does which command.  Everything runs on the coordinator
+ * alone while the extension does not exist, while another extension is being created (the
+ * workers create it themselves), and inside commands that PostgreSQL splits into several.
  *
  * Dropping is not found by command: tables go by DROP TABLE, DROP SCHEMA, DROP OWNED and
  * more, and so the object access hook tells.  It also notes what a command created,
@@ -42,70 +40,9 @@
 #include "reference_write.h"
 #include "remote_command.h"
 #include "remote_insert.h"
+#include "statement_class.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
-
-static void copy_table(UtilityCall *call);
-static void truncate_tables(UtilityCall *call);
-
-/*
- * Commands that concern the workers.  Everything else is the coordinator's alone: views,
- * policies, sequences, statistics objects, comments, publications, databases ...
- */
-static const struct
-{
-	NodeTag tag;
-	UtilityHandler handler;
-} utility_classes[] = {
-	/* rows */
-	{T_CopyStmt, copy_table},
-	{T_TruncateStmt, truncate_tables},
-
-	/* tables */
-	{T_CreateStmt, ddl_create_table},
-	{T_AlterTableStmt, ddl_alter_table},
-	{T_IndexStmt, ddl_create_index},
-	{T_CreateTrigStmt, ddl_create_trigger},
-	{T_RuleStmt, ddl_create_rule},
-	{T_RenameStmt, ddl_rename},
-	{T_AlterObjectSchemaStmt, ddl_set_schema},
-	{T_DropStmt, ddl_drop_objects},
-
-	/* types, functions and their like: the same on all nodes */
-	{T_CompositeTypeStmt, ddl_create_object},
-	{T_CreateEnumStmt, ddl_create_object},
-	{T_CreateRangeStmt, ddl_create_object},
-	{T_CreateDomainStmt, ddl_create_object},
-	{T_CreateFunctionStmt, ddl_create_object},
-	{T_CreateCastStmt, ddl_create_object},
-	{T_CreateOpClassStmt, ddl_create_object},
-	{T_CreateOpFamilyStmt, ddl_create_object},
-	{T_DefineStmt, ddl_create_object},
-	{T_AlterEnumStmt, ddl_alter_object},
-	{T_AlterDomainStmt, ddl_alter_object},
-	{T_AlterTypeStmt, ddl_alter_object},
-	{T_AlterFunctionStmt, ddl_alter_object},
-	{T_AlterOwnerStmt, ddl_alter_object},
-	{T_CreateSchemaStmt, ddl_create_schema},
-	{T_CreateExtensionStmt, ddl_create_extension},
-	{T_AlterExtensionStmt, ddl_alter_extension},
-
-	/* roles and privileges */
-	{T_GrantStmt, ddl_grant},
-	{T_AlterDefaultPrivilegesStmt, ddl_alter_default_privileges},
-	{T_CreateRoleStmt, ddl_create_role},
-	{T_AlterRoleStmt, ddl_alter_role},
-	{T_AlterRoleSetStmt, ddl_alter_role_set},
-	{T_DropRoleStmt, ddl_drop_role},
-	{T_GrantRoleStmt, ddl_send_role_command},
-	{T_DropOwnedStmt, ddl_send_role_command},
-	{T_ReassignOwnedStmt, ddl_send_role_command},
-
-	/* maintenance */
-	{T_VacuumStmt, maintenance_vacuum},
-	{T_ReindexStmt, maintenance_reindex},
-	{T_ClusterStmt, maintenance_cluster},
-};
 
 int utility_local_depth = 0;
 
@@ -236,6 +173,7 @@ silence_workers(bool quiet)
 void
 ddl_send_everywhere(const char *sql)
 {
+	ddl_version_note_change();
 	if (metadata_all_workers() == NULL)
 		return;
 	connection_open_all(metadata_all_workers());
@@ -255,6 +193,7 @@ ddl_send_everywhere(const char *sql)
 static void
 forget_table(Oid relation)
 {
+	ddl_version_note_change();
 	connection_open_all(metadata_all_workers());
 	silence_workers(true);
 	PG_TRY();
@@ -286,8 +225,8 @@ ddl_role_name(const RoleSpec *role)
 /* ---------------------------------------------------------------- rows */
 
 /* COPY: only COPY FROM into a shell is ours. */
-static void
-copy_table(UtilityCall *call)
+void
+ddl_copy(UtilityCall *call)
 {
 	CopyStmt *copy = castNode(CopyStmt, call->statement->utilityStmt);
 	ParseState *pstate;
@@ -326,8 +265,8 @@ copy_table(UtilityCall *call)
  * triggers, and truncates what CASCADE reaches here; the workers get one command with
  * those of the tables that they have.
  */
-static void
-truncate_tables(UtilityCall *call)
+void
+ddl_truncate(UtilityCall *call)
 {
 	TruncateStmt *truncate = castNode(TruncateStmt, call->statement->utilityStmt);
 	StringInfoData sql;
@@ -405,30 +344,23 @@ distribute_new_tables(const UtilityCall *call)
 
 /* ---------------------------------------------------------------- hooks */
 
-static UtilityHandler
-find_handler(NodeTag tag)
-{
-	for (int i = 0; i < lengthof(utility_classes); i++)
-	{
-		if (utility_classes[i].tag == tag)
-			return utility_classes[i].handler;
-	}
-	return ddl_run_locally;
-}
-
 /* Run one command, and bring what it created in order. */
 static void
 handle_call(UtilityCall *call)
 {
-	NodeTag tag = nodeTag(call->statement->utilityStmt);
+	const StatementClass *class;
 
 	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
 	{
 		ddl_run_locally(call);
 		return;
 	}
+	class = statement_class_find(nodeTag(call->statement->utilityStmt));
 	call->first_created = list_length(created_objects);
-	find_handler(tag)(call);
+	if (class->handler != NULL)
+		class->handler(call);
+	else
+		ddl_run_locally(call);
 
 	if (list_length(created_objects) > call->first_created)
 	{

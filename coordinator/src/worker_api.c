@@ -22,6 +22,7 @@
 
 #include "argument.h"
 #include "connection.h"
+#include "ddl_version.h"
 #include "in_doubt.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
@@ -97,6 +98,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
+	ddl_lock_for_seed();
 	metadata_catalog_lock_placement();
 	check_new_worker(name, conninfo);
 	worker_probe_prepare(name, conninfo);
@@ -106,6 +108,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	check_new_server(worker_id);
 	worker_seed(worker_id);
 	in_doubt_look_at_commit();
+	ddl_version_seed(worker_id);
 	PG_RETURN_INT32(worker_id);
 }
 

@@ -54,6 +54,62 @@ $$;
 COMMENT ON FUNCTION strata_worker.check_coordinator(uuid, bigint) IS
     'raises an error unless this worker belongs to the cluster and has seen no later epoch';
 
+CREATE TABLE strata_worker.schema_version (
+    version bigint PRIMARY KEY,
+    recorded_at timestamptz NOT NULL DEFAULT now()
+);
+REVOKE ALL ON strata_worker.schema_version FROM PUBLIC;
+COMMENT ON TABLE strata_worker.schema_version IS
+    'the last transactions of the coordinator that changed the schema here, by its count';
+
+-- A server that was restored from a backup may lack DDL that the cluster has committed.
+-- A prepared transaction may be the one that brings the version: it is looked for first, so
+-- that one that commits meanwhile is seen by the second look, which needs a new snapshot: hence VOLATILE.
+CREATE FUNCTION strata_worker.check_schema_version(version bigint) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    undecided CONSTANT boolean := EXISTS (
+        SELECT FROM pg_prepared_xacts AS x
+         WHERE x.database = current_database()
+           AND starts_with(x.gid, format('strata_%s_', (SELECT c.id FROM strata_worker.cluster AS c))));
+    known CONSTANT bigint := (SELECT max(v.version) FROM strata_worker.schema_version AS v);
+BEGIN
+    IF known < check_schema_version.version AND NOT undecided THEN
+        RAISE EXCEPTION 'the schema of this server is older than the cluster''s'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('It has version %s, the coordinator has %s.',
+                                  known, check_schema_version.version),
+                  HINT = format('Restore a newer backup of it; or repeat there what it missed and '
+                                'run SELECT strata_worker.record_schema_version(%s) there.',
+                                check_schema_version.version);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.check_schema_version(bigint) IS
+    'raises an error if this worker has missed DDL that the coordinator has committed';
+
+-- Whoever may run DDL through the coordinator may call this: it can only make the check above milder.
+-- Inserts do not fail in REPEATABLE READ when other DDL was faster, and skipping locked rows
+-- waits for no transaction in doubt.
+CREATE FUNCTION strata_worker.record_schema_version(version bigint) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO strata_worker.schema_version VALUES (version) ON CONFLICT DO NOTHING;
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        DELETE FROM strata_worker.schema_version AS v
+         WHERE v.version IN (SELECT o.version FROM strata_worker.schema_version AS o
+                              WHERE o.version < record_schema_version.version - 100
+                                FOR UPDATE SKIP LOCKED);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.record_schema_version(bigint) IS
+    'notes that this worker has all DDL up to this version';
+
 CREATE FUNCTION strata_worker.attach_coordinator(id uuid, epoch bigint) RETURNS void
     LANGUAGE plpgsql STRICT
     SET search_path = pg_catalog, pg_temp
@@ -75,7 +131,11 @@ COMMENT ON FUNCTION strata_worker.attach_coordinator(uuid, bigint) IS
 CREATE FUNCTION strata_worker.detach_coordinator(id uuid) RETURNS void
     LANGUAGE sql STRICT
     SET search_path = pg_catalog, pg_temp
-AS $$ DELETE FROM strata_worker.cluster AS c WHERE c.id = detach_coordinator.id $$;
+AS $$
+    DELETE FROM strata_worker.schema_version
+     WHERE EXISTS (SELECT FROM strata_worker.cluster AS c WHERE c.id = detach_coordinator.id);
+    DELETE FROM strata_worker.cluster AS c WHERE c.id = detach_coordinator.id
+$$;
 REVOKE ALL ON FUNCTION strata_worker.detach_coordinator(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
@@ -201,6 +261,125 @@ AS $$
 $$;
 COMMENT ON FUNCTION strata_worker.table_list() IS
     'the tables on this worker with their columns in one line, and the sizes of those that are not partitioned';
+
+-- ---------------------------------------------------------------------------
+-- CREATE INDEX CONCURRENTLY on a partitioned table (coordinator/src/ddl_index.c)
+-- ---------------------------------------------------------------------------
+
+-- Names of the partitions' indexes are made from both names, so that a repeated command finds them;
+-- in bytes they fit into 63.
+CREATE FUNCTION strata_worker.index_parts(
+    table_name text, index_name text,
+    OUT part regclass, OUT parent regclass, OUT leaf boolean, OUT level integer,
+    OUT schema_name name, OUT part_index name, OUT index_oid oid)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH part AS (
+        SELECT coalesce(p.relid, t) AS relid, p.parentrelid, coalesce(p.isleaf, true) AS isleaf,
+               coalesce(p.level, 0) AS level
+          FROM to_regclass(table_name) AS t LEFT JOIN pg_partition_tree(t) AS p ON true
+         WHERE t IS NOT NULL
+    ), named AS (
+        SELECT p.*, c.relnamespace, n.nspname,
+               (CASE WHEN p.level = 0 THEN index_name
+                     ELSE format('%s_%s', CASE WHEN octet_length(index_name) <= 54 THEN index_name
+                                               ELSE left(index_name, 13) END,
+                                 left(md5(index_name || '/' || c.relname), 8)) END)::name AS part_index
+          FROM part AS p
+          JOIN pg_class AS c ON c.oid = p.relid
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    )
+    SELECT n.relid, n.parentrelid, n.isleaf, n.level, n.nspname, n.part_index, x.indexrelid
+      FROM named AS n
+      LEFT JOIN (pg_class AS i JOIN pg_index AS x ON x.indexrelid = i.oid)
+        ON i.relnamespace = n.relnamespace AND i.relname = n.part_index AND x.indrelid = n.relid
+$$;
+COMMENT ON FUNCTION strata_worker.index_parts(text, text) IS
+    'the table and its partitions with the names of their parts of an index, and these indexes as far as they exist';
+
+-- Runs a command that has to wait for writers without making others wait behind it.
+CREATE FUNCTION strata_worker.execute_patiently(command text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '100ms';
+            EXECUTE command;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_catalog.pg_sleep(0.2);
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.execute_patiently(text) IS
+    'runs a command, and again whenever it cannot get its locks quickly';
+
+CREATE FUNCTION strata_worker.next_index_command(
+    table_name text, index_name text, is_unique boolean, definition text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    create_index CONSTANT text := CASE WHEN is_unique THEN 'CREATE UNIQUE INDEX' ELSE 'CREATE INDEX' END;
+    item record;
+BEGIN
+    -- partitioned tables first, then leaves; a partitioned index is valid once all below it are attached
+    FOR item IN
+        SELECT p.*, x.indisvalid, own.inhparent AS attached_to, above.index_oid AS parent_index,
+               above.schema_name AS parent_schema, above.part_index AS parent_name,
+               EXISTS (SELECT FROM pg_inherits AS i JOIN pg_index AS o ON o.indexrelid = i.inhrelid
+                        WHERE i.inhparent = above.index_oid AND o.indrelid = p.part) AS covered
+          FROM strata_worker.index_parts(table_name, index_name) AS p
+          LEFT JOIN pg_index AS x ON x.indexrelid = p.index_oid
+          LEFT JOIN pg_inherits AS own ON own.inhrelid = p.index_oid
+          LEFT JOIN strata_worker.index_parts(table_name, index_name) AS above
+                 ON above.part = p.parent
+         ORDER BY p.leaf AND p.level > 0, p.level, p.part
+    LOOP
+        IF item.covered THEN
+            CONTINUE; -- a partition that is younger than the index has one of its own
+        ELSIF item.index_oid IS NULL AND NOT item.leaf THEN
+            RETURN format('SELECT strata_worker.execute_patiently(%L)',
+                          format('%s %I ON ONLY %s %s', create_index, item.part_index, item.part, definition));
+        ELSIF item.index_oid IS NULL THEN
+            RETURN format('%s CONCURRENTLY %I ON %s %s', create_index, item.part_index, item.part,
+                          definition);
+        ELSIF item.leaf AND NOT item.indisvalid THEN
+            RETURN format('DROP INDEX CONCURRENTLY %I.%I', item.schema_name, item.part_index);
+        ELSIF item.level > 0 AND item.attached_to IS NULL AND (item.leaf OR item.indisvalid) THEN
+            RETURN format('SELECT strata_worker.execute_patiently(%L)',
+                          format('ALTER INDEX %I.%I ATTACH PARTITION %I.%I', item.parent_schema,
+                                 item.parent_name, item.schema_name, item.part_index));
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.next_index_command(text, text, boolean, text) IS
+    'the next command on the way to an index that is complete on all partitions; NULL at the end';
+
+CREATE FUNCTION strata_worker.drop_index_parts(table_name text, index_name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    item record;
+BEGIN
+    FOR item IN SELECT * FROM strata_worker.index_parts(table_name, index_name) AS p
+                 WHERE p.index_oid IS NOT NULL AND p.level > 0
+                   AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = p.index_oid)
+                 ORDER BY p.level DESC
+    LOOP
+        EXECUTE format('DROP INDEX %I.%I', item.schema_name, item.part_index);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.drop_index_parts(text, text) IS
+    'drops what CREATE INDEX CONCURRENTLY has made on partitions and not attached yet';
 
 CREATE FUNCTION strata_worker.create_partials() RETURNS integer
     LANGUAGE sql

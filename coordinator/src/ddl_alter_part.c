@@ -1,0 +1,656 @@
+/*
+ * ddl_alter_part.c
+ *		The parts of an ALTER TABLE as SQL for the workers.
+ *
+ * The workers' SQL is made from the parse tree and, after the command ran here, from the catalog:
+ * so names are qualified, what is the coordinator's alone can be left out, and a value that is
+ * the same for all rows (now(), a setting) is computed once, here.  In this order:
+ *
+ *	1. one ALTER TABLE with all parts but those below; columns with a default get it for the
+ *	   existing rows, and lose it again, as defaults act here;
+ *	2. columns that draw from a sequence of their own: the coordinator reserves as many values as
+ *	   there are rows, and each worker numbers its rows from a share of them;
+ *	3. what PostgreSQL does not pass on to partitions, or does not have for partitioned tables:
+ *	   storage parameters, options and compression of columns, the owner;
+ *	4. new constraints, from the catalog, because PostgreSQL chooses their names;
+ *	5. VALIDATE and ALTER CONSTRAINT, which may name new ones.
+ */
+#include "postgres.h"
+
+#include "ddl_alter_part.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_sequence.h"
+#include "commands/defrem.h"
+#include "commands/sequence.h"
+#include "common/int.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "remote_command.h"
+#include "row_format.h"
+#include "table_ddl.h"
+
+struct AlterParts
+{
+	Oid relation;
+	TableKind kind;
+	List *commands;
+	List *usings;			  /* parallel to commands: text of USING, or NULL */
+	List *columns_before;	  /* names (String) of columns that ADD COLUMN IF NOT EXISTS finds */
+	List *constraints_before; /* names (String) that no new constraint has */
+
+	StringInfoData table; /* parts of the ALTER TABLE, separated by commas */
+	StringInfoData after; /* the same for the one after the new constraints */
+	List *defaults;		  /* names of columns whose default is dropped again */
+	List *numbered;		  /* numbers of columns to be filled from their sequences */
+	List *used_indexes;	  /* names of indexes that have become a constraint's */
+	List *all;			  /* texts for the table and every partition */
+	List *leaves;		  /* texts for those that hold rows */
+};
+
+/* ---------------------------------------------------------------- expressions */
+
+static void
+refuse_expression(Oid relid, const char *detail)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot change table \"%s\" in this way because it is on several nodes",
+						   get_rel_name(relid)),
+					errdetail("%s", detail),
+					errhint("Add the column without default, fill it by UPDATE, and then SET "
+							"DEFAULT or ADD GENERATED AS IDENTITY.")));
+}
+
+static bool
+uses_sequence(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, NextValueExpr))
+		return true;
+	if (IsA(node, FuncExpr))
+	{
+		switch (((FuncExpr *) node)->funcid)
+		{
+			case F_NEXTVAL:
+			case F_CURRVAL:
+			case F_LASTVAL:
+			case F_SETVAL_REGCLASS_INT8:
+			case F_SETVAL_REGCLASS_INT8_BOOL:
+				return true;
+			default:
+				break;
+		}
+	}
+	return expression_tree_walker(node, uses_sequence, context);
+}
+
+/* With what has one value for the whole statement replaced by this value. */
+static Node *
+fold_stable(Node *expression)
+{
+	PlannerGlobal global = {.type = T_PlannerGlobal};
+	PlannerInfo root = {.type = T_PlannerInfo, .glob = &global};
+
+	return estimate_expression_value(&root, expression);
+}
+
+/* An expression that each worker evaluates for its rows, as text; ERROR if they cannot. */
+static char *
+deparse_for_rows(Relation relation, TableKind kind, Node *expression)
+{
+	Node *folded = fold_stable(expression);
+	List *context = deparse_context_for(RelationGetRelationName(relation),
+										RelationGetRelid(relation));
+	int level;
+	char *text;
+
+	if (kind == TABLE_REFERENCE && contain_volatile_functions(folded))
+		refuse_expression(RelationGetRelid(relation),
+						  "The copies would differ: the expression has another value each time.");
+	if (uses_sequence(folded, NULL))
+		refuse_expression(RelationGetRelid(relation), "The workers have no sequences.");
+	level = row_format_enter_sql_mode();
+	text = deparse_expression(folded, context, false, false);
+	row_format_leave_sql_mode(level);
+	return text;
+}
+
+static Node *
+transform_for_rows(const UtilityCall *call, Relation relation, Node *raw, ParseExprKind kind)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	Node *expression;
+
+	pstate->p_sourcetext = call->source;
+	addNSItemToQuery(
+		pstate, addRangeTableEntryForRelation(pstate, relation, AccessShareLock, NULL, false, true),
+		false, true, true);
+	expression = transformExpr(pstate, copyObject(raw), kind);
+	assign_expr_collations(pstate, expression);
+	free_parsestate(pstate);
+	return expression;
+}
+
+/* ---------------------------------------------------------------- before */
+
+/* The values of a new column of a reference table are computed by each node for itself. */
+static void
+check_new_column(const UtilityCall *call, Relation relation, const ColumnDef *column)
+{
+	ListCell *cell;
+
+	foreach(cell, column->constraints)
+	{
+		const Constraint *constraint = lfirst_node(Constraint, cell);
+
+		if (constraint->contype == CONSTR_IDENTITY)
+			refuse_expression(RelationGetRelid(relation),
+							  "The copies would differ: rows are numbered in any order.");
+		if (constraint->contype == CONSTR_DEFAULT && constraint->raw_expr != NULL)
+			(void) deparse_for_rows(
+				relation, TABLE_REFERENCE,
+				transform_for_rows(call, relation, constraint->raw_expr, EXPR_KIND_COLUMN_DEFAULT));
+	}
+	if (column->typeName != NULL && list_length(column->typeName->names) == 1 &&
+		strstr(strVal(linitial(column->typeName->names)), "serial") != NULL)
+		refuse_expression(RelationGetRelid(relation),
+						  "The copies would differ: rows are numbered in any order.");
+}
+
+static char *
+prepare_using(const UtilityCall *call, AlterParts *parts, Relation relation,
+			  const AlterTableCmd *command)
+{
+	const ColumnDef *column = castNode(ColumnDef, command->def);
+
+	if (column->raw_default == NULL)
+		return NULL;
+	return deparse_for_rows(
+		relation, parts->kind,
+		transform_for_rows(call, relation, column->raw_default, EXPR_KIND_ALTER_COL_TRANSFORM));
+}
+
+/* Names of the constraints that are there already, and that the command does not replace. */
+static List *
+list_kept_constraints(Relation relation, List *commands)
+{
+	List *names = NIL;
+	ListCell *cell;
+
+	foreach(cell, table_ddl_constraint_names(relation))
+	{
+		bool replaced = false;
+		ListCell *part;
+
+		foreach(part, commands)
+		{
+			const AlterTableCmd *command = lfirst_node(AlterTableCmd, part);
+			const char *name = NULL;
+
+			if (command->subtype == AT_DropConstraint)
+				name = command->name;
+			else if (command->subtype == AT_AddConstraint)
+				name = castNode(Constraint, command->def)->conname;
+			replaced |= name != NULL && strcmp(name, strVal(lfirst(cell))) == 0;
+		}
+		if (!replaced)
+			names = lappend(names, lfirst(cell));
+	}
+	return names;
+}
+
+AlterParts *
+alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List *commands)
+{
+	AlterParts *parts = palloc0(sizeof(AlterParts));
+	Relation relation = table_open(table->relation, NoLock);
+	ListCell *cell;
+
+	parts->relation = table->relation;
+	parts->kind = table->kind;
+	parts->commands = copyObject(commands);
+	initStringInfo(&parts->table);
+	initStringInfo(&parts->after);
+	parts->constraints_before = list_kept_constraints(relation, commands);
+	foreach(cell, commands)
+	{
+		const AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+		char *using = NULL;
+
+		if (command->subtype == AT_AddColumn)
+		{
+			const ColumnDef *column = castNode(ColumnDef, command->def);
+
+			if (parts->kind == TABLE_REFERENCE)
+				check_new_column(call, relation, column);
+			if (get_attnum(parts->relation, column->colname) != InvalidAttrNumber)
+				parts->columns_before = lappend(parts->columns_before, makeString(column->colname));
+		}
+		else if (command->subtype == AT_AlterColumnType)
+			using = prepare_using(call, parts, relation, command);
+		parts->usings = lappend(parts->usings, using);
+	}
+	table_close(relation, NoLock);
+	return parts;
+}
+
+/* ---------------------------------------------------------------- columns with values */
+
+/* The sequence from which a default draws and that belongs to the column, InvalidOid if it is something else. */
+static Oid
+find_own_sequence(Relation relation, AttrNumber attribute, Node *expression)
+{
+	Oid sequence = InvalidOid;
+	Oid owner;
+	int32 column;
+
+	while (IsA(expression, FuncExpr) && ((FuncExpr *) expression)->funcid != F_NEXTVAL &&
+		   list_length(((FuncExpr *) expression)->args) == 1)
+		expression = linitial(((FuncExpr *) expression)->args); /* a cast */
+	if (IsA(expression, NextValueExpr))
+		return ((NextValueExpr *) expression)->seqid;
+	if (IsA(expression, FuncExpr) && ((FuncExpr *) expression)->funcid == F_NEXTVAL &&
+		IsA(linitial(((FuncExpr *) expression)->args), Const))
+		sequence = DatumGetObjectId(
+			linitial_node(Const, ((FuncExpr *) expression)->args)->constvalue);
+	if (OidIsValid(sequence) && sequenceIsOwned(sequence, DEPENDENCY_AUTO, &owner, &column) &&
+		owner == RelationGetRelid(relation) && column == attribute)
+		return sequence;
+	return InvalidOid;
+}
+
+/* How the existing rows get a new column: NULL if by nothing, else " DEFAULT ..." */
+static char *
+build_default(AlterParts *parts, Relation relation, AttrNumber attribute)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
+	Node *expression;
+
+	if (column->attgenerated != '\0')
+		return NULL;
+	expression = build_column_default(relation, attribute);
+	if (expression == NULL)
+		return NULL;
+	return psprintf(" DEFAULT %s", deparse_for_rows(relation, parts->kind, expression));
+}
+
+static bool
+is_numbered(Relation relation, AttrNumber attribute)
+{
+	Node *expression;
+
+	if (TupleDescAttr(RelationGetDescr(relation), attribute - 1)->attgenerated != '\0')
+		return false;
+	expression = build_column_default(relation, attribute);
+	return expression != NULL && OidIsValid(find_own_sequence(relation, attribute, expression));
+}
+
+static int64
+get_increment(Oid sequence)
+{
+	HeapTuple tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(sequence));
+	int64 increment;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for sequence %u", sequence);
+	increment = ((Form_pg_sequence) GETSTRUCT(tuple))->seqincrement;
+	ReleaseSysCache(tuple);
+	return increment;
+}
+
+/* Take `count` values at once; returns the first. */
+static int64
+reserve_values(Oid sequence, int64 increment, int64 count)
+{
+	int64 first = nextval_internal(sequence, false);
+	int64 span;
+	int64 last;
+
+	if (pg_mul_s64_overflow(increment, count - 1, &span) || pg_add_s64_overflow(first, span, &last))
+		ereport(ERROR, (errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+						errmsg("sequence \"%s\" has too few values for the rows of the table",
+							   get_rel_name(sequence))));
+	if (count > 1)
+		DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(last));
+	return first;
+}
+
+/* ADD COLUMN of a column that numbers the rows, on each worker from its own share of the values. */
+static void
+add_numbered_column(Relation relation, AttrNumber attribute)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc(count * sizeof(int));
+	int64 *rows = palloc(count * sizeof(int64));
+	char **sqls = palloc(count * sizeof(char *));
+	char *table = ddl_relation_name(RelationGetRelid(relation));
+	char *column = NameStr(TupleDescAttr(RelationGetDescr(relation), attribute - 1)->attname);
+	char *helper = quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(relation)),
+		makeObjectName(RelationGetRelationName(relation), column, "strata"));
+	Oid sequence = find_own_sequence(relation, attribute,
+									 build_column_default(relation, attribute));
+	int64 increment = get_increment(sequence);
+	int64 total = 0;
+	int64 first;
+	int worker = -1;
+
+	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
+	{
+		worker_ids[i] = worker;
+		rows[i] = strtoi64(
+			remote_command_fetch(worker, psprintf("SELECT pg_catalog.count(*) FROM %s", table)),
+			NULL, 10);
+		total += rows[i];
+	}
+	first = total > 0 ? reserve_values(sequence, increment, total) : 1;
+	for (int i = 0; i < count; i++)
+	{
+		sqls[i] = psprintf("CREATE SEQUENCE %s INCREMENT " INT64_FORMAT " MINVALUE " INT64_FORMAT
+						   " MAXVALUE " INT64_FORMAT " START " INT64_FORMAT
+						   "; ALTER TABLE %s ADD COLUMN %s DEFAULT pg_catalog.nextval(%s)"
+						   "; ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT; DROP SEQUENCE %s",
+						   helper, increment, PG_INT64_MIN, PG_INT64_MAX, first, table,
+						   table_ddl_column(relation, attribute), quote_literal_cstr(helper), table,
+						   quote_identifier(column), helper);
+		first += rows[i] * increment;
+	}
+	ddl_version_note_change();
+	(void) remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
+}
+
+/* ---------------------------------------------------------------- after: one part */
+
+static void append_part(StringInfo list, const char *format, ...) pg_attribute_printf(2, 3);
+
+static void
+append_part(StringInfo list, const char *format, ...)
+{
+	int needed;
+
+	if (list->len > 0)
+		appendStringInfoString(list, ", ");
+	do
+	{
+		va_list arguments;
+
+		va_start(arguments, format);
+		needed = appendStringInfoVA(list, format, arguments);
+		va_end(arguments);
+		if (needed != 0)
+			enlargeStringInfo(list, needed);
+	} while (needed != 0);
+}
+
+static void
+build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *command)
+{
+	const char *name = castNode(ColumnDef, command->def)->colname;
+	AttrNumber attribute = get_attnum(parts->relation, name);
+	char *value;
+
+	if (list_member(parts->columns_before, makeString(pstrdup(name))))
+		return;
+	if (is_numbered(relation, attribute))
+	{
+		parts->numbered = lappend_int(parts->numbered, attribute);
+		return;
+	}
+	value = build_default(parts, relation, attribute);
+	append_part(&parts->table, "ADD COLUMN %s%s", table_ddl_column(relation, attribute),
+				value != NULL ? value : "");
+	if (value != NULL)
+		parts->defaults = lappend(parts->defaults, pstrdup(name));
+}
+
+static void
+build_column_type(AlterParts *parts, Relation relation, const char *column, const char *using)
+{
+	AttrNumber attribute = get_attnum(parts->relation, column);
+	Form_pg_attribute form = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
+
+	append_part(&parts->table, "ALTER COLUMN %s TYPE %s", quote_identifier(column),
+				format_type_with_typemod(form->atttypid, form->atttypmod));
+	if (OidIsValid(form->attcollation))
+		appendStringInfo(&parts->table, " COLLATE %s", generate_collation_name(form->attcollation));
+	if (using != NULL)
+		appendStringInfo(&parts->table, " USING %s", using);
+}
+
+/* (name = 'value', ...) or (name, ...) */
+static char *
+build_options(List *options, bool values)
+{
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		appendStringInfoString(&sql, sql.len == 0 ? "(" : ", ");
+		if (option->defnamespace != NULL)
+			appendStringInfo(&sql, "%s.", quote_identifier(option->defnamespace));
+		appendStringInfoString(&sql, quote_identifier(option->defname));
+		if (values)
+			appendStringInfo(
+				&sql, " = %s",
+				quote_literal_cstr(option->arg == NULL ? "true" : defGetString(option)));
+	}
+	appendStringInfoChar(&sql, ')');
+	return sql.data;
+}
+
+static void
+build_constraint_change(AlterParts *parts, const AlterTableCmd *command)
+{
+	const Constraint *constraint = castNode(Constraint, command->def);
+
+	append_part(&parts->after, "ALTER CONSTRAINT %s %s INITIALLY %s",
+				quote_identifier(constraint->conname),
+				constraint->deferrable ? "DEFERRABLE" : "NOT DEFERRABLE",
+				constraint->initdeferred ? "DEFERRED" : "IMMEDIATE");
+}
+
+/* ADD CONSTRAINT ... USING INDEX: partitioned tables cannot, so the constraint gets a new index there. */
+static void
+note_used_index(AlterParts *parts, Relation relation, const Constraint *constraint)
+{
+	if (constraint->indexname != NULL)
+		parts->used_indexes = lappend(
+			parts->used_indexes,
+			quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									   constraint->indexname));
+}
+
+static void
+build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, char *using)
+{
+	char *column = command->name == NULL ? "" : pstrdup(quote_identifier(command->name));
+	const char *cascade = command->behavior == DROP_CASCADE ? " CASCADE" : "";
+	const char *if_exists = command->missing_ok ? "IF EXISTS " : "";
+	List *options = command->def != NULL && IsA(command->def, List) ? (List *) command->def : NIL;
+
+	if (compat_is_set_expression(command->subtype))
+	{
+		AttrNumber attribute = get_attnum(parts->relation, command->name);
+
+		append_part(&parts->table, "ALTER COLUMN %s SET EXPRESSION AS (%s)", column,
+					table_ddl_generation_expression(relation, attribute));
+		return;
+	}
+	switch (command->subtype)
+	{
+		case AT_AddColumn:
+			build_add_column(parts, relation, command);
+			break;
+		case AT_DropColumn:
+			append_part(&parts->table, "DROP COLUMN %s%s%s", if_exists, column, cascade);
+			break;
+		case AT_AlterColumnType:
+			build_column_type(parts, relation, command->name, using);
+			break;
+		case AT_SetNotNull:
+			append_part(&parts->table, "ALTER COLUMN %s SET NOT NULL", column);
+			break;
+		case AT_DropNotNull:
+			append_part(&parts->table, "ALTER COLUMN %s DROP NOT NULL", column);
+			break;
+		case AT_DropExpression:
+			append_part(&parts->table, "ALTER COLUMN %s DROP EXPRESSION %s", column, if_exists);
+			break;
+		case AT_SetStatistics:
+			append_part(&parts->table, "ALTER COLUMN %s SET STATISTICS %d", column,
+						command->def == NULL ? -1 : intVal(command->def));
+			break;
+		case AT_SetStorage:
+			append_part(&parts->table, "ALTER COLUMN %s SET STORAGE %s", column,
+						quote_identifier(strVal(command->def)));
+			break;
+		case AT_SetCompression:
+			parts->all = lappend(parts->all, psprintf("ALTER COLUMN %s SET COMPRESSION %s", column,
+													  quote_identifier(strVal(command->def))));
+			break;
+		case AT_SetOptions:
+		case AT_ResetOptions:
+			parts->all = lappend(
+				parts->all, psprintf("ALTER COLUMN %s %s %s", column,
+									 command->subtype == AT_SetOptions ? "SET" : "RESET",
+									 build_options(options, command->subtype == AT_SetOptions)));
+			break;
+		case AT_SetRelOptions:
+		case AT_ResetRelOptions:
+			parts->leaves = lappend(
+				parts->leaves,
+				psprintf("%s %s", command->subtype == AT_SetRelOptions ? "SET" : "RESET",
+						 build_options(options, command->subtype == AT_SetRelOptions)));
+			break;
+		case AT_ChangeOwner:
+			parts->all = lappend(
+				parts->all,
+				psprintf("OWNER TO %s", quote_identifier(get_rolespec_name(command->newowner))));
+			break;
+		case AT_DropConstraint:
+			append_part(&parts->table, "DROP CONSTRAINT %s%s%s", if_exists, column, cascade);
+			break;
+		case AT_AddConstraint:
+			note_used_index(parts, relation, castNode(Constraint, command->def));
+			break;
+		case AT_ValidateConstraint:
+			append_part(&parts->after, "VALIDATE CONSTRAINT %s", column);
+			break;
+		case AT_AlterConstraint:
+			build_constraint_change(parts, command);
+			break;
+		default: /* new constraints come from the catalog; the rest is the coordinator's */
+			break;
+	}
+}
+
+/* ---------------------------------------------------------------- after: all parts */
+
+/* The constraint's ALTER TABLE, NULL if it is of another table or was there before. */
+static char *
+build_new_constraint(const AlterParts *parts, Oid oid)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(oid));
+	Form_pg_constraint form;
+	char *sql = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	form = (Form_pg_constraint) GETSTRUCT(tuple);
+	if (form->conrelid == parts->relation &&
+		!list_member(parts->constraints_before, makeString(pstrdup(NameStr(form->conname)))))
+		sql = pg_get_constraintdef_command(oid);
+	ReleaseSysCache(tuple);
+	return sql;
+}
+
+static void
+send_constraints(const UtilityCall *call, const AlterParts *parts)
+{
+	ListCell *cell;
+
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+		char *sql = NULL;
+		int level;
+
+		if (address->classId != ConstraintRelationId)
+			continue;
+		level = row_format_enter_sql_mode();
+		sql = build_new_constraint(parts, address->objectId);
+		row_format_leave_sql_mode(level);
+		if (sql != NULL)
+			ddl_send_everywhere(sql);
+	}
+}
+
+static void
+send_defaults_dropped(const AlterParts *parts, const char *table)
+{
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, parts->defaults)
+		append_part(&sql, "ALTER COLUMN %s DROP DEFAULT", quote_identifier(lfirst(cell)));
+	if (sql.len > 0)
+		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, sql.data));
+}
+
+void
+alter_parts_send(const UtilityCall *call, AlterParts *parts)
+{
+	Relation relation = table_open(parts->relation, NoLock);
+	char *table = ddl_relation_name(parts->relation);
+	int level = row_format_enter_sql_mode();
+	ListCell *command;
+	ListCell *using;
+	ListCell *cell;
+
+	forboth(command, parts->commands, using, parts->usings)
+		build_part(parts, relation, lfirst(command), lfirst(using));
+	row_format_leave_sql_mode(level);
+
+	if (parts->table.len > 0)
+		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, parts->table.data));
+	send_defaults_dropped(parts, table);
+	foreach(cell, parts->numbered)
+		add_numbered_column(relation, lfirst_int(cell));
+	foreach(cell, parts->all)
+		ddl_alter_partitions(table, false, lfirst(cell));
+	foreach(cell, parts->leaves)
+		ddl_alter_partitions(table, true, lfirst(cell));
+	foreach(cell, parts->used_indexes)
+		ddl_send_everywhere(psprintf("DROP INDEX IF EXISTS %s", (char *) lfirst(cell)));
+	send_constraints(call, parts);
+	if (parts->after.len > 0)
+		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, parts->after.data));
+	table_close(relation, NoLock);
+}

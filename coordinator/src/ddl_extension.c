@@ -1,0 +1,170 @@
+/*
+ * ddl_extension.c
+ *		Schemas and extensions: what other objects live in, or come with.
+ *
+ * Both bring and take much along.  What a schema or an extension contains is created and dropped
+ * by each node itself, but for our tables: the object access hook has dropped them on the
+ * workers one by one before the command for the whole arrives there.  Our own extensions
+ * differ between the coordinator and the workers and are left out.
+ */
+#include "postgres.h"
+
+#include "ddl.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
+#include "commands/defrem.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "metadata_catalog.h"
+
+static bool
+schema_is_everywhere(const char *name)
+{
+	ObjectAddress address;
+
+	ObjectAddressSet(address, NamespaceRelationId, get_namespace_oid(name, true));
+	return OidIsValid(address.objectId) && ddl_object_is_everywhere(&address);
+}
+
+/* DROP SCHEMA: its tables were dropped on the workers one by one, what is left goes now. */
+void
+ddl_drop_schemas(UtilityCall *call)
+{
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, drop->objects)
+	{
+		const char *name = strVal(lfirst(cell));
+
+		if (schema_is_everywhere(name))
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP SCHEMA IF EXISTS " : ", ",
+							 quote_identifier(name));
+	}
+	ddl_run_locally(call);
+	if (sql.len > 0)
+	{
+		if (drop->behavior == DROP_CASCADE)
+			appendStringInfoString(&sql, " CASCADE");
+		ddl_send_everywhere(sql.data);
+	}
+}
+
+bool
+ddl_extension_is_ours(const char *name)
+{
+	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0;
+}
+
+/*
+ * DROP EXTENSION.  Ours cannot go while tables depend on its metadata: their rows would be
+ * left behind on the workers, unknown to anybody.
+ */
+void
+ddl_drop_extensions(UtilityCall *call)
+{
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, drop->objects)
+	{
+		const char *name = strVal(lfirst(cell));
+
+		if (strcmp(name, "strata") == 0 &&
+			(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
+			 metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL))
+			ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+							errmsg("cannot drop extension \"strata\" while there are distributed "
+								   "or reference tables"),
+							errhint("Run undistribute_table() on them, or drop them.")));
+		if (!ddl_extension_is_ours(name))
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
+							 quote_identifier(name));
+	}
+	ddl_run_locally(call);
+	if (sql.len > 0 && metadata_available())
+	{
+		if (drop->behavior == DROP_CASCADE)
+			appendStringInfoString(&sql, " CASCADE");
+		ddl_send_everywhere(sql.data);
+	}
+}
+
+/* CREATE SCHEMA: only the schema; the elements in it were handled one by one. */
+void
+ddl_create_schema(UtilityCall *call)
+{
+	ListCell *cell;
+
+	ddl_run_locally(call);
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+
+		if (address->classId == NamespaceRelationId && ddl_object_is_everywhere(address))
+		{
+			HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
+			Form_pg_namespace form;
+
+			if (!HeapTupleIsValid(tuple))
+				continue;
+			form = (Form_pg_namespace) GETSTRUCT(tuple);
+			ddl_send_everywhere(
+				psprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s",
+						 quote_identifier(NameStr(form->nspname)),
+						 quote_identifier(GetUserNameFromId(form->nspowner, false))));
+			ReleaseSysCache(tuple);
+			ddl_send_privileges(address);
+		}
+	}
+}
+
+/* CREATE EXTENSION of anybody's but ours: the workers need the same types and functions. */
+void
+ddl_create_extension(UtilityCall *call)
+{
+	CreateExtensionStmt *create = castNode(CreateExtensionStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	ddl_run_locally(call);
+	if (ddl_extension_is_ours(create->extname) || metadata_all_workers() == NULL)
+		return;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE EXTENSION IF NOT EXISTS %s", quote_identifier(create->extname));
+	foreach(cell, create->options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "schema") == 0)
+			appendStringInfo(&sql, " SCHEMA %s", quote_identifier(defGetString(option)));
+		else if (strcmp(option->defname, "new_version") == 0)
+			appendStringInfo(&sql, " VERSION %s", quote_literal_cstr(defGetString(option)));
+		else if (strcmp(option->defname, "cascade") == 0 && defGetBoolean(option))
+			appendStringInfoString(&sql, " CASCADE");
+	}
+	ddl_send_everywhere(sql.data);
+}
+
+/* ALTER EXTENSION ... UPDATE */
+void
+ddl_alter_extension(UtilityCall *call)
+{
+	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
+
+	ddl_run_locally(call);
+	if (ddl_extension_is_ours(alter->extname) || metadata_all_workers() == NULL)
+		return;
+	ddl_send_everywhere(ddl_statement_text(call));
+}
