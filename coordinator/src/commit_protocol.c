@@ -9,6 +9,9 @@
  *					else: PREPARE TRANSACTION on all writers, decision row here
  *		commit		the decision becomes durable with the local commit record
  *		COMMIT		COMMIT PREPARED on all writers, bounded wait
+ *
+ * gate.c hears of a two-phase commit when all is prepared, and of each worker that has committed.
+ *
  *		ABORT		cancel, ROLLBACK, ROLLBACK PREPARED
  *
  * Names and decision rows are in decision_log.c.  If a session has two connections to one worker
@@ -41,6 +44,7 @@
 #include "commit_protocol.h"
 #include "connection.h"
 #include "decision_log.h"
+#include "gate.h"
 #include "in_doubt.h"
 #include "maintenance_worker.h"
 #include "prepared_gid.h"
@@ -304,6 +308,7 @@ commit_single_writer(WorkerConnection *conn)
 	char tag[64] = "";
 	PGresult *result;
 
+	gate_commit_single(conn->worker_id);
 	if (session_settings_synchronous_commit_is_sent(conn))
 		connection_send(conn, "COMMIT", 0, "COMMIT");
 	else
@@ -438,6 +443,18 @@ write_decision(int count)
 	pfree(counters);
 }
 
+/* To the gate, which must know before the coordinator's own rows can be seen. */
+static void
+announce_commit(int count)
+{
+	int *worker_ids = palloc(sizeof(int) * count);
+
+	for (int i = 0; i < count; i++)
+		worker_ids[i] = selected[i]->worker_id;
+	gate_commit_announce(worker_ids, count);
+	pfree(worker_ids);
+}
+
 static void
 prepare_writers(int count)
 {
@@ -454,6 +471,7 @@ prepare_writers(int count)
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
 		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
+	announce_commit(count);
 }
 
 void
@@ -517,6 +535,12 @@ end_identities(bool doubt)
 		maintenance_worker_poke();
 }
 
+static bool
+is_committed(const WorkerConnection *conn)
+{
+	return conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
+}
+
 /* Did every worker acknowledge this transaction?  Looks at the wires of one two-phase commit. */
 static bool
 is_acknowledged_everywhere(uint64 counter, int count)
@@ -524,11 +548,18 @@ is_acknowledged_everywhere(uint64 counter, int count)
 	for (int i = 0; i < count; i++)
 	{
 		if (selected[i]->prepared_counter == counter &&
-			(selected[i]->outcome != WIRE_OK || strcmp(selected[i]->tag, "COMMIT PREPARED") != 0 ||
-			 selected[i]->replica_wait_cancelled))
+			(!is_committed(selected[i]) || selected[i]->replica_wait_cancelled))
 			return false;
 	}
 	return true;
+}
+
+/* What has been committed there can be seen there; what is in doubt holds the gate until the end. */
+static void
+acknowledge_to_gate(const WorkerConnection *conn)
+{
+	if (is_committed(conn))
+		gate_commit_acknowledge(conn->worker_id);
 }
 
 /* True when a worker did not acknowledge. */
@@ -537,13 +568,14 @@ commit_prepared_writers(int count)
 {
 	bool doubt = false;
 
+	gate_commit_begin();
 	for (int i = 0; i < count; i++)
 	{
 		selected[i]->quiet = true;
 		selected[i]->replica_wait_cancelled = false;
 		commands[i] = selected[i]->commit_prepared;
 	}
-	wire_run(selected, commands, count, wire_now() + FINISH_TIMEOUT_MS);
+	wire_run(selected, commands, count, wire_now() + FINISH_TIMEOUT_MS, acknowledge_to_gate);
 
 	for (int i = 0; i < count; i++)
 	{
@@ -554,7 +586,7 @@ commit_prepared_writers(int count)
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = selected[i];
-		bool done = conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
+		bool done = is_committed(conn);
 
 		conn->quiet = false;
 		if (!done)
@@ -592,13 +624,16 @@ commit_protocol_finish(void)
 		RESUME_INTERRUPTS(); /* core holds them, too */
 	holding_interrupts = false;
 	decision_log_end(true);
-	if (count == 0)
-		return;
-	if (decision_log_is_replicated(XactLastCommitEnd))
-		doubt = commit_prepared_writers(count);
-	else
-		leave_all_in_doubt(count);
-	end_identities(doubt);
+	if (count > 0)
+	{
+		if (decision_log_is_replicated(XactLastCommitEnd))
+			doubt = commit_prepared_writers(count);
+		else
+			leave_all_in_doubt(count);
+	}
+	gate_end(); /* what is in doubt is marked by now */
+	if (count > 0)
+		end_identities(doubt);
 }
 
 /* ----------------------------------------------------------------
@@ -711,7 +746,7 @@ run_rollbacks(int64 deadline)
 		selected[count] = selected[i];
 		commands[count++] = command;
 	}
-	wire_run(selected, commands, count, deadline);
+	wire_run(selected, commands, count, deadline, NULL);
 	for (int i = 0; i < count; i++)
 	{
 		if (selected[i]->outcome == WIRE_OK)
@@ -729,6 +764,7 @@ commit_protocol_abort(void)
 	int count;
 
 	holding_interrupts = false; /* the error has released them */
+	gate_end();
 	decision_log_end(false);
 	if (!in_error_recursion_trouble())
 	{

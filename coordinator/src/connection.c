@@ -48,6 +48,9 @@
 /* So long a session waits before it tells others for whom: session_map.h. */
 #define QUIET_WAIT_MS 100
 
+/* SQLSTATE of what strata_worker.pin_snapshot() says as soon as it has the snapshot. */
+#define SNAPSHOT_IS_PINNED "ST001"
+
 /* The event set last used to wait for several wires. */
 typedef struct SharedWait
 {
@@ -199,11 +202,17 @@ connection_receive_notice(void *arg, const PGresult *result)
 	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
 	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	int elevel;
 
 	/* commit_protocol.c must know; the function's name does not depend on lc_messages */
 	if (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0)
 		conn->replica_wait_cancelled = true;
+	if (sqlstate != NULL && strcmp(sqlstate, SNAPSHOT_IS_PINNED) == 0)
+	{
+		conn->snapshot_pinned = true;
+		return;
+	}
 	if (conn->quiet || severity == NULL || message == NULL)
 		return;
 
@@ -216,10 +225,9 @@ connection_receive_notice(void *arg, const PGresult *result)
 	else
 		return;
 
-	ereport(elevel,
-			(errcode(connection_make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE))),
-			 errmsg_internal("%s", message), detail ? errdetail_internal("%s", detail) : 0,
-			 hint ? errhint("%s", hint) : 0, errcontext("worker \"%s\"", conn->worker_name)));
+	ereport(elevel, (errcode(connection_make_sqlstate(sqlstate)), errmsg_internal("%s", message),
+					 detail ? errdetail_internal("%s", detail) : 0, hint ? errhint("%s", hint) : 0,
+					 errcontext("worker \"%s\"", conn->worker_name)));
 }
 
 /* ----------------------------------------------------------------
@@ -408,30 +416,56 @@ connection_wait_any(WorkerConnection **conns, int count)
  * ----------------------------------------------------------------
  */
 
+/* Is a result there (of a broken connection: one with the reason), or the end? */
+static bool
+has_result(WorkerConnection *conn)
+{
+	return !PQisBusy(conn->pg) || !connection_consume(conn) || !PQisBusy(conn->pg);
+}
+
+/* Take a result of the preamble. */
+static void
+skip_result(WorkerConnection *conn, PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+		connection_report(ERROR, conn, result, NULL);
+	PQclear(result);
+	conn->skip_results--;
+}
+
 bool
 connection_poll_result(WorkerConnection *conn, PGresult **result)
 {
-	for (;;)
+	while (has_result(conn))
 	{
-		ExecStatusType status;
-		bool intact = true;
-
-		if (PQisBusy(conn->pg))
-			intact = connection_consume(conn);
-		if (intact && PQisBusy(conn->pg))
-			return false;
-
-		/* of a broken connection, PQgetResult() makes a result with the reason */
 		*result = PQgetResult(conn->pg);
 		if (*result == NULL || conn->skip_results == 0)
 			return true;
-
-		status = PQresultStatus(*result);
-		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-			connection_report(ERROR, conn, *result, NULL);
-		PQclear(*result);
-		conn->skip_results--;
+		skip_result(conn, *result);
 	}
+	return false;
+}
+
+bool
+connection_poll_pin(WorkerConnection *conn)
+{
+	while (!conn->snapshot_pinned)
+	{
+		PGresult *result;
+
+		/* parses what has arrived up to the next result, and so hears the message */
+		if (!has_result(conn))
+			return conn->snapshot_pinned;
+		if (conn->snapshot_pinned || conn->skip_results == 0)
+			return true;
+		result = PQgetResult(conn->pg);
+		if (result == NULL)
+			return true;
+		skip_result(conn, result);
+	}
+	return true;
 }
 
 PGresult *
@@ -533,6 +567,7 @@ connection_drop(WorkerConnection *conn)
 	conn->failed = false;
 	conn->end_pending = false;
 	conn->silent = false;
+	conn->snapshot_command[0] = '\0';
 	conn->prepared_counter = 0;
 	conn->prepare_state = PREPARE_NONE;
 	session_settings_forget(conn);

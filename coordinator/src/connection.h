@@ -81,6 +81,9 @@ typedef struct WorkerConnection
 	bool failed;	   /* the remote transaction is lost */
 	bool end_pending;  /* COMMIT or ROLLBACK of a reader was sent, its result not collected */
 	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
+	int kept_snapshots;			   /* of running statements, see snapshot_pin.c */
+	bool snapshot_pinned;		   /* the worker has said that it took a snapshot */
+	char snapshot_command[96];	   /* to precede the next statement, may be empty */
 	uint64 prepared_counter;	   /* counter of the prepared gid, 0 when not prepared */
 	PrepareState prepare_state;
 	char commit_prepared[CONNECTION_GID_SIZE + 32];
@@ -130,6 +133,12 @@ extern bool connection_await_result(WorkerConnection *conn, int64 deadline, PGre
 
 /* The same without waiting: false when there is nothing yet. */
 extern bool connection_poll_result(WorkerConnection *conn, PGresult **result);
+
+/*
+ * Has the worker taken the snapshot that was asked for in front of the running statement, or is the
+ * statement's own result there?  Does not wait.
+ */
+extern bool connection_poll_pin(WorkerConnection *conn);
 
 /* Wait for the end of a reader's COMMIT or ROLLBACK that was sent without waiting. */
 extern void connection_settle(WorkerConnection *conn);

@@ -27,6 +27,7 @@
 #include "metadata.h"
 #include "reference_write.h"
 #include "remote_insert.h"
+#include "snapshot_pin.h"
 
 int executor_depth = 0;
 
@@ -139,9 +140,9 @@ start_query(QueryDesc *query, int eflags)
 	else
 		standard_ExecutorStart(query, eflags);
 
-	if (IsParallelWorker() || query->estate->es_opened_result_relations == NIL ||
-		!metadata_available())
+	if (IsParallelWorker() || !metadata_available())
 		return;
+	snapshot_pin_start_query(query, eflags);
 	foreach(cell, query->estate->es_opened_result_relations)
 		executor_prepare_result_relation(lfirst(cell));
 }
@@ -149,10 +150,13 @@ start_query(QueryDesc *query, int eflags)
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
+	RunningQuery running = {.query = query, .outer = snapshot_pin_running};
+
 	if (!IsParallelWorker())
 		reference_write_flush();
 
 	executor_depth++;
+	snapshot_pin_running = &running;
 	PG_TRY();
 	{
 		if (previous_executor_run)
@@ -162,6 +166,7 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_
 	}
 	PG_FINALLY();
 	{
+		snapshot_pin_running = running.outer;
 		executor_depth--;
 	}
 	PG_END_TRY();

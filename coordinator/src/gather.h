@@ -128,6 +128,12 @@ extern char *gather_substitute(GatherScanState *state, const char *sql, int offs
 extern char *gather_current_sql(GatherScanState *state);
 extern Bitmapset *gather_current_workers(GatherScanState *state);
 
+/* Workers that it may ask, before its parameters of the executor have values. */
+extern Bitmapset *gather_possible_workers(GatherScanState *state);
+
+/* The plan state, if it is one of ours; else NULL. */
+extern GatherScanState *gather_from_plan_state(PlanState *state);
+
 /*
  * What is sent between these is sent as the plan's role.  An error in between needs
  * no cleanup: the transaction's abort restores the user.

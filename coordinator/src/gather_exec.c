@@ -34,6 +34,7 @@
 #include "remote_insert.h"
 #include "row_format.h"
 #include "shard_map.h"
+#include "snapshot_pin.h"
 
 static void begin_gather(CustomScanState *node, EState *estate, int eflags);
 static TupleTableSlot *exec_gather(CustomScanState *node);
@@ -254,6 +255,22 @@ gather_current_workers(GatherScanState *state)
 	return workers;
 }
 
+Bitmapset *
+gather_possible_workers(GatherScanState *state)
+{
+	if (!bms_is_empty(state->param_ids))
+		return bms_copy(metadata_colocation(state->plan.colocation_id)->workers);
+	return gather_current_workers(state);
+}
+
+GatherScanState *
+gather_from_plan_state(PlanState *state)
+{
+	if (IsA(state, CustomScanState) && ((CustomScanState *) state)->methods == &gather_exec_methods)
+		return (GatherScanState *) state;
+	return NULL;
+}
+
 static int
 compare_streams(Datum a, Datum b, void *arg)
 {
@@ -346,6 +363,7 @@ start_gather(GatherScanState *state)
 	if (access == REMOTE_WRITE)
 		remote_insert_flush_all();
 	saved = gather_enter_role(state);
+	snapshot_pin_prepare(state->css.ss.ps.state, workers, access);
 	state->scan = remote_scan_begin(workers, access, sql, desc);
 	gather_leave_role(saved);
 	if (state->plan.sort_columns != NIL && state->worker_count > 1)
@@ -489,6 +507,7 @@ run_modify(GatherScanState *state)
 	remote_insert_flush_all();
 	sql = gather_current_sql(state);
 	saved = gather_enter_role(state);
+	snapshot_pin_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
 	rows = remote_command_run(workers, REMOTE_WRITE, sql);
 	gather_leave_role(saved);
 	if (state->plan.can_set_tag)

@@ -12,6 +12,7 @@
 
 #include "remote_command.h"
 #include "remote_insert.h"
+#include "snapshot_pin.h"
 #include "wire_cleanup.h"
 
 /* How long cancelled workers may take to stop. */
@@ -167,6 +168,7 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 			remote_transaction_send(command->conn, access, sqls[i]);
 			command->conn->occupant = &command->occupant;
 		}
+		snapshot_pin_sent();
 		wait_for_commands(commands, count, conns);
 	}
 	PG_CATCH();

@@ -38,6 +38,7 @@
 #include "remote_insert.h"
 #include "remote_scan.h"
 #include "row_format.h"
+#include "snapshot_pin.h"
 
 /* Bytes of unread rows that are cheaper to throw away than a cancel is. */
 #define CHEAP_DRAIN_BYTES (256 * 1024)
@@ -155,6 +156,7 @@ remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAcce
 	bms_free(workers);
 	for (int i = 0; i < count; i++)
 		begin_stream(scan, i, worker_ids[i], access, sqls[i]);
+	snapshot_pin_sent();
 	MemoryContextSwitchTo(previous);
 	return scan;
 }

@@ -38,6 +38,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 
 #include "commit_protocol.h"
 #include "ddl_version.h"
@@ -45,6 +46,7 @@
 #include "remote_insert.h"
 #include "remote_transaction.h"
 #include "session_settings.h"
+#include "snapshot_pin.h"
 #include "wire_cleanup.h"
 
 /* How long a rollback to a savepoint may take before the wire is given up. */
@@ -91,7 +93,7 @@ choose_begin(void)
  * abort looks at what libpq says about the wire's state.)  Returns their number.
  */
 static int
-append_transaction_commands(StringInfo message, WorkerConnection *conn)
+append_transaction_commands(StringInfo message, WorkerConnection *conn, const char *snapshot)
 {
 	int level = current_level();
 	int count = 0;
@@ -108,6 +110,12 @@ append_transaction_commands(StringInfo message, WorkerConnection *conn)
 		appendStringInfoString(message, choose_begin());
 		conn->xact_depth = 1;
 		count++;
+		if (snapshot != NULL)
+		{
+			appendStringInfo(message, "SET TRANSACTION SNAPSHOT %s; ",
+							 quote_literal_cstr(snapshot));
+			count++;
+		}
 	}
 	while (conn->xact_depth < level)
 	{
@@ -159,7 +167,8 @@ check_roles(const WorkerConnection *conn, RemoteAccess access)
 static bool
 can_restart(const WorkerConnection *conn)
 {
-	return !conn->written && conn->xact_depth == 1 && !IsolationUsesXactSnapshot();
+	return !conn->written && conn->xact_depth == 1 && conn->kept_snapshots == 0 &&
+		   !IsolationUsesXactSnapshot();
 }
 
 /* The worker's transaction ends, and begins anew with the next statement; the wire is idle. */
@@ -212,12 +221,8 @@ remote_transaction_reclaim(WorkerConnection **conns, int count)
 }
 
 void
-remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 {
-	StringInfoData message;
-	bool lexical;
-	int commands;
-
 	if (access == REMOTE_READ)
 		remote_insert_flush_all();
 	connection_vacate(conn);
@@ -227,13 +232,25 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	connection_settle(conn);
 	check_wire(conn);
 	check_roles(conn, access);
+	snapshot_pin_transaction(NULL);
+}
 
+void
+remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+{
+	StringInfoData message;
+	char *snapshot;
+	bool lexical;
+	int commands;
+
+	remote_transaction_ready(conn, access);
+	snapshot = snapshot_pin_join(conn);
 	initStringInfo(&message);
 	commit_protocol_reserve();
 	participating = true;
 	if (access != REMOTE_READ)
 		conn->written = true;
-	commands = append_transaction_commands(&message, conn);
+	commands = append_transaction_commands(&message, conn, snapshot);
 	commands += session_settings_append(&message, conn, &lexical);
 	if (lexical)
 	{
@@ -243,6 +260,12 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 			elog(ERROR, "unexpected result of a preamble from worker \"%s\"", conn->worker_name);
 		resetStringInfo(&message);
 		commands = 0;
+	}
+	if (conn->snapshot_command[0] != '\0')
+	{
+		appendStringInfo(&message, "%s; ", conn->snapshot_command);
+		conn->snapshot_command[0] = '\0';
+		commands++;
 	}
 	if (commands > 0)
 	{
@@ -293,14 +316,15 @@ release_savepoints(int level)
 static void
 give_up_transaction(WorkerConnection *conn)
 {
-	bool restart = conn->outcome != WIRE_LOST && !conn->written && !IsolationUsesXactSnapshot();
+	bool restart = conn->outcome != WIRE_LOST && !conn->written && conn->kept_snapshots == 0 &&
+				   !IsolationUsesXactSnapshot();
 	const char *command = "ROLLBACK";
 
 	conn->occupant = NULL;
 	session_settings_rolled_back(conn);
 	if (restart)
 	{
-		wire_run(&conn, &command, 1, wire_now() + ROLLBACK_TIMEOUT_MS);
+		wire_run(&conn, &command, 1, wire_now() + ROLLBACK_TIMEOUT_MS, NULL);
 		restart = conn->outcome == WIRE_OK && PQtransactionStatus(conn->pg) == PQTRANS_IDLE;
 	}
 	if (restart)
@@ -351,7 +375,7 @@ rollback_to_savepoint(WorkerConnection *conn, int level)
 	{
 		snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", level,
 				 level);
-		wire_run(&conn, &command, 1, deadline);
+		wire_run(&conn, &command, 1, deadline, NULL);
 		conn->xact_depth = level - 1;
 		conn->release_depth = 0;
 		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
@@ -406,6 +430,7 @@ handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransa
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			level_override = 0;
+			snapshot_pin_abort();
 			if (participating)
 				abort_subtransaction(GetCurrentTransactionNestLevel());
 			else
@@ -441,12 +466,15 @@ handle_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			if (participating)
 				commit_protocol_finish();
+			snapshot_pin_end_transaction();
 			ddl_version_reset();
 			remote_insert_reset();
 			participating = false;
 			break;
 		case XACT_EVENT_ABORT:
 			level_override = 0;
+			snapshot_pin_abort();
+			snapshot_pin_end_transaction();
 			if (participating)
 				commit_protocol_abort();
 			ddl_version_reset();

@@ -30,6 +30,12 @@ typedef enum RemoteAccess
 extern void remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql);
 
 /*
+ * Bring a wire to where remote_transaction_send() with the same access waits for nothing: flush,
+ * vacate, collect what is left.
+ */
+extern void remote_transaction_ready(WorkerConnection *conn, RemoteAccess access);
+
+/*
  * Free wires on which statements run that nobody waits for any more.  Where nothing is lost by it
  * (readers in READ COMMITTED, which then begin a new transaction) they are cancelled, all at once;
  * else drained.

@@ -9,6 +9,7 @@
 #include "utils/guc.h"
 
 #include "executor_hooks.h"
+#include "gate.h"
 #include "in_doubt.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
@@ -75,6 +76,7 @@ _PG_init(void)
 	metadata_initialize();
 	worker_state_initialize();
 	session_map_initialize(); /* before remote_transaction.c, whose callbacks at commit come first */
+	gate_initialize();
 	remote_transaction_initialize();
 	in_doubt_initialize();
 	maintenance_worker_initialize();

@@ -137,9 +137,9 @@ wire_drain_arrived(WorkerConnection *conn)
 	return false;
 }
 
-/* Wait until all wires are idle; those that are not in time are lost. */
+/* Wait until all wires are idle, and say so of each at once; those that are not in time are lost. */
 static void
-finish_wires(WorkerConnection **conns, int count, int64 deadline)
+finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ended)
 {
 	bool in_time = true;
 
@@ -149,8 +149,11 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline)
 
 		for (int i = 0; i < count; i++)
 		{
-			if (!conns[i]->wire_idle)
-				conns[i]->wire_idle = wire_drain_arrived(conns[i]);
+			if (conns[i]->wire_idle)
+				continue;
+			conns[i]->wire_idle = wire_drain_arrived(conns[i]);
+			if (conns[i]->wire_idle && ended != NULL)
+				ended(conns[i]);
 			if (conns[i]->wire_idle)
 				continue;
 			if (!in_time)
@@ -191,11 +194,11 @@ wire_drain(WorkerConnection **conns, int count, int64 deadline)
 		conns[i]->outcome = WIRE_LOST;
 		conns[i]->wire_idle = true;
 	}
-	finish_wires(conns, count, deadline);
+	finish_wires(conns, count, deadline, NULL);
 }
 
 void
-wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline)
+wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline, WireEnded ended)
 {
 	for (int i = 0; i < count; i++)
 	{
@@ -210,7 +213,7 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline)
 		}
 		conns[i]->quiet = quiet;
 	}
-	finish_wires(conns, count, deadline);
+	finish_wires(conns, count, deadline, ended);
 	for (int i = 0; i < count; i++)
 	{
 		if (conns[i]->outcome == WIRE_PENDING)

@@ -26,7 +26,12 @@ extern void wire_cancel(WorkerConnection **conns, int count, int64 deadline);
 /* Throw away the rest of what runs on these wires. */
 extern void wire_drain(WorkerConnection **conns, int count, int64 deadline);
 
-/* Run one command on each of these idle wires, all at once; sqls[i] belongs to conns[i]. */
-extern void wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline);
+/*
+ * Run one command on each of these idle wires, all at once; sqls[i] belongs to conns[i].
+ * ended (or NULL) hears of each wire that has answered, as soon as it has.
+ */
+typedef void (*WireEnded)(const WorkerConnection *conn);
+extern void
+wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline, WireEnded ended);
 
 #endif

@@ -204,6 +204,23 @@ COMMENT ON FUNCTION strata_worker.alter_role_in_database(name, text) IS
     'ALTER ROLE ... IN DATABASE this one SET or RESET';
 
 -- ---------------------------------------------------------------------------
+-- Snapshots
+-- ---------------------------------------------------------------------------
+
+-- Both do nothing that their caller could not do by other means.
+CREATE FUNCTION strata_worker.pin_snapshot(token bigint, oldest bigint) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_pin_snapshot';
+COMMENT ON FUNCTION strata_worker.pin_snapshot(bigint, bigint) IS
+    'takes a snapshot for the next statement of the message; kept under the token, if that is not 0, until a later call says that the oldest one needed is newer';
+
+CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_use_snapshot';
+COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
+    'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
+
+-- ---------------------------------------------------------------------------
 -- What this worker holds
 -- ---------------------------------------------------------------------------
 

@@ -1,0 +1,679 @@
+/*
+ * snapshot_pin.c
+ *		Which snapshots a statement reads under, here and on the workers.
+ *
+ * READ COMMITTED.  A statement with one Gather over several workers and nothing else to read has each
+ * worker take its snapshot in the very message that brings the SQL (worker/src/pinned_snapshot.c), so that it
+ * costs no round trip:
+ *
+ *		snapshot_pin_prepare()	open the wires, enter the gate
+ *		send					BEGIN ...; SELECT strata_worker.pin_snapshot(0, n); COPY (...) TO STDOUT
+ *		snapshot_pin_sent()		wait until each worker says that it has its snapshot, leave the gate
+ *
+ * A statement that reads in several places, several Gathers or a Gather and rows of the
+ * coordinator, takes all these snapshots after ExecutorStart.  They form a Scope: a token under
+ * which the workers keep them, and the local snapshot that stands for them.  A cursor has a scope because its
+ * rows are read later.  So has what a Gather below a nested loop reads.
+ *
+ * The local snapshot that core took before ExecutorStart is older than the gate.  Its contents are
+ * replaced in place, so that everybody who has a pointer to it sees the new ones: nobody has read
+ * anything yet.  Only its xmin remains: it is smaller, which is correct, and core sorts registered
+ * snapshots by it.
+ *
+ * A scope is found by the address of the local snapshot.  PostgreSQL's rule for functions so holds by
+ * itself: what a STABLE function reads it reads with the calling statement's snapshot, hence in
+ * its scope; a VOLATILE function's statements have snapshots, and scopes, of their own.  A scope
+ * belongs to the outermost running query with that snapshot and ends with its memory.
+ *
+ * REPEATABLE READ.  The first statement of the transaction, whatever it reads, has all workers
+ * take their transactions' snapshots, and replaces the coordinator's in place.  A worker that
+ * cannot be reached then is left out, and using it later in the transaction is an error.  A wire that
+ * joins later as another role imports the snapshot from the first role's wire.
+ *
+ * Not covered: a STABLE function that reads distributed tables, called by a statement which does
+ * not: its workers' snapshots are taken at its first read, newer than the statement's local one.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "tcop/pquery.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "gate.h"
+#include "gather.h"
+#include "metadata.h"
+#include "remote_insert.h"
+#include "snapshot_pin.h"
+
+typedef struct Scope
+{
+	Snapshot snapshot;
+	uint64 token;
+	List *wires; /* of WorkerConnection: they keep a snapshot under the token */
+	MemoryContext context;
+	MemoryContextCallback forget;
+} Scope;
+
+/* What a plan reads, and where. */
+typedef struct PlanReads
+{
+	List *gathers;	 /* of GatherScanState */
+	bool local;		 /* rows of the coordinator */
+	bool repeatedly; /* something may be read more than once */
+} PlanReads;
+
+RunningQuery *snapshot_pin_running = NULL;
+
+static List *scopes = NIL; /* in TopMemoryContext, the elements in their queries' memory */
+static uint64 last_token = 0;
+
+/* Wires that were sent something while we are in the gate; NIL when we are not. */
+static List *window = NIL;
+static bool window_open = false;
+
+/* REPEATABLE READ: the transaction's snapshots have been taken, on these wires. */
+static bool transaction_pinned = false;
+static bool transaction_pinning = false;
+static List *transaction_wires = NIL;
+
+/* ----------------------------------------------------------------
+ * Scopes
+ * ----------------------------------------------------------------
+ */
+
+static Scope *
+find_scope(Snapshot snapshot)
+{
+	ListCell *lc;
+
+	foreach(lc, scopes)
+	{
+		Scope *scope = lfirst(lc);
+
+		if (scope->snapshot == snapshot)
+			return scope;
+	}
+	return NULL;
+}
+
+/* The memory that a scope lives in goes. */
+static void
+forget_scope(void *arg)
+{
+	Scope *scope = arg;
+	ListCell *lc;
+
+	foreach(lc, scope->wires)
+		((WorkerConnection *) lfirst(lc))->kept_snapshots--;
+	scopes = list_delete_ptr(scopes, scope);
+}
+
+/* The outermost running query with this snapshot. */
+static QueryDesc *
+find_owner(Snapshot snapshot)
+{
+	QueryDesc *owner = NULL;
+
+	for (RunningQuery *running = snapshot_pin_running; running != NULL; running = running->outer)
+	{
+		if (running->query->estate != NULL && running->query->snapshot == snapshot)
+			owner = running->query;
+	}
+	return owner;
+}
+
+static Scope *
+create_scope(EState *estate)
+{
+	QueryDesc *owner = find_owner(estate->es_snapshot);
+	MemoryContext context = owner != NULL ? owner->estate->es_query_cxt : estate->es_query_cxt;
+	MemoryContext previous = MemoryContextSwitchTo(context);
+	Scope *scope = palloc0(sizeof(Scope));
+
+	scope->context = context;
+	scope->snapshot = estate->es_snapshot;
+	scope->token = ++last_token;
+	scope->forget.func = forget_scope;
+	scope->forget.arg = scope;
+	MemoryContextSwitchTo(TopMemoryContext);
+	scopes = lappend(scopes, scope);
+	MemoryContextSwitchTo(previous);
+	MemoryContextRegisterResetCallback(context, &scope->forget);
+	return scope;
+}
+
+static void
+add_wire(Scope *scope, WorkerConnection *conn)
+{
+	MemoryContext previous = MemoryContextSwitchTo(scope->context);
+
+	scope->wires = lappend(scope->wires, conn);
+	conn->kept_snapshots++;
+	MemoryContextSwitchTo(previous);
+}
+
+/* The smallest token that is still in use. */
+static uint64
+oldest_token(void)
+{
+	uint64 oldest = last_token + 1;
+	ListCell *lc;
+
+	foreach(lc, scopes)
+		oldest = Min(oldest, ((Scope *) lfirst(lc))->token);
+	return oldest;
+}
+
+/* ----------------------------------------------------------------
+ * The local snapshot
+ * ----------------------------------------------------------------
+ */
+
+static TransactionId *
+copy_xids(const TransactionId *xids, int count, MemoryContext context)
+{
+	TransactionId *copy;
+
+	if (count <= 0)
+		return NULL;
+	copy = MemoryContextAlloc(context, count * sizeof(TransactionId));
+	memcpy(copy, xids, count * sizeof(TransactionId));
+	return copy;
+}
+
+/*
+ * Make a copied snapshot that nobody has read with yet as new as `fresh`, with arrays in a context that
+ * lives as long as it.  xmin and command id remain.
+ */
+static void
+renew_snapshot(Snapshot snapshot, Snapshot fresh, MemoryContext context)
+{
+	bool has_subxids = !fresh->suboverflowed || fresh->takenDuringRecovery;
+
+	Assert(snapshot->copied);
+	snapshot->xip = copy_xids(fresh->xip, fresh->xcnt, context);
+	snapshot->xcnt = fresh->xcnt;
+	snapshot->subxip = has_subxids ? copy_xids(fresh->subxip, fresh->subxcnt, context) : NULL;
+	snapshot->subxcnt = fresh->subxcnt;
+	snapshot->suboverflowed = fresh->suboverflowed;
+	snapshot->takenDuringRecovery = fresh->takenDuringRecovery;
+	snapshot->xmax = fresh->xmax;
+	snapshot->lsn = fresh->lsn;
+	snapshot->whenTaken = fresh->whenTaken;
+}
+
+/*
+ * Enter the gate; with a snapshot that is new and sees no transaction of which a worker does not know
+ * yet, when one is wanted.  It is valid until the next one is taken.
+ */
+static Snapshot
+enter_gate(const Bitmapset *workers, bool with_snapshot)
+{
+	for (;;)
+	{
+		Snapshot fresh;
+
+		gate_snapshot_begin(workers);
+		if (!with_snapshot)
+			return NULL;
+		fresh = GetLatestSnapshot();
+		if (!gate_snapshot_is_ahead(fresh, workers))
+			return fresh;
+		gate_end();
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Wires
+ * ----------------------------------------------------------------
+ */
+
+/* Wait until all wires of the window have said that they have their snapshot; leave the gate. */
+static void
+close_window(void)
+{
+	WorkerConnection **waiting = palloc((list_length(window) + 1) * sizeof(WorkerConnection *));
+
+	for (;;)
+	{
+		int count = 0;
+		ListCell *lc;
+
+		foreach(lc, window)
+		{
+			WorkerConnection *conn = lfirst(lc);
+
+			if (!connection_poll_pin(conn))
+				waiting[count++] = conn;
+		}
+		if (count == 0)
+			break;
+		connection_wait_any(waiting, count);
+	}
+	gate_snapshot_check();
+	gate_end();
+	pfree(waiting);
+	list_free(window);
+	window = NIL;
+	window_open = false;
+}
+
+/* Open wires as the current user, and bring them to where a statement can be sent at once. */
+static List *
+ready_wires(const Bitmapset *workers, RemoteAccess access)
+{
+	List *wires = NIL;
+	int worker_id = -1;
+
+	remote_insert_flush_all();
+	connection_open_all(workers);
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerConnection *conn = connection_open(worker_id);
+
+		remote_transaction_ready(conn, access);
+		wires = lappend(wires, conn);
+	}
+	return wires;
+}
+
+static char *
+make_pin_command(uint64 token)
+{
+	return psprintf("SELECT strata_worker.pin_snapshot(" UINT64_FORMAT ", " UINT64_FORMAT ")",
+					token, oldest_token());
+}
+
+/* Have snapshots taken on wires that are ready, in a message of their own; inside the gate. */
+static void
+take_pins(List *wires, uint64 token, bool in_gate)
+{
+	char *command = make_pin_command(token);
+	ListCell *lc;
+
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		conn->snapshot_pinned = false;
+		remote_transaction_send(conn, REMOTE_READ, command);
+	}
+	if (in_gate)
+	{
+		MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+
+		window = list_copy(wires);
+		window_open = true;
+		MemoryContextSwitchTo(previous);
+		close_window();
+	}
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+		PGresult *result;
+
+		while ((result = connection_get_result(conn)) != NULL)
+		{
+			if (PQresultStatus(result) != PGRES_TUPLES_OK)
+				connection_report(ERROR, conn, result, NULL);
+			PQclear(result);
+		}
+	}
+	pfree(command);
+}
+
+static Bitmapset *
+workers_of(List *wires)
+{
+	Bitmapset *workers = NULL;
+	ListCell *lc;
+
+	foreach(lc, wires)
+		workers = bms_add_member(workers, ((WorkerConnection *) lfirst(lc))->worker_id);
+	return workers;
+}
+
+/* ----------------------------------------------------------------
+ * REPEATABLE READ
+ * ----------------------------------------------------------------
+ */
+
+/* Open a wire, unless the worker cannot be reached. */
+static WorkerConnection *
+try_wire(int worker_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+	WorkerConnection *volatile conn = NULL;
+
+	PG_TRY();
+	{
+		conn = connection_open(worker_id);
+	}
+	PG_CATCH();
+	{
+		int sqlstate = geterrcode();
+
+		if (ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		conn = NULL;
+	}
+	PG_END_TRY();
+	return conn;
+}
+
+/* The wires, as the current user, to all workers that can be reached. */
+static List *
+reachable_wires(void)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	List *wires = NIL;
+	int worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerConnection *conn = try_wire(worker_id);
+
+		if (conn == NULL)
+			continue;
+		remote_transaction_ready(conn, REMOTE_READ);
+		wires = lappend(wires, conn);
+	}
+	return wires;
+}
+
+void
+snapshot_pin_transaction(Snapshot snapshot)
+{
+	List *wires;
+	Bitmapset *workers;
+	Snapshot fresh;
+	Snapshot first;
+	MemoryContext previous;
+
+	if (!IsolationUsesXactSnapshot() || transaction_pinned || transaction_pinning ||
+		IsInParallelMode() || metadata_all_workers() == NULL)
+		return;
+
+	transaction_pinning = true;
+	wires = reachable_wires();
+	workers = workers_of(wires);
+	fresh = enter_gate(workers, true);
+	first = GetTransactionSnapshot();
+	if (snapshot != NULL && snapshot != first)
+		renew_snapshot(snapshot, fresh, TopTransactionContext);
+	renew_snapshot(first, fresh, TopTransactionContext);
+	take_pins(wires, 0, true);
+	transaction_pinning = false;
+
+	transaction_pinned = true;
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	transaction_wires = list_copy(wires);
+	MemoryContextSwitchTo(previous);
+	bms_free(workers);
+	list_free(wires);
+}
+
+/* The snapshot of another role's wire to the same worker, exported there. */
+static char *
+export_snapshot(const WorkerConnection *joining)
+{
+	ListCell *lc;
+
+	foreach(lc, transaction_wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+		PGresult *result;
+		char *name = NULL;
+
+		if (conn->worker_id != joining->worker_id || conn->xact_depth == 0)
+			continue;
+		remote_transaction_send(conn, REMOTE_READ, "SELECT pg_catalog.pg_export_snapshot()");
+		while ((result = connection_get_result(conn)) != NULL)
+		{
+			if (PQresultStatus(result) != PGRES_TUPLES_OK)
+				connection_report(ERROR, conn, result, NULL);
+			name = pstrdup(PQgetvalue(result, 0, 0));
+			PQclear(result);
+		}
+		return name;
+	}
+	return NULL;
+}
+
+char *
+snapshot_pin_join(WorkerConnection *conn)
+{
+	char *name;
+	MemoryContext previous;
+
+	if (!IsolationUsesXactSnapshot() || !transaction_pinned || conn->xact_depth > 0)
+		return NULL;
+	name = list_member_ptr(transaction_wires, conn) ? NULL : export_snapshot(conn);
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("transaction has no snapshot of worker \"%s\"", conn->worker_name),
+				 errdetail("The worker was not there when the transaction took its snapshots, or "
+						   "lost it since."),
+				 errhint("Repeat the whole transaction.")));
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	transaction_wires = lappend(transaction_wires, conn);
+	MemoryContextSwitchTo(previous);
+	return name;
+}
+
+/* ----------------------------------------------------------------
+ * Statements
+ * ----------------------------------------------------------------
+ */
+
+static bool
+look_at_plan(PlanState *state, PlanReads *reads)
+{
+	GatherScanState *gather;
+
+	if (state == NULL)
+		return false;
+	gather = gather_from_plan_state(state);
+	if (gather != NULL)
+	{
+		if (gather->plan.kind != GATHER_INSERT_ROWS)
+			reads->gathers = lappend(reads->gathers, gather);
+		reads->repeatedly |= !bms_is_empty(gather->param_ids);
+	}
+	else if (nodeTag(state) >= T_ScanState && nodeTag(state) <= T_CustomScanState)
+	{
+		Relation relation = ((ScanState *) state)->ss_currentRelation;
+
+		reads->local |= relation != NULL;
+	}
+	reads->repeatedly |= IsA(state, NestLoopState) || state->subPlan != NIL;
+	return planstate_tree_walker(state, look_at_plan, reads);
+}
+
+/* Does the plan call functions that are not core's own?  They may read. */
+static bool
+calls_functions(const PlannedStmt *plan)
+{
+	ListCell *lc;
+
+	foreach(lc, plan->invalItems)
+	{
+		if (((PlanInvalItem *) lfirst(lc))->cacheId == PROCOID)
+			return true;
+	}
+	return false;
+}
+
+/* Is this the query of a portal whose rows are fetched by further commands? */
+static bool
+is_cursor(void)
+{
+	return ActivePortal != NULL && ActivePortal->name[0] != '\0' &&
+		   ActivePortal->status == PORTAL_DEFINED;
+}
+
+static bool
+is_writing(const QueryDesc *query)
+{
+	return query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE;
+}
+
+/* All wires that the statement may read from. */
+static List *
+wires_of_statement(const QueryDesc *query, const PlanReads *reads)
+{
+	List *wires = NIL;
+	ListCell *lc;
+
+	foreach(lc, reads->gathers)
+	{
+		GatherScanState *gather = lfirst(lc);
+		SavedRole saved = gather_enter_role(gather);
+
+		wires = list_concat_unique_ptr(wires,
+									   ready_wires(gather_possible_workers(gather), REMOTE_READ));
+		gather_leave_role(saved);
+	}
+	if (calls_functions(query->plannedstmt))
+		wires = list_concat_unique_ptr(wires, ready_wires(metadata_all_workers(), REMOTE_READ));
+	return wires;
+}
+
+static void
+start_scope(QueryDesc *query, const PlanReads *reads)
+{
+	bool in_gate = !IsolationUsesXactSnapshot();
+	bool renew = in_gate && reads->local && !IsInParallelMode() &&
+				 find_owner(query->snapshot) == NULL;
+	List *wires = wires_of_statement(query, reads);
+	Scope *scope = create_scope(query->estate);
+	Snapshot fresh = NULL;
+	ListCell *lc;
+
+	if (in_gate)
+		fresh = enter_gate(workers_of(wires), renew);
+	if (renew)
+		renew_snapshot(query->snapshot, fresh, CurrentMemoryContext);
+	take_pins(wires, scope->token, in_gate);
+	foreach(lc, wires)
+		add_wire(scope, lfirst(lc));
+}
+
+void
+snapshot_pin_start_query(QueryDesc *query, int eflags)
+{
+	PlanReads reads = {0};
+
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) || !metadata_available())
+		return;
+	snapshot_pin_transaction(query->snapshot);
+	(void) look_at_plan(query->planstate, &reads);
+	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
+		return;
+	if (IsolationUsesXactSnapshot()
+			? is_writing(query)
+			: list_length(reads.gathers) > 1 || reads.local || reads.repeatedly || is_cursor())
+		start_scope(query, &reads);
+}
+
+/* What stands in front of the statement on a wire: use what is kept there, or take a snapshot. */
+static void
+set_command(WorkerConnection *conn, const Scope *scope, RemoteAccess access)
+{
+	if (scope != NULL && list_member_ptr(scope->wires, conn))
+		snprintf(conn->snapshot_command, sizeof(conn->snapshot_command),
+				 "SELECT strata_worker.use_snapshot(" UINT64_FORMAT ", %s)", scope->token,
+				 access == REMOTE_READ ? "false" : "true");
+	else
+		strlcpy(conn->snapshot_command, make_pin_command(scope != NULL ? scope->token : 0),
+				sizeof(conn->snapshot_command));
+}
+
+void
+snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access)
+{
+	Scope *scope = find_scope(estate->es_snapshot);
+	QueryDesc *owner = find_owner(estate->es_snapshot);
+	List *wires;
+	List *missing = NIL;
+	MemoryContext previous;
+	ListCell *lc;
+
+	if (scope == NULL && IsolationUsesXactSnapshot())
+		return;
+	if (scope == NULL &&
+		(calls_functions(estate->es_plannedstmt) || (owner != NULL && owner->estate != estate)))
+		scope = create_scope(estate);
+	if (scope == NULL && bms_num_members(workers) < 2)
+	{
+		gate_read_single(bms_next_member(workers, -1));
+		return;
+	}
+
+	wires = ready_wires(workers, access);
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		set_command(conn, scope, access);
+		if (scope != NULL && list_member_ptr(scope->wires, conn))
+			continue;
+		conn->snapshot_pinned = false;
+		missing = lappend(missing, conn);
+		if (scope != NULL)
+			add_wire(scope, conn);
+	}
+	if (missing == NIL || IsolationUsesXactSnapshot())
+		return;
+	gate_snapshot_begin(workers);
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	window = list_copy(missing);
+	window_open = true;
+	MemoryContextSwitchTo(previous);
+}
+
+void
+snapshot_pin_sent(void)
+{
+	if (window_open)
+		close_window();
+}
+
+/* ----------------------------------------------------------------
+ * Ends
+ * ----------------------------------------------------------------
+ */
+
+void
+snapshot_pin_abort(void)
+{
+	ListCell *lc;
+
+	gate_end();
+	list_free(window);
+	window = NIL;
+	window_open = false;
+	transaction_pinning = false;
+	foreach(lc, connection_list())
+		((WorkerConnection *) lfirst(lc))->snapshot_command[0] = '\0';
+}
+
+void
+snapshot_pin_end_transaction(void)
+{
+	list_free(transaction_wires);
+	transaction_wires = NIL;
+	transaction_pinned = false;
+}

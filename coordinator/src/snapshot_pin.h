@@ -1,0 +1,48 @@
+/*
+ * snapshot_pin.h
+ *		One state of all nodes for all parts of a statement (TRANSACTIONS.md section 2).
+ */
+#ifndef STRATA_SNAPSHOT_PIN_H
+#define STRATA_SNAPSHOT_PIN_H
+
+#include "executor/execdesc.h"
+#include "remote_transaction.h"
+
+/* Queries inside of ExecutorRun(), the innermost first: a nested one may share a snapshot. */
+typedef struct RunningQuery
+{
+	QueryDesc *query;
+	struct RunningQuery *outer;
+} RunningQuery;
+
+extern RunningQuery *snapshot_pin_running;
+
+/*
+ * After ExecutorStart: takes the snapshots of a statement that reads in several places, and in
+ * REPEATABLE READ those of the transaction.
+ */
+extern void snapshot_pin_start_query(QueryDesc *query, int eflags);
+
+/* In REPEATABLE READ: take the transaction's snapshots now if that has not been done. */
+extern void snapshot_pin_transaction(Snapshot snapshot);
+
+/*
+ * Before one SQL text is sent to these workers as the current user, on behalf of a running query:
+ * opens the wires, waits for the gate, and sees to it that remote_transaction_send()
+ * puts the text under the right snapshot.  snapshot_pin_sent() must follow when all is sent, and
+ * nothing that takes long may be done in between.
+ */
+extern void snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
+extern void snapshot_pin_sent(void);
+
+/*
+ * A wire joins the transaction.  In REPEATABLE READ: the name of the snapshot that it must import, or
+ * ERROR if it would see another state than the others; else NULL.
+ */
+extern char *snapshot_pin_join(WorkerConnection *conn);
+
+/* At the abort of a transaction or subtransaction, and at every end of a transaction.  Never throw. */
+extern void snapshot_pin_abort(void);
+extern void snapshot_pin_end_transaction(void);
+
+#endif
