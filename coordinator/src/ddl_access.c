@@ -123,6 +123,9 @@ grant_is_everywhere(const GrantStmt *grant)
 		return ddl_objects_are_everywhere(OBJECT_SCHEMA, objects);
 	switch (grant->objtype)
 	{
+		case OBJECT_PARAMETER_ACL:
+			return true;
+		case OBJECT_LANGUAGE:
 		case OBJECT_SCHEMA:
 		case OBJECT_FUNCTION:
 		case OBJECT_PROCEDURE:
@@ -147,6 +150,7 @@ ddl_grant(UtilityCall *call)
 	List *tables = NIL;
 	ListCell *cell;
 
+	ddl_lock_for_change();
 	if (metadata_all_workers() == NULL || grant->targtype == ACL_TARGET_DEFAULTS)
 	{
 		ddl_run_locally(call);

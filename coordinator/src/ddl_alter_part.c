@@ -8,8 +8,9 @@
  *
  *	1. one ALTER TABLE with all parts but those below; columns with a default get it for the
  *	   existing rows, and lose it again, as defaults act here;
- *	2. columns that draw from a sequence of their own: the coordinator reserves as many values as
- *	   there are rows, and each worker numbers its rows from a share of them;
+ *	2. columns that draw from a sequence of their own come in commands of their own, between those for
+ *	   their neighbours, because columns have the same order on all nodes: the coordinator
+ *	   reserves as many values as there are rows, and each worker numbers its rows from a share;
  *	3. what PostgreSQL does not pass on to partitions, or does not have for partitioned tables:
  *	   storage parameters, options and compression of columns, the owner;
  *	4. new constraints, from the catalog, because PostgreSQL chooses their names;
@@ -50,6 +51,15 @@
 #include "row_format.h"
 #include "table_ddl.h"
 
+/* A column that was added. */
+typedef struct NewColumn
+{
+	AttrNumber attribute;
+	char *name;
+	char *sql;		  /* NULL: it draws its values from a sequence of its own */
+	bool has_default; /* sql sets a default that is to be dropped again */
+} NewColumn;
+
 struct AlterParts
 {
 	Oid relation;
@@ -59,13 +69,15 @@ struct AlterParts
 	List *columns_before;	  /* names (String) of columns that ADD COLUMN IF NOT EXISTS finds */
 	List *constraints_before; /* names (String) that no new constraint has */
 
-	StringInfoData table; /* parts of the ALTER TABLE, separated by commas */
-	StringInfoData after; /* the same for the one after the new constraints */
-	List *defaults;		  /* names of columns whose default is dropped again */
-	List *numbered;		  /* numbers of columns to be filled from their sequences */
-	List *used_indexes;	  /* names of indexes that have become a constraint's */
-	List *all;			  /* texts for the table and every partition */
-	List *leaves;		  /* texts for those that hold rows */
+	/* parts of ALTER TABLE, separated by commas */
+	StringInfoData drops;
+	StringInfoData changes;
+	StringInfoData after; /* may name new constraints */
+
+	List *added;		/* NewColumn *, in order */
+	List *used_indexes; /* names of indexes that have become a constraint's */
+	List *all;			/* texts for the table and every partition */
+	List *leaves;		/* texts for those that hold rows */
 };
 
 /* ---------------------------------------------------------------- expressions */
@@ -230,7 +242,8 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 	parts->relation = table->relation;
 	parts->kind = table->kind;
 	parts->commands = copyObject(commands);
-	initStringInfo(&parts->table);
+	initStringInfo(&parts->drops);
+	initStringInfo(&parts->changes);
 	initStringInfo(&parts->after);
 	parts->constraints_before = list_kept_constraints(relation, commands);
 	foreach(cell, commands)
@@ -244,7 +257,8 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 
 			if (parts->kind == TABLE_REFERENCE)
 				check_new_column(call, relation, column);
-			if (get_attnum(parts->relation, column->colname) != InvalidAttrNumber)
+			if (command->missing_ok &&
+				get_attnum(parts->relation, column->colname) != InvalidAttrNumber)
 				parts->columns_before = lappend(parts->columns_before, makeString(column->colname));
 		}
 		else if (command->subtype == AT_AlterColumnType)
@@ -355,8 +369,11 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 	int64 increment = get_increment(sequence);
 	int64 total = 0;
 	int64 first;
+	int level = row_format_enter_sql_mode();
+	char *definition = table_ddl_column(relation, attribute);
 	int worker = -1;
 
+	row_format_leave_sql_mode(level);
 	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
 	{
 		worker_ids[i] = worker;
@@ -372,9 +389,8 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 						   " MAXVALUE " INT64_FORMAT " START " INT64_FORMAT
 						   "; ALTER TABLE %s ADD COLUMN %s DEFAULT pg_catalog.nextval(%s)"
 						   "; ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT; DROP SEQUENCE %s",
-						   helper, increment, PG_INT64_MIN, PG_INT64_MAX, first, table,
-						   table_ddl_column(relation, attribute), quote_literal_cstr(helper), table,
-						   quote_identifier(column), helper);
+						   helper, increment, PG_INT64_MIN, PG_INT64_MAX, first, table, definition,
+						   quote_literal_cstr(helper), table, quote_identifier(column), helper);
 		first += rows[i] * increment;
 	}
 	ddl_version_note_change();
@@ -408,21 +424,21 @@ static void
 build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *command)
 {
 	const char *name = castNode(ColumnDef, command->def)->colname;
-	AttrNumber attribute = get_attnum(parts->relation, name);
+	NewColumn *added;
 	char *value;
 
 	if (list_member(parts->columns_before, makeString(pstrdup(name))))
 		return;
-	if (is_numbered(relation, attribute))
-	{
-		parts->numbered = lappend_int(parts->numbered, attribute);
+	added = palloc0(sizeof(NewColumn));
+	added->name = pstrdup(name);
+	added->attribute = get_attnum(parts->relation, name);
+	parts->added = lappend(parts->added, added);
+	if (is_numbered(relation, added->attribute))
 		return;
-	}
-	value = build_default(parts, relation, attribute);
-	append_part(&parts->table, "ADD COLUMN %s%s", table_ddl_column(relation, attribute),
-				value != NULL ? value : "");
-	if (value != NULL)
-		parts->defaults = lappend(parts->defaults, pstrdup(name));
+	value = build_default(parts, relation, added->attribute);
+	added->has_default = value != NULL;
+	added->sql = psprintf("ADD COLUMN %s%s", table_ddl_column(relation, added->attribute),
+						  value != NULL ? value : "");
 }
 
 static void
@@ -431,12 +447,13 @@ build_column_type(AlterParts *parts, Relation relation, const char *column, cons
 	AttrNumber attribute = get_attnum(parts->relation, column);
 	Form_pg_attribute form = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
 
-	append_part(&parts->table, "ALTER COLUMN %s TYPE %s", quote_identifier(column),
+	append_part(&parts->changes, "ALTER COLUMN %s TYPE %s", quote_identifier(column),
 				format_type_with_typemod(form->atttypid, form->atttypmod));
 	if (OidIsValid(form->attcollation))
-		appendStringInfo(&parts->table, " COLLATE %s", generate_collation_name(form->attcollation));
+		appendStringInfo(&parts->changes, " COLLATE %s",
+						 generate_collation_name(form->attcollation));
 	if (using != NULL)
-		appendStringInfo(&parts->table, " USING %s", using);
+		appendStringInfo(&parts->changes, " USING %s", using);
 }
 
 /* (name = 'value', ...) or (name, ...) */
@@ -498,7 +515,7 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 	{
 		AttrNumber attribute = get_attnum(parts->relation, command->name);
 
-		append_part(&parts->table, "ALTER COLUMN %s SET EXPRESSION AS (%s)", column,
+		append_part(&parts->changes, "ALTER COLUMN %s SET EXPRESSION AS (%s)", column,
 					table_ddl_generation_expression(relation, attribute));
 		return;
 	}
@@ -508,26 +525,26 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 			build_add_column(parts, relation, command);
 			break;
 		case AT_DropColumn:
-			append_part(&parts->table, "DROP COLUMN %s%s%s", if_exists, column, cascade);
+			append_part(&parts->drops, "DROP COLUMN %s%s%s", if_exists, column, cascade);
 			break;
 		case AT_AlterColumnType:
 			build_column_type(parts, relation, command->name, using);
 			break;
 		case AT_SetNotNull:
-			append_part(&parts->table, "ALTER COLUMN %s SET NOT NULL", column);
+			append_part(&parts->changes, "ALTER COLUMN %s SET NOT NULL", column);
 			break;
 		case AT_DropNotNull:
-			append_part(&parts->table, "ALTER COLUMN %s DROP NOT NULL", column);
+			append_part(&parts->changes, "ALTER COLUMN %s DROP NOT NULL", column);
 			break;
 		case AT_DropExpression:
-			append_part(&parts->table, "ALTER COLUMN %s DROP EXPRESSION %s", column, if_exists);
+			append_part(&parts->changes, "ALTER COLUMN %s DROP EXPRESSION %s", column, if_exists);
 			break;
 		case AT_SetStatistics:
-			append_part(&parts->table, "ALTER COLUMN %s SET STATISTICS %d", column,
+			append_part(&parts->changes, "ALTER COLUMN %s SET STATISTICS %d", column,
 						command->def == NULL ? -1 : intVal(command->def));
 			break;
 		case AT_SetStorage:
-			append_part(&parts->table, "ALTER COLUMN %s SET STORAGE %s", column,
+			append_part(&parts->changes, "ALTER COLUMN %s SET STORAGE %s", column,
 						quote_identifier(strVal(command->def)));
 			break;
 		case AT_SetCompression:
@@ -554,7 +571,7 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 				psprintf("OWNER TO %s", quote_identifier(get_rolespec_name(command->newowner))));
 			break;
 		case AT_DropConstraint:
-			append_part(&parts->table, "DROP CONSTRAINT %s%s%s", if_exists, column, cascade);
+			append_part(&parts->drops, "DROP CONSTRAINT %s%s%s", if_exists, column, cascade);
 			break;
 		case AT_AddConstraint:
 			note_used_index(parts, relation, castNode(Constraint, command->def));
@@ -612,16 +629,63 @@ send_constraints(const UtilityCall *call, const AlterParts *parts)
 }
 
 static void
-send_defaults_dropped(const AlterParts *parts, const char *table)
+send_alter(const char *table, const char *sql)
 {
+	if (sql[0] != '\0')
+		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, sql));
+}
+
+static bool
+has_numbered_columns(const AlterParts *parts)
+{
+	ListCell *cell;
+
+	foreach(cell, parts->added)
+	{
+		if (((NewColumn *) lfirst(cell))->sql == NULL)
+			return true;
+	}
+	return false;
+}
+
+/* The columns that are there now, the parts that need them, and no defaults: those act here. */
+static void
+send_columns(AlterParts *parts, Relation relation, const char *table)
+{
+	bool split = has_numbered_columns(parts);
 	StringInfoData sql;
+	StringInfoData defaults;
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	foreach(cell, parts->defaults)
-		append_part(&sql, "ALTER COLUMN %s DROP DEFAULT", quote_identifier(lfirst(cell)));
-	if (sql.len > 0)
-		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, sql.data));
+	initStringInfo(&defaults);
+	appendStringInfoString(&sql, parts->drops.data);
+	foreach(cell, parts->added)
+	{
+		NewColumn *column = lfirst(cell);
+
+		if (column->sql != NULL)
+			append_part(&sql, "%s", column->sql);
+		else
+		{
+			send_alter(table, sql.data);
+			resetStringInfo(&sql);
+			add_numbered_column(relation, column->attribute);
+		}
+		if (column->has_default)
+			append_part(&defaults, "ALTER COLUMN %s DROP DEFAULT", quote_identifier(column->name));
+	}
+	if (parts->changes.len > 0)
+	{
+		if (split)
+		{
+			send_alter(table, sql.data);
+			resetStringInfo(&sql);
+		}
+		append_part(&sql, "%s", parts->changes.data);
+	}
+	send_alter(table, sql.data);
+	send_alter(table, defaults.data);
 }
 
 void
@@ -638,11 +702,7 @@ alter_parts_send(const UtilityCall *call, AlterParts *parts)
 		build_part(parts, relation, lfirst(command), lfirst(using));
 	row_format_leave_sql_mode(level);
 
-	if (parts->table.len > 0)
-		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, parts->table.data));
-	send_defaults_dropped(parts, table);
-	foreach(cell, parts->numbered)
-		add_numbered_column(relation, lfirst_int(cell));
+	send_columns(parts, relation, table);
 	foreach(cell, parts->all)
 		ddl_alter_partitions(table, false, lfirst(cell));
 	foreach(cell, parts->leaves)
@@ -650,7 +710,6 @@ alter_parts_send(const UtilityCall *call, AlterParts *parts)
 	foreach(cell, parts->used_indexes)
 		ddl_send_everywhere(psprintf("DROP INDEX IF EXISTS %s", (char *) lfirst(cell)));
 	send_constraints(call, parts);
-	if (parts->after.len > 0)
-		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, parts->after.data));
+	send_alter(table, parts->after.data);
 	table_close(relation, NoLock);
 }

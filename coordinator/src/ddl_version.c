@@ -31,6 +31,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
 
@@ -38,8 +39,9 @@
 #include "metadata_catalog.h"
 #include "remote_command.h"
 
-/* Has this transaction sent DDL? */
+/* Has this transaction sent DDL?  Then also the role that it did it as: one per transaction writes. */
 static bool changed = false;
+static Oid changed_by = InvalidOid;
 
 void
 ddl_lock_for_change(void)
@@ -90,6 +92,7 @@ ddl_version_note_change(void)
 {
 	ddl_lock_for_change();
 	changed = true;
+	changed_by = GetUserId();
 }
 
 static char *
@@ -104,6 +107,19 @@ ddl_version_seed(int worker_id)
 	char *sql = build_record(ddl_version_current());
 
 	remote_command_run_each(&worker_id, &sql, 1, REMOTE_WRITE);
+}
+
+/* As the role that has written there; an error ends the transaction, which restores the role. */
+static void
+record_on_workers(int64 version)
+{
+	Oid role;
+	int context;
+
+	GetUserIdAndSecContext(&role, &context);
+	SetUserIdAndSecContext(changed_by, context);
+	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
+	SetUserIdAndSecContext(role, context);
 }
 
 void
@@ -134,7 +150,7 @@ ddl_version_advance(void)
 		catalog, &tuple->t_self,
 		heap_modify_tuple(tuple, RelationGetDescr(catalog), values, nulls, replaced));
 	table_close(catalog, NoLock);
-	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
+	record_on_workers(version);
 }
 
 void
