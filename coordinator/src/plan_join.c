@@ -10,6 +10,7 @@
 
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -199,6 +200,42 @@ add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *ou
 	return true;
 }
 
+/* Have some of these relations policies, or parts that may have some (UNION ALL)? */
+static bool
+has_policies(PlannerInfo *root, Relids relids)
+{
+	int rti = -1;
+
+	while ((rti = bms_next_member(relids, rti)) >= 0)
+	{
+		RangeTblEntry *rte = root->simple_rte_array[rti];
+
+		/* outer joins are in relids, too, since 16 */
+		if (rte != NULL && rte->rtekind != RTE_JOIN &&
+			(rte->securityQuals != NIL || (rte->inh && rte->rtekind != RTE_RELATION)))
+			return true;
+	}
+	return false;
+}
+
+/* Could evaluating a clause too early tell something about rows that policies hide? */
+static bool
+can_leak(PlannerInfo *root, List *restrictlist)
+{
+	ListCell *lc;
+
+	if (root->qual_security_level == 0)
+		return false;
+	foreach(lc, restrictlist)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (has_policies(root, rinfo->clause_relids) && contain_leaked_vars((Node *) rinfo->clause))
+			return true;
+	}
+	return false;
+}
+
 static void
 add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 {
@@ -261,7 +298,8 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 	ListCell *lc2;
 
 	if (!strata_enable_join_pushdown || joinrel->fdwroutine != NULL ||
-		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel))
+		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel) ||
+		can_leak(root, extra->restrictlist))
 		return;
 	if (jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_FULL &&
 		jointype != JOIN_SEMI && jointype != JOIN_ANTI)
