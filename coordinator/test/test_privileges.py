@@ -12,15 +12,16 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from tests.assert_same import Row, assert_same, run
+from tests.assert_same import run
 from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.twin import Twin
 
 SCHEMA = "test_privileges"
 READER = "strata_reader"  # may read and write `open_table`, and parts of `partly`
 OTHER = "strata_other"  # owns views and functions, may read all tables
-ANN, BOB = "strata_ann", "strata_bob"  # tenants: policies tell their rows apart
-ROLES = (READER, OTHER, ANN, BOB)
+ANN = "strata_ann"  # has no privileges of her own
+ROLES = (READER, OTHER, ANN)
 
 SETUP = f"""
 CREATE TABLE open_table (id integer PRIMARY KEY, v integer);
@@ -30,8 +31,7 @@ CREATE TABLE closed_ref (id integer PRIMARY KEY, v integer);
 CREATE TABLE closed_local (id integer PRIMARY KEY, v integer);
 CREATE TABLE partly (id integer PRIMARY KEY, seen integer, hidden integer);
 CREATE TABLE written (id integer PRIMARY KEY, v integer);
-CREATE TABLE note (id integer, owner text, v integer, shared boolean DEFAULT false, PRIMARY KEY (id));
-CREATE TABLE line (id integer, n integer, owner text, v integer, PRIMARY KEY (id, n));
+CREATE TABLE note (id integer PRIMARY KEY, v integer);
 CREATE FUNCTION public_rows () RETURNS TABLE (id integer, v integer) LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path = {SCHEMA}, pg_temp AS 'SELECT c.id, c.v FROM closed AS c WHERE c.id <= 5';
 CREATE FUNCTION invoked_rows () RETURNS TABLE (id integer, v integer) LANGUAGE sql STABLE
@@ -54,7 +54,7 @@ CREATE VIEW nested_view AS SELECT id FROM window_view WHERE id < 50;
 CREATE MATERIALIZED VIEW kept_view AS SELECT 1 AS id;
 """
 
-DISTRIBUTED = ("open_table", "closed", "partly", "written", "note", "line")
+DISTRIBUTED = ("open_table", "closed", "partly", "written", "note")
 REFERENCES = ("open_ref", "closed_ref")
 VIEWS = ("window_view", "partly_view", "joined_view", "sums_view", "invoker_view", "nested_view")
 
@@ -65,10 +65,6 @@ INSERT INTO partly SELECT g, g, -g FROM generate_series(1, 40) AS g;
 INSERT INTO open_ref SELECT g, g FROM generate_series(1, 10) AS g;
 INSERT INTO closed_ref SELECT g, g FROM generate_series(1, 10) AS g;
 INSERT INTO closed_local SELECT g, g FROM generate_series(1, 10) AS g;
-INSERT INTO note SELECT g, CASE g % 3 WHEN 0 THEN '{ANN}' WHEN 1 THEN '{BOB}' ELSE 'nobody' END, g, g % 5 = 0
-    FROM generate_series(1, 60) AS g;
-INSERT INTO line SELECT g % 60 + 1, g, CASE g % 2 WHEN 0 THEN '{ANN}' ELSE '{BOB}' END, g
-    FROM generate_series(1, 240) AS g;
 GRANT USAGE ON SCHEMA {SCHEMA} TO {", ".join(ROLES)};
 GRANT SELECT, INSERT, UPDATE, DELETE ON open_table, open_ref TO {READER};
 GRANT SELECT (id, seen), UPDATE (seen), INSERT (id, seen) ON partly TO {READER};
@@ -78,13 +74,6 @@ GRANT SELECT ON {", ".join(VIEWS)} TO {READER};
 GRANT UPDATE, DELETE ON window_view TO {READER};
 REVOKE ALL ON FUNCTION add_to_closed (integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION add_to_closed (integer) TO {READER};
-ALTER TABLE note ENABLE ROW LEVEL SECURITY;
-ALTER TABLE line ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_notes ON note USING (owner = current_user) WITH CHECK (owner = current_user);
-CREATE POLICY shared_notes ON note FOR SELECT USING (shared);
-CREATE POLICY own_lines ON line TO {ANN}, {BOB} USING (owner = current_user);
-CREATE POLICY small_lines ON line AS RESTRICTIVE TO {BOB} USING (v <= 200);
-GRANT SELECT, INSERT, UPDATE, DELETE ON note, line TO {ANN}, {BOB}, {READER};
 """
 
 
@@ -118,58 +107,10 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         node.execute(f"DROP OWNED BY {', '.join(ROLES)}")
 
 
-class Twin:
-    """One role's sessions on the coordinator and on the plain server."""
-
-    def __init__(self, cluster: Cluster, role: str, stack: ExitStack):
-        self.cluster = cluster
-        self.role = role
-        self.ours = stack.enter_context(cluster.coordinator.connect(user=role))
-        self.theirs = stack.enter_context(cluster.plain.connect(user=role))
-        self.execute(f"SET search_path = {SCHEMA}, public, strata")
-
-    def execute(self, statements: str) -> None:
-        self.theirs.execute(statements)
-        self.ours.execute(statements)
-
-    def same(self, query: str, params=None) -> list[Row]:
-        return assert_same(self.cluster, query, params, connections=(self.ours, self.theirs))
-
-    def undone(self, *queries: str) -> list[list[Row]]:
-        """The statements do the same; then they are rolled back."""
-        self.execute("BEGIN")
-        try:
-            return [self.same(query) for query in queries]
-        finally:
-            self.execute("ROLLBACK")
-
-    def denied(self, query: str) -> None:
-        """Neither server allows it, and on the cluster no worker gets a connection for it."""
-        theirs = run(self.theirs, query)
-        assert theirs.sqlstate == "42501", f"plain: {theirs}\n{query}"
-        with self.cluster.coordinator.connect(user=self.role) as fresh:
-            fresh.execute(f"SET search_path = {SCHEMA}, public, strata")
-            before = self.backends_on_workers()
-            ours = run(fresh, query)
-            assert ours.sqlstate == "42501", f"cluster: {ours}\n{query}"
-            assert self.backends_on_workers() == before, "a worker was asked"
-        # the rest of an error's text names nodes; what it is about is the same
-        assert str(ours.message).splitlines()[0] == str(theirs.message).splitlines()[0]
-
-    def backends_on_workers(self) -> list[tuple]:
-        return [
-            row
-            for worker in self.cluster.workers
-            for row in worker.query(
-                "SELECT pid FROM pg_stat_activity WHERE usename = %s ORDER BY pid", (self.role,)
-            )
-        ]
-
-
 @pytest.fixture
 def as_role(pair: Pair) -> Iterator[Callable[[str], Twin]]:
     with ExitStack() as stack:
-        yield lambda role: Twin(pair.cluster, role, stack)
+        yield lambda role: Twin(pair.cluster, role, SCHEMA, stack)
 
 
 @pytest.fixture
@@ -517,6 +458,23 @@ def test_a_function_of_a_tables_rows_can_change_hands(pair: Pair, distribute: bo
         pair.execute("DROP TABLE fresh CASCADE")
 
 
+def test_an_upsert_obeys_the_check_option_of_a_view(pair: Pair) -> None:
+    pair.execute("CREATE VIEW small AS SELECT * FROM open_table WHERE v < 100 WITH CHECK OPTION")
+    try:
+        for statement in (
+            "INSERT INTO small VALUES (700, 500)",
+            "INSERT INTO small VALUES (700, 500) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO small VALUES (4, 5) ON CONFLICT (id) DO UPDATE SET v = 500",
+        ):
+            with pair.transaction():
+                theirs = run(pair.theirs, statement)
+                assert theirs.sqlstate == "44000"
+                outcome = run(pair.ours, statement)
+                assert outcome.sqlstate in ("44000", "0A000"), f"{statement}: {outcome}"
+    finally:
+        pair.execute("DROP VIEW small")
+
+
 # ---- set role, roles of roles --------------------------------------------------------------------------
 
 
@@ -599,231 +557,6 @@ def test_a_grant_that_is_rolled_back_is_nowhere(pair: Pair, reader: Twin) -> Non
     reader.denied("SELECT * FROM closed")
     query = f"SELECT has_table_privilege('{READER}', '{SCHEMA}.closed', 'SELECT')"
     assert pair.on_workers(query) == [False, False]
-
-
-# ---- row level security ------------------------------------------------------------------------------
-
-POLICY_QUERIES = [
-    "SELECT * FROM note",
-    "SELECT * FROM note WHERE id = 3",
-    "SELECT * FROM note WHERE id = 4",
-    "SELECT * FROM note WHERE id IN (3, 4, 5)",
-    "SELECT count(*), sum(v) FROM note",
-    "SELECT owner, count(*), max(v) FROM note GROUP BY owner",
-    "SELECT id, sum(v) FROM note GROUP BY id HAVING sum(v) > 20",
-    "SELECT DISTINCT owner FROM note",
-    "SELECT id FROM note ORDER BY v DESC LIMIT 5",
-    "SELECT id, rank() OVER (PARTITION BY owner ORDER BY v) FROM note",
-    "SELECT n.id, l.n FROM note AS n JOIN line AS l USING (id)",
-    "SELECT n.owner, count(*), sum(l.v) FROM note AS n JOIN line AS l USING (id) GROUP BY n.owner",
-    "SELECT n.id, l.n FROM note AS n LEFT JOIN line AS l ON l.id = n.id AND l.v < 100",
-    "SELECT count(*) FROM note AS n FULL JOIN line AS l ON l.id = n.id",
-    "SELECT a.id, b.id FROM note AS a JOIN note AS b ON b.v = a.v + 1",
-    "SELECT id FROM note AS n WHERE EXISTS (SELECT FROM line AS l WHERE l.id = n.id AND l.v > 30)",
-    "SELECT id FROM note WHERE id NOT IN (SELECT id FROM line)",
-    "SELECT id, (SELECT count(*) FROM line AS l WHERE l.id = n.id) FROM note AS n",
-    "SELECT * FROM (SELECT id, count(*) AS c FROM line GROUP BY id) AS q WHERE c > 1",
-    "SELECT id FROM note UNION SELECT id FROM line",
-    "WITH n AS MATERIALIZED (SELECT * FROM note) SELECT count(*) FROM n",
-    "SELECT count(*) FROM note TABLESAMPLE BERNOULLI (100)",
-    "SELECT * FROM note WHERE v = (SELECT max(v) FROM note)",
-    "COPY (SELECT id, owner FROM note ORDER BY id) TO STDOUT",
-]
-
-
-def run_copy(connection: psycopg.Connection, query: str) -> bytes:
-    with connection.cursor().copy(query) as copy:
-        return b"".join(bytes(chunk) for chunk in copy)
-
-
-@pytest.mark.parametrize("query", POLICY_QUERIES)
-@pytest.mark.parametrize("role", [ANN, BOB, READER, OTHER])
-def test_policies_hold_for_every_query(
-    as_role: Callable[[str], Twin], role: str, query: str
-) -> None:
-    twin = as_role(role)
-    if query.startswith("COPY"):
-        assert run_copy(twin.ours, query) == run_copy(twin.theirs, query)
-    else:
-        twin.same(query)
-
-
-POLICY_WRITES = [
-    "UPDATE note SET v = -1",
-    "UPDATE note SET v = -1 WHERE id = 3 RETURNING *",
-    "UPDATE note SET v = -1 WHERE id = 5 RETURNING *",  # shared: visible, yet nobody else's
-    "UPDATE note SET v = v + 1 WHERE shared RETURNING id, v",
-    "UPDATE note SET owner = 'nobody' WHERE id = 3",
-    f"UPDATE note SET owner = '{ANN}'",
-    "UPDATE note SET v = l.v FROM line AS l WHERE l.id = note.id AND l.n < 30 RETURNING note.id",
-    "UPDATE note SET v = (SELECT count(*) FROM line AS l WHERE l.id = note.id)",
-    "UPDATE line SET v = 0 RETURNING id, n",
-    "UPDATE line SET v = 500 WHERE n = 1",
-    "DELETE FROM note",
-    "DELETE FROM note WHERE id IN (3, 4, 5) RETURNING id, owner",
-    "DELETE FROM line WHERE id IN (SELECT id FROM note WHERE v > 30)",
-    "DELETE FROM line USING note WHERE note.id = line.id",
-    f"INSERT INTO note VALUES (900, '{ANN}', 1)",
-    f"INSERT INTO note VALUES (901, '{BOB}', 1) RETURNING *",
-    "INSERT INTO note SELECT id + 1000, owner, v FROM note",
-    "INSERT INTO note SELECT id + 1000, current_user, v FROM line WHERE n < 60",
-    f"INSERT INTO line VALUES (1, 1000, '{BOB}', 150), (2, 1000, '{BOB}', 250)",
-    f"INSERT INTO note VALUES (3, '{ANN}', 1) ON CONFLICT (id) DO NOTHING",
-    f"INSERT INTO note VALUES (3, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77 RETURNING *",
-    f"INSERT INTO note VALUES (4, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77",
-    "MERGE INTO note AS n USING line AS l ON l.id = n.id AND l.n < 60 WHEN MATCHED THEN UPDATE SET v = -5",
-    "MERGE INTO note AS n USING line AS l ON l.id = n.id AND l.n < 60 WHEN MATCHED THEN DELETE",
-    "SELECT id FROM note WHERE id < 10 FOR UPDATE",
-    "SELECT id FROM note ORDER BY id FOR SHARE",
-    "WITH d AS (DELETE FROM note WHERE v < 30 RETURNING id) SELECT count(*) FROM d",
-    "TRUNCATE note",
-]
-
-
-@pytest.mark.parametrize("statement", POLICY_WRITES)
-@pytest.mark.parametrize("role", [ANN, BOB, READER])
-def test_policies_hold_for_every_write(
-    as_role: Callable[[str], Twin], pair: Pair, role: str, statement: str
-) -> None:
-    """A write does what it does on one server, or is refused as not supported; never more."""
-    twin = as_role(role)
-    twin.execute("BEGIN")
-    try:
-        ours, theirs = run(twin.ours, statement), run(twin.theirs, statement)
-        if ours.sqlstate == "0A000":
-            assert "note" in ours.message or "line" in ours.message
-            return
-        assert (ours.sqlstate, ours.tag) == (theirs.sqlstate, theirs.tag), f"{ours}\n{theirs}"
-        assert sorted(ours.rows, key=str) == sorted(theirs.rows, key=str)
-        if ours.sqlstate is None:
-            # and the tables hold the same rows now: a superuser sees all of them
-            twin.execute("COMMIT")
-            pair.same("SELECT * FROM note ORDER BY id")
-            pair.same("SELECT * FROM line ORDER BY id, n")
-    finally:
-        twin.execute("ROLLBACK")
-        restore_notes(pair)
-
-
-def test_an_upsert_neither_changes_nor_brings_in_rows_of_others(
-    pair: Pair, as_role: Callable[[str], Twin]
-) -> None:
-    """Key 4 is a row of Bob's: Ann can neither change it nor write rows in his name."""
-    ann = as_role(ANN)
-    for statement in (
-        f"INSERT INTO note VALUES (4, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77",
-        f"INSERT INTO note VALUES (950, '{BOB}', 1) ON CONFLICT (id) DO NOTHING",
-        f"INSERT INTO note VALUES (951, '{BOB}', 1) ON CONFLICT (id) DO UPDATE SET v = 77",
-    ):
-        ann.ours.execute("BEGIN")
-        outcome = run(ann.ours, statement)
-        ann.ours.execute("ROLLBACK")
-        assert outcome.sqlstate in ("42501", "0A000"), f"{statement}: {outcome}"
-
-
-def test_an_upsert_obeys_the_check_option_of_a_view(pair: Pair) -> None:
-    pair.execute("CREATE VIEW small AS SELECT * FROM open_table WHERE v < 100 WITH CHECK OPTION")
-    try:
-        for statement in (
-            "INSERT INTO small VALUES (700, 500)",
-            "INSERT INTO small VALUES (700, 500) ON CONFLICT (id) DO NOTHING",
-            "INSERT INTO small VALUES (4, 5) ON CONFLICT (id) DO UPDATE SET v = 500",
-        ):
-            with pair.transaction():
-                theirs = run(pair.theirs, statement)
-                assert theirs.sqlstate == "44000"
-                outcome = run(pair.ours, statement)
-                assert outcome.sqlstate in ("44000", "0A000"), f"{statement}: {outcome}"
-    finally:
-        pair.execute("DROP VIEW small")
-
-
-def test_a_write_that_policies_make_impossible_says_so(as_role: Callable[[str], Twin]) -> None:
-    ann = as_role(ANN)
-    for statement in (
-        "UPDATE note SET v = -1 WHERE id = 3",
-        f"INSERT INTO note VALUES (3, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77",
-    ):
-        outcome = run(ann.ours, f"BEGIN; {statement}; ROLLBACK")
-        ann.ours.execute("ROLLBACK")
-        assert outcome.sqlstate is None or "security" in outcome.message, outcome
-
-
-def restore_notes(pair: Pair) -> None:
-    statements = [
-        line
-        for line in CONTENT.split(";")
-        if "INSERT INTO note" in line or "INSERT INTO line" in line
-    ]
-    pair.execute(f"TRUNCATE note, line; {';'.join(statements)}")
-
-
-def test_owners_pass_policies_unless_these_are_forced(
-    pair: Pair, as_role: Callable[[str], Twin]
-) -> None:
-    pair.execute(f"ALTER TABLE note OWNER TO {ANN}")
-    ann = as_role(ANN)
-    try:
-        assert ann.same("SELECT count(*) FROM note") == [("60",)]
-        ann.undone("UPDATE note SET v = 0 WHERE id = 4 RETURNING id", "SELECT sum(v) FROM note")
-        pair.execute("ALTER TABLE note FORCE ROW LEVEL SECURITY")
-        assert ann.same("SELECT count(*) FROM note") == [("28",)]
-        ann.same("SET row_security = off")
-        ann.same("SELECT count(*) FROM note")
-        assert run(ann.ours, "SELECT count(*) FROM note").sqlstate == "42501"
-    finally:
-        # a change of the owner takes his own privileges with it
-        pair.execute(
-            "ALTER TABLE note NO FORCE ROW LEVEL SECURITY; ALTER TABLE note OWNER TO postgres;"
-            f"GRANT SELECT, INSERT, UPDATE, DELETE ON note TO {ANN}"
-        )
-
-
-def test_a_changed_policy_holds_for_prepared_statements(
-    pair: Pair, as_role: Callable[[str], Twin]
-) -> None:
-    bob = as_role(BOB)
-    bob.execute(
-        "SET plan_cache_mode = force_generic_plan;"
-        "PREPARE mine AS SELECT count(*) FROM note; PREPARE one (integer) AS SELECT owner FROM note WHERE id = $1"
-    )
-    for change in (
-        "SELECT 1",
-        "ALTER POLICY shared_notes ON note USING (false)",
-        "CREATE POLICY none ON note AS RESTRICTIVE USING (id > 30)",
-        "DROP POLICY none ON note; ALTER POLICY shared_notes ON note USING (shared)",
-        "ALTER TABLE note DISABLE ROW LEVEL SECURITY",
-        "ALTER TABLE note ENABLE ROW LEVEL SECURITY",
-    ):
-        pair.execute(change)
-        bob.same("EXECUTE mine")
-        for key in (1, 3, 5, 40):
-            bob.same(f"EXECUTE one ({key})")
-
-
-def test_a_plan_is_not_reused_for_another_role(pair: Pair) -> None:
-    pair.execute("PREPARE mine AS SELECT owner, count(*) FROM note GROUP BY owner")
-    for role in (ANN, BOB, ANN, OTHER):
-        pair.execute(f"SET ROLE {role}")
-        try:
-            pair.same("EXECUTE mine")
-        finally:
-            pair.execute("RESET ROLE")
-        pair.same("EXECUTE mine")
-    pair.execute("DEALLOCATE mine")
-
-
-def test_a_cheap_filter_cannot_look_at_rows_that_a_policy_hides(
-    as_role: Callable[[str], Twin],
-) -> None:
-    ann = as_role(ANN)
-    for query in (
-        "SELECT id FROM note WHERE 10 / (id - 4) IS NOT NULL",  # id 4 is hidden
-        "SELECT count(*) FROM note WHERE 1 / (v - 7) < 5 AND NOT shared",
-        "SELECT n.id FROM note AS n JOIN line AS l USING (id) WHERE 1 / (n.id - 4) < 2",
-    ):
-        rows = ann.same(query)
-        assert rows
 
 
 # ---- the cluster itself -----------------------------------------------------------------------------
