@@ -102,7 +102,8 @@ start_attempt(Attempt *attempt)
 	WorkerState state;
 	DialRequest request = {.conninfo = attempt->worker->conninfo,
 						   .user = GetUserNameFromId(attempt->conn->role, false),
-						   .application_name = "strata",
+						   .application_name = IsBackgroundWorker ? "strata maintenance"
+																   : "strata",
 						   .receive_notice = connection_receive_notice,
 						   .receiver_argument = attempt->conn};
 
