@@ -166,13 +166,19 @@ check_empty(int worker_id, bool drain)
 					 quote_literal_cstr(name))));
 }
 
-/* Once the worker is unknown nobody ends its prepared transactions, which hold locks there. */
+/*
+ * Once the worker is unknown nobody ends its prepared transactions, which hold locks there.  One
+ * that is gone, and of which nothing is known, can be removed.
+ */
 static void
 check_resolved(int worker_id)
 {
 	InDoubtEntry *entries;
 
-	if (in_doubt_entries(worker_id, &entries) > 0 || !in_doubt_is_checked(worker_id))
+	if (!in_doubt_is_checked(worker_id) &&
+		worker_command_try(worker_id, REMOTE_READ, "SELECT 1").success)
+		in_doubt_wait(worker_id);
+	if (in_doubt_entries(worker_id, &entries) > 0)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
 						errmsg("worker \"%s\" has transactions in doubt",
 							   metadata_worker(worker_id)->name),
