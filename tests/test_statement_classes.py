@@ -188,12 +188,12 @@ CASES = {
     "ALTER DEFAULT PRIVILEGES": only(
         "ALTER DEFAULT PRIVILEGES IN SCHEMA classes GRANT SELECT ON TABLES TO PUBLIC", probe="SELECT 1 FROM pg_default_acl"
     ),
-    "CREATE ROLE, USER, GROUP": only("CREATE ROLE classes_role CONNECTION LIMIT 5", probe=ROLE.format("rolconnlimit")),
-    "ALTER ROLE": only("ALTER ROLE classes_role CONNECTION LIMIT 6", before=["CREATE ROLE classes_role"], probe=ROLE.format("rolconnlimit")),
+    "CREATE ROLE, USER, GROUP": only("CREATE ROLE classes_role CREATEDB", probe=ROLE.format("rolcreatedb::text || rolcreaterole")),
+    "ALTER ROLE": only("ALTER ROLE classes_role CREATEROLE", before=["CREATE ROLE classes_role"], probe=ROLE.format("rolcreatedb::text || rolcreaterole")),
     "ALTER ROLE ... SET": only(
         "ALTER ROLE classes_role SET work_mem = '5MB'",
         before=["CREATE ROLE classes_role"],
-        probe="SELECT 1 FROM pg_db_role_setting",
+        probe="SELECT setconfig::text FROM pg_db_role_setting WHERE setconfig::text ~ 'work_mem'",
     ),
     "DROP ROLE": only("DROP ROLE classes_role", before=["CREATE ROLE classes_role"], probe=ROLE.format("count(*)")),
     "GRANT, REVOKE of roles": only(
@@ -241,7 +241,7 @@ CASES = {
     "CREATE DATABASE": only("CREATE DATABASE classes_db", probe="SELECT 1 FROM pg_database WHERE datname = 'classes_db'", alone=True),
     "ALTER DATABASE": only("ALTER DATABASE classes_db CONNECTION LIMIT 3", before=["CREATE DATABASE classes_db"], alone=True),
     "ALTER DATABASE ... REFRESH COLLATION VERSION": only("ALTER DATABASE strata REFRESH COLLATION VERSION"),
-    "ALTER DATABASE ... SET": only("ALTER DATABASE strata SET work_mem = '5MB'", probe="SELECT 1 FROM pg_db_role_setting"),
+    "ALTER DATABASE ... SET": only("ALTER DATABASE strata SET work_mem = '5MB'", probe="SELECT setconfig::text FROM pg_db_role_setting WHERE setconfig::text ~ 'work_mem'"),
     "DROP DATABASE": only("DROP DATABASE classes_db", before=["CREATE DATABASE classes_db"], alone=True),
     "CREATE TABLESPACE": only("CREATE TABLESPACE classes_space LOCATION '/nonexistent'", alone=True, error="58P01"),
     "ALTER TABLESPACE": only("ALTER TABLESPACE pg_default SET (seq_page_cost = 1)", "ALTER TABLESPACE pg_default RESET (seq_page_cost)"),

@@ -93,7 +93,7 @@ static const StatementClass statement_classes[] = {
 	{T_AlterDefaultPrivilegesStmt, STATEMENT_LOCAL, NULL, "ALTER DEFAULT PRIVILEGES", "What a new object gets by it is granted on the workers, too."},
 	{T_CreateRoleStmt, STATEMENT_ADAPTED, ddl_create_role, "CREATE ROLE, USER, GROUP", "The password's verifier is sent, never the password."},
 	{T_AlterRoleStmt, STATEMENT_ADAPTED, ddl_alter_role, "ALTER ROLE", "The password's verifier is sent, never the password."},
-	{T_AlterRoleSetStmt, STATEMENT_ADAPTED, ddl_alter_role_set, "ALTER ROLE ... SET", NULL},
+	{T_AlterRoleSetStmt, STATEMENT_ADAPTED, ddl_alter_role_set, "ALTER ROLE ... SET", "But for settings that name what a node has of its own."},
 	{T_DropRoleStmt, STATEMENT_ADAPTED, ddl_drop_role, "DROP ROLE", NULL},
 	{T_GrantRoleStmt, STATEMENT_EVERYWHERE, ddl_send_role_command, "GRANT, REVOKE of roles", NULL},
 	{T_DropOwnedStmt, STATEMENT_EVERYWHERE, ddl_send_role_command, "DROP OWNED", NULL},
