@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 #include "argument.h"
 #include "connection.h"
@@ -106,7 +107,11 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	worker_id = metadata_catalog_add_worker(name, conninfo);
 	CommandCounterIncrement();
 	check_new_server(worker_id);
+
+	/* the statement's own snapshot is older than the DDL that the lock waited for */
+	PushActiveSnapshot(GetLatestSnapshot());
 	worker_seed(worker_id);
+	PopActiveSnapshot();
 	in_doubt_look_at_commit();
 	ddl_version_seed(worker_id);
 	PG_RETURN_INT32(worker_id);
