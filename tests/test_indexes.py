@@ -1,0 +1,230 @@
+"""Indexes that are built and dropped without stopping writers, also after something went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, wait_until
+from tests.pair import Pair, open_pair
+from tests.test_ddl import INDEXES, check_structure, everywhere
+
+PARTS = """
+SELECT count(*) FROM pg_class AS c JOIN pg_index AS i ON i.indexrelid = c.oid
+ WHERE c.relnamespace = 'test_indexes'::regnamespace AND c.relname ~ '^{}'
+"""
+
+
+@pytest.fixture(scope="module")
+def data(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_indexes") as made:
+        yield made
+
+
+@pytest.fixture
+def pair(data: Pair) -> Iterator[Pair]:
+    data.execute("CREATE TABLE t (k integer, v integer, w text)")
+    data.execute("CREATE TABLE r (id integer PRIMARY KEY, name text)")
+    data.distribute("t", "k", shards=4)
+    data.reference("r")
+    data.execute("INSERT INTO t SELECT g, g % 10, 'w' || g FROM generate_series(1, 200) AS g")
+    data.execute("INSERT INTO r SELECT g, 'n' || g FROM generate_series(1, 20) AS g")
+    yield data
+    data.reset()
+    data.execute("RESET ROLE; RESET statement_timeout")
+    data.execute("DROP SCHEMA test_indexes CASCADE; CREATE SCHEMA test_indexes")
+
+
+def concurrently(pair: Pair, statement: str) -> None:
+    """On both: outside of a transaction, one by one."""
+    pair.theirs.execute(statement)
+    pair.ours.execute(statement)
+
+
+def is_valid(pair: Pair, index: str) -> bool:
+    ((valid,),) = pair.rows(
+        f"SELECT indisvalid FROM pg_index WHERE indexrelid = 'test_indexes.{index}'::regclass"
+    )
+    return valid
+
+
+def leaves_are_indexed(pair: Pair, index: str) -> bool:
+    """Every partition has a valid index that is part of this one, which is valid itself."""
+    query = f"""
+    SELECT (SELECT indisvalid FROM pg_index WHERE indexrelid = 'test_indexes.{index}'::regclass)
+           AND (SELECT bool_and(indisvalid) AND count(*) = (
+                         SELECT count(*) FROM pg_inherits WHERE inhparent = 'test_indexes.t'::regclass)
+                  FROM pg_inherits JOIN pg_index ON indexrelid = inhrelid
+                 WHERE inhparent = 'test_indexes.{index}'::regclass)
+    """
+    return pair.on_workers(query) == [True] * len(pair.cluster.workers)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE INDEX CONCURRENTLY ON t (v)",
+        "CREATE UNIQUE INDEX CONCURRENTLY u ON t (w, k)",
+        "CREATE INDEX CONCURRENTLY h ON t USING hash (w) WHERE v > 3",
+        "CREATE INDEX CONCURRENTLY x ON t (lower(w) DESC NULLS LAST, k) INCLUDE (v) WITH (fillfactor = 70)",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS y ON ONLY t (v, (k + 1))",
+        'CREATE INDEX CONCURRENTLY "i""x; DROP TABLE t; --" ON t (w COLLATE "C" text_pattern_ops)',
+        "CREATE UNIQUE INDEX CONCURRENTLY ON r (name)",
+    ],
+)
+def test_an_index_is_built_concurrently(pair: Pair, statement: str) -> None:
+    concurrently(pair, statement)
+    for table in ("t", "r"):
+        check_structure(pair, table)
+        assert pair.rows(INDEXES.format(table)) == [
+            (pair.theirs.execute(INDEXES.format(table)).fetchone()[0],)
+        ]
+    query = "SELECT bool_and(indisvalid) FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relnamespace = 'test_indexes'::regnamespace"
+    assert everywhere(pair, query) is True
+    pair.same("SELECT * FROM t WHERE lower(w) = 'w7' AND v > 3")
+    pair.same("INSERT INTO t VALUES (1, 1, 'w1')")
+    pair.same("INSERT INTO r VALUES (100, 'n1')")
+
+
+def test_it_cannot_be_done_in_a_transaction(pair: Pair) -> None:
+    with pytest.raises(psycopg.errors.ActiveSqlTransaction), pair.ours.transaction():
+        pair.ours.execute("CREATE INDEX CONCURRENTLY ON t (v)")
+    with pytest.raises(psycopg.errors.ActiveSqlTransaction), pair.ours.transaction():
+        pair.ours.execute("DROP INDEX CONCURRENTLY r_pkey")
+    check_structure(pair, "t")
+
+
+def test_a_name_that_is_taken_is_an_error_or_a_notice(pair: Pair) -> None:
+    concurrently(pair, "CREATE INDEX CONCURRENTLY i ON t (v)")
+    for statement in (
+        "CREATE INDEX CONCURRENTLY i ON t (v)",
+        "CREATE INDEX CONCURRENTLY i ON t (w)",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS i ON t (w)",
+    ):
+        pair.same(statement)
+    check_structure(pair, "t")
+
+
+def test_the_same_command_completes_an_index_that_failed(pair: Pair) -> None:
+    pair.execute("INSERT INTO t VALUES (7, 7, 'twice'), (7, 7, 'twice'), (8, 7, 'once')")
+    create = "CREATE UNIQUE INDEX CONCURRENTLY u ON t (k, v, w)"
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.UniqueViolation, match="twice"):
+            pair.ours.execute(create)
+        assert not is_valid(pair, "u")
+    with pytest.raises(psycopg.errors.DuplicateTable):
+        pair.ours.execute("CREATE UNIQUE INDEX CONCURRENTLY u ON t (k, w)")
+
+    pair.execute("DELETE FROM t WHERE w = 'twice'")
+    concurrently(pair, create)
+    assert is_valid(pair, "u")
+    assert leaves_are_indexed(pair, "u")
+    check_structure(pair, "t")
+    pair.same("INSERT INTO t VALUES (8, 7, 'once')")
+    pair.same("INSERT INTO t VALUES (8, 7, 'once') ON CONFLICT (k, v, w) DO NOTHING")
+
+
+def test_an_index_that_failed_is_dropped_with_all_its_parts(pair: Pair) -> None:
+    pair.ours.execute("INSERT INTO t VALUES (7, 7, 'twice'), (7, 7, 'twice')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        pair.ours.execute("CREATE UNIQUE INDEX CONCURRENTLY u ON t (k, v, w)")
+    assert any(pair.on_workers(PARTS.format("u")))
+    pair.ours.execute("DROP INDEX u")
+    assert everywhere(pair, PARTS.format("u")) == 0
+    pair.ours.execute("DROP TABLE t")
+
+
+def test_a_worker_that_fails_meanwhile_leaves_an_index_to_be_completed(pair: Pair) -> None:
+    """Here it has an index of the wanted name in the way."""
+    worker = pair.cluster.workers[1]
+    worker.execute("CREATE INDEX i ON test_indexes.r (name)")
+    with pytest.raises(psycopg.errors.DuplicateTable, match="i"):
+        pair.ours.execute("CREATE INDEX CONCURRENTLY i ON t (v)")
+    assert not is_valid(pair, "i")
+    worker.execute("DROP INDEX test_indexes.i")
+    pair.ours.execute("CREATE INDEX CONCURRENTLY i ON t (v)")
+    assert is_valid(pair, "i")
+    assert leaves_are_indexed(pair, "i")
+
+
+def test_writers_go_on_while_an_index_waits_for_one_of_them(pair: Pair) -> None:
+    with (
+        pair.cluster.coordinator.connect() as writer,
+        pair.cluster.coordinator.connect() as builder,
+        ThreadPoolExecutor() as pool,
+    ):
+        builder.execute("SET search_path = test_indexes")
+        writer.execute("BEGIN; INSERT INTO test_indexes.t VALUES (1000, 1, 'open')")
+        building = pool.submit(builder.execute, "CREATE INDEX CONCURRENTLY i ON t (v)")
+        for _ in wait_until("the index waits"):
+            query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s"
+            if pair.rows(query, (builder.info.backend_pid,)) != [(0,)]:
+                break
+        pair.ours.execute("SET lock_timeout = '5s'")
+        for key in range(2000, 2020):
+            pair.ours.execute(f"INSERT INTO t VALUES ({key}, 1, 'other')")
+        pair.ours.execute("RESET lock_timeout")
+        assert not building.done()
+        writer.execute("COMMIT")
+        building.result()
+    assert is_valid(pair, "i")
+    assert leaves_are_indexed(pair, "i")
+
+
+def test_a_cancelled_command_is_completed_by_another(pair: Pair) -> None:
+    with pair.cluster.coordinator.connect() as writer:
+        writer.execute("BEGIN; INSERT INTO test_indexes.t VALUES (1000, 1, 'open')")
+        pair.ours.execute("SET statement_timeout = '500ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            pair.ours.execute("CREATE INDEX CONCURRENTLY ON t (v)")
+        pair.ours.execute("RESET statement_timeout")
+        writer.execute("COMMIT")
+    assert not is_valid(pair, "t_v_idx")
+    pair.ours.execute("CREATE INDEX CONCURRENTLY ON t (v)")
+    assert is_valid(pair, "t_v_idx")
+    assert leaves_are_indexed(pair, "t_v_idx")
+    assert pair.rows(PARTS.format("t_v")) == [(1,)]
+
+
+def test_an_index_of_a_reference_table_is_dropped_concurrently(pair: Pair) -> None:
+    concurrently(pair, "CREATE INDEX CONCURRENTLY i ON r (name)")
+    concurrently(pair, "DROP INDEX CONCURRENTLY i")
+    check_structure(pair, "r")
+    concurrently(pair, "DROP INDEX CONCURRENTLY IF EXISTS i")
+    pair.same("DROP INDEX CONCURRENTLY i")
+
+
+def test_only_the_owner_builds_and_drops(pair: Pair) -> None:
+    pair.cluster.create_role("index_user")
+    pair.execute("GRANT USAGE, CREATE ON SCHEMA test_indexes TO index_user")
+    pair.execute("GRANT ALL ON t, r TO index_user; SET ROLE index_user")
+    try:
+        for statement in (
+            "CREATE INDEX CONCURRENTLY i ON t (v)",
+            "CREATE INDEX i ON t (v)",
+            "DROP INDEX CONCURRENTLY r_pkey",
+            "REINDEX TABLE t",
+            "REINDEX SCHEMA test_indexes",
+            "ALTER TABLE t ADD COLUMN x serial",
+            "COMMENT ON TABLE t IS 'mine'",
+            "CREATE STATISTICS st ON k, v FROM t",
+            "ALTER TABLE r SET (fillfactor = 50)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege) as caught:
+                pair.ours.execute(statement)
+            assert not caught.value.diag.context, "a worker was asked"
+        for table in ("t", "r"):
+            check_structure(pair, table)
+    finally:
+        pair.execute("RESET ROLE; DROP OWNED BY index_user; DROP ROLE index_user")
+
+
+def test_a_dropped_index_leaves_nothing_on_any_node(pair: Pair) -> None:
+    pair.execute("CREATE INDEX i ON t (v)")
+    concurrently(pair, "CREATE INDEX CONCURRENTLY j ON t (v)")
+    pair.execute("DROP INDEX i, j")
+    assert everywhere(pair, PARTS.format("[ij]")) == 0
+    pair.same("SELECT count(*) FROM t WHERE v = 3")
