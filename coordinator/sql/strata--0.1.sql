@@ -360,19 +360,18 @@ COMMENT ON FUNCTION strata.aggregate_definition(oid) IS
 -- Owners and privileges on a new worker
 -- ---------------------------------------------------------------------------
 
--- GRANTs that make an access control list of one of the server's defaults.  `prefix` stands
--- before GRANT and REVOKE, `object` behind ON, `column_name` behind each privilege.
+-- GRANTs that make an access control list of an empty one.
 CREATE FUNCTION strata.grant_commands(
-    acl aclitem[], owner oid, object text, column_name name DEFAULT NULL, prefix text DEFAULT '')
+    acl aclitem[], owner oid, object text, column_name name DEFAULT NULL)
     RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(string_agg(
-               format(CASE WHEN g.grantor = owner OR prefix <> '' THEN '%2$s'
+               format(CASE WHEN g.grantor = owner THEN '%2$s'
                            ELSE 'SET LOCAL ROLE %1$I; %2$s; SET LOCAL ROLE NONE' END || '; ',
                       pg_get_userbyid(g.grantor),
-                      format('%sGRANT %s ON %s TO %s%s', prefix, g.privileges, object,
+                      format('GRANT %s ON %s TO %s%s', g.privileges, object,
                              CASE g.grantee WHEN 0 THEN 'PUBLIC'
                                             ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
                              CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)),
@@ -384,8 +383,8 @@ AS $$
                        AS x (grantor, grantee, privilege_type, is_grantable, n)
              GROUP BY x.grantor, x.grantee, x.is_grantable) AS g
 $$;
-REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text, name, text) FROM PUBLIC;
-COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text, name, text) IS
+REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text, name) FROM PUBLIC;
+COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text, name) IS
     'GRANT commands that lead to an access control list';
 
 -- NULL is the default of a new object, which is what the worker's object has.
@@ -436,7 +435,7 @@ COMMENT ON FUNCTION strata.object_privileges(oid, oid) IS
     'commands that give an object on a new worker its owner and privileges';
 
 -- What exists on every server already (functions of PostgreSQL and of extensions) with
--- other privileges than it was born with, and the privileges of what is created later.
+-- other privileges than it was born with.
 CREATE FUNCTION strata.changed_privileges(OUT object text, OUT command text)
     RETURNS SETOF record
     LANGUAGE sql STABLE
@@ -454,26 +453,10 @@ AS $$
        AND (p.oid < 16384
             OR EXISTS (SELECT FROM pg_depend AS d
                         WHERE (d.classid, d.objid, d.deptype) = ('pg_proc'::regclass, p.oid, 'e')))
-    UNION ALL
-    SELECT format('default privileges of role %I', pg_get_userbyid(d.defaclrole)),
-           CASE WHEN d.defaclnamespace = 0
-                THEN format('%1$sREVOKE ALL ON %2$s FROM PUBLIC, %3$I; ', form.prefix, form.objects,
-                            pg_get_userbyid(d.defaclrole))
-                ELSE '' END
-           || strata.grant_commands(d.defaclacl, d.defaclrole, form.objects, NULL, form.prefix)
-      FROM pg_default_acl AS d
-      LEFT JOIN pg_namespace AS n ON n.oid = d.defaclnamespace
-     CROSS JOIN LATERAL (
-               SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I%s ', pg_get_userbyid(d.defaclrole),
-                             coalesce(' IN SCHEMA ' || quote_ident(n.nspname), '')) AS prefix,
-                      CASE d.defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES'
-                          WHEN 'f' THEN 'FUNCTIONS' WHEN 'T' THEN 'TYPES'
-                          WHEN 'n' THEN 'SCHEMAS' ELSE 'LARGE OBJECTS' END AS objects) AS form
-     WHERE n.nspname IS NULL OR n.nspname !~ '^pg_'
 $$;
 REVOKE ALL ON FUNCTION strata.changed_privileges() FROM PUBLIC;
 COMMENT ON FUNCTION strata.changed_privileges() IS
-    'commands for privileges on a new worker that do not belong to an object created there';
+    'commands for privileges on a new worker of objects that were not created there';
 
 -- ---------------------------------------------------------------------------
 -- Roles

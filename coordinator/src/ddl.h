@@ -127,7 +127,6 @@ extern void ddl_send_privileges(const ObjectAddress *object);
 
 /* In ddl_access.c */
 extern void ddl_grant(UtilityCall *call);
-extern void ddl_alter_default_privileges(UtilityCall *call);
 
 /*
  * In ddl_role.c.  The statement's text, with names in the place of CURRENT_USER, CURRENT_ROLE and

@@ -167,33 +167,3 @@ ddl_grant(UtilityCall *call)
 	if (everywhere)
 		ddl_send_everywhere(ddl_text_with_role_names(call, grant->grantees));
 }
-
-/*
- * ALTER DEFAULT PRIVILEGES: what is created later is created there by the same role.  Schemas of
- * which the workers have none stay out.
- */
-void
-ddl_alter_default_privileges(UtilityCall *call)
-{
-	AlterDefaultPrivilegesStmt *alter = castNode(AlterDefaultPrivilegesStmt,
-												 call->statement->utilityStmt);
-	List *roles = list_copy(alter->action->grantees);
-	bool everywhere = metadata_all_workers() != NULL;
-	char *text = NULL;
-	ListCell *cell;
-
-	foreach(cell, alter->options)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, "roles") == 0)
-			roles = list_concat(roles, (List *) option->arg);
-		else if (strcmp(option->defname, "schemas") == 0 && everywhere)
-			everywhere = ddl_objects_are_everywhere(OBJECT_SCHEMA, (List *) option->arg);
-	}
-	if (everywhere)
-		text = ddl_text_with_role_names(call, roles);
-	ddl_run_locally(call);
-	if (everywhere)
-		ddl_send_everywhere(text);
-}

@@ -1,0 +1,243 @@
+"""Who may use what of Strata itself: every function and relation of it has to be classified here.
+
+A new one fails the test until somebody has decided who may call or read it.
+"""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node, wait_until
+
+SCHEMA = "test_access"
+MONITOR = "strata_monitor"
+
+# Everybody: what checks the caller's rights on its argument itself, or tells nothing secret.
+EVERYBODY = {
+    "coordinator": """
+        strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.conninfo_address
+        strata.create_distributed_table strata.create_reference_table strata.distributed_handler
+        strata.invalidate_metadata strata.list_in_doubt strata.object_classes
+        strata.replicate_reference_row strata.role_attributes strata.shard_statistics
+        strata.statement_classes strata.table_checksum strata.type_of strata.undistribute_table
+        strata.worker_status
+        strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
+    """,
+    # the coordinator's sessions call these as the roles of the users
+    "worker": """
+        strata.role_attributes strata.table_checksum strata.type_of
+        strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
+        strata_worker.alter_role_in_database strata_worker.check_coordinator
+        strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_role
+        strata_worker.drop_index_parts strata_worker.execute_patiently strata_worker.index_parts
+        strata_worker.next_index_command strata_worker.pin_snapshot strata_worker.record_schema_version
+        strata_worker.shard_list strata_worker.table_list strata_worker.use_snapshot
+    """,
+}
+MONITORS = {"coordinator": "strata.all_lock_waits", "worker": ""}
+SUPERUSERS = {
+    "coordinator": """
+        strata.add_worker strata.aggregate_definition strata.changed_privileges strata.check_health
+        strata.collation_definition strata.detect_deadlocks strata.find_table_faults
+        strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.node_lock_waits
+        strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
+        strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
+        strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
+        strata.type_definition
+        strata_partial.adopt strata_partial.definition
+    """,
+    "worker": """
+        strata.lock_modes_conflict strata.node_lock_waits strata.role_state
+        strata_partial.adopt strata_partial.definition
+        strata_worker.attach_coordinator strata_worker.detach_coordinator
+    """,
+}
+
+# SECURITY DEFINER: what runs as a superuser for whoever calls it.
+DEFINERS = {
+    "coordinator": "strata.all_lock_waits strata.shard_statistics"
+    " strata_partial.create_partials strata_partial.follow_aggregates",
+    "worker": "strata_worker.check_coordinator strata_worker.check_schema_version"
+    " strata_worker.record_schema_version"
+    " strata_partial.create_partials strata_partial.follow_aggregates",
+}
+
+# SQL and PL/pgSQL that follow the caller's search_path, and why that is no danger.
+UNPINNED = {
+    "strata.run_command_on_workers",  # the command shall see it, too; superusers only
+    "strata_partial.notice_aggregates",  # looks at it; every name is qualified
+    "strata_worker.execute_patiently",  # runs the caller's own command as the caller
+}
+
+RELATIONS = {
+    "strata.cluster": "",
+    "strata.colocation": "",
+    "strata.colocation_id_seq": "",
+    "strata.distributed_table": "",
+    "strata.distributed_transaction": "",
+    "strata.in_doubt": "public: SELECT",
+    "strata.lock_waits": "pg_monitor: SELECT",
+    "strata.shard": "",
+    "strata.shards": "public: SELECT",
+    "strata.tables": "public: SELECT",
+    "strata.worker": "",
+    "strata.worker_id_seq": "",
+    "strata.workers": "public: SELECT",
+    "strata_partial.candidates": "",
+    "strata_worker.cluster": "",
+    "strata_worker.schema_version": "",
+}
+
+FUNCTIONS = """
+SELECT n.nspname || '.' || p.proname, p.prosecdef, l.lanname,
+       coalesce(array_to_string(p.proconfig, ';'), ''),
+       CASE WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner)))
+                          WHERE grantee = 0) THEN 'everybody'
+            WHEN has_function_privilege('pg_monitor', p.oid, 'EXECUTE') THEN 'monitors'
+            ELSE 'superusers' END
+  FROM pg_proc AS p
+  JOIN pg_namespace AS n ON n.oid = p.pronamespace
+  JOIN pg_language AS l ON l.oid = p.prolang
+ WHERE n.nspname IN ('strata', 'strata_partial', 'strata_worker') AND p.prokind <> 'a'
+   AND p.proname !~ '^hll_' -- functions of values
+"""
+
+
+def nodes(cluster: Cluster) -> dict[str, Node]:
+    return {"coordinator": cluster.coordinator, "worker": cluster.workers[0]}
+
+
+@pytest.mark.parametrize("kind", ["coordinator", "worker"])
+def test_every_function_is_for_whom_this_file_says(cluster: Cluster, kind: str) -> None:
+    found: dict[str, set[str]] = {"everybody": set(), "monitors": set(), "superusers": set()}
+    for name, _, _, _, who in nodes(cluster)[kind].query(FUNCTIONS):
+        found[who].add(name)
+    assert found["everybody"] == set(EVERYBODY[kind].split())
+    assert found["monitors"] == set(MONITORS[kind].split())
+    assert found["superusers"] == set(SUPERUSERS[kind].split())
+
+
+@pytest.mark.parametrize("kind", ["coordinator", "worker"])
+def test_nothing_of_ours_follows_a_callers_search_path(cluster: Cluster, kind: str) -> None:
+    definers = set()
+    for name, definer, language, settings, _ in nodes(cluster)[kind].query(FUNCTIONS):
+        pinned = "search_path=pg_catalog, pg_temp" in settings.split(";")
+        if definer:
+            definers.add(name)
+            assert pinned, name
+        if language in ("sql", "plpgsql"):
+            assert pinned or name in UNPINNED, name
+    assert definers == set(DEFINERS[kind].split())
+
+
+def test_every_relation_is_for_whom_this_file_says(cluster: Cluster) -> None:
+    found = {}
+    for node in nodes(cluster).values():
+        for name, privileges in node.query(
+            "SELECT n.nspname || '.' || c.relname,"
+            " (SELECT coalesce(string_agg(format('%s: %s', CASE grantee WHEN 0 THEN 'public'"
+            "                  ELSE grantee::regrole::text END, privilege_type), ', '), '')"
+            "    FROM aclexplode(c.relacl) WHERE grantee <> c.relowner)"
+            " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+            " WHERE n.nspname IN ('strata', 'strata_partial', 'strata_worker')"
+            " AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')"
+        ):
+            found[name] = privileges
+    assert found == RELATIONS
+
+
+def test_a_monitoring_role_sees_the_state_of_the_cluster_without_secrets(cluster: Cluster) -> None:
+    cluster.create_role(MONITOR)
+    cluster.coordinator.execute(f"GRANT pg_monitor TO {MONITOR}")
+    with cluster.coordinator.connect(user=MONITOR) as connection:
+        for view in ("workers", "tables", "shards", "in_doubt", "lock_waits"):
+            text = str(connection.execute(f"SELECT * FROM strata.{view}").fetchall())
+            assert "passfile" not in text
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM strata.worker")
+    cluster.coordinator.execute(f"DROP ROLE {MONITOR}")
+
+
+def test_adding_workers_can_be_granted(cluster: Cluster) -> None:
+    """The right to try: the login on the new server is the role's own, and ends the attempt."""
+    cluster.create_role(MONITOR)
+    cluster.coordinator.execute(f"GRANT EXECUTE ON FUNCTION strata.add_worker TO {MONITOR}")
+    try:
+        with (
+            cluster.coordinator.connect(user=MONITOR) as connection,
+            pytest.raises(psycopg.Error) as caught,
+        ):
+            connection.execute("SELECT strata.add_worker('mine', 'host=127.0.0.1 port=1')")
+        assert caught.value.sqlstate == "08001"
+    finally:
+        cluster.coordinator.execute(f"DROP OWNED BY {MONITOR}; DROP ROLE {MONITOR}")
+
+
+# ---- objects of others under the names of the system's -----------------------------------------------
+
+TRAPS = [
+    "CREATE FUNCTION {s}.to_jsonb (pg_database) RETURNS jsonb {sprung}",
+    "CREATE FUNCTION {s}.format (text, text, name) RETURNS text {sprung}",
+    "CREATE FUNCTION {s}.format (text, name, text) RETURNS text {sprung}",
+    "CREATE FUNCTION {s}.quote_ident (name) RETURNS text {sprung}",
+    "CREATE FUNCTION {s}.concat_ws (text, text, text) RETURNS text {sprung}",
+    "CREATE FUNCTION {s}.json_agg (record) RETURNS json {sprung}",
+    "CREATE FUNCTION {s}.same (name, text) RETURNS boolean {sprung}",
+    "CREATE OPERATOR {s}.= (FUNCTION = {s}.same, LEFTARG = name, RIGHTARG = text)",
+    "CREATE FUNCTION {s}.glue (text, name) RETURNS text {sprung}",
+    "CREATE OPERATOR {s}.|| (FUNCTION = {s}.glue, LEFTARG = text, RIGHTARG = name)",
+    "CREATE FUNCTION {s}.sum (numeric) RETURNS numeric {sprung}",
+]
+
+
+def test_objects_in_a_users_schema_do_not_stand_in_for_the_systems(cluster: Cluster) -> None:
+    """Even an administrator whose search_path is poisoned calls only what is meant."""
+    coordinator = cluster.coordinator
+    schema = "test_access_traps"
+    sprung = (
+        "LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''sprung by %%'', current_user"
+        " USING ERRCODE = ''TRAP1''; END'"
+    ).replace("%%", "%")
+    with coordinator.connect() as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        try:
+            for trap in TRAPS:
+                connection.execute(trap.format(s=schema, sprung=sprung))
+            connection.execute(
+                f"CREATE TABLE {schema}.item (id integer PRIMARY KEY, v text);"
+                f"CREATE TABLE {schema}.code (id integer PRIMARY KEY, v text)"
+            )
+            connection.execute(f"SET search_path = {schema}, pg_catalog")
+            for statement in (
+                "SELECT strata.create_distributed_table('item', 'id', shard_count => 4)",
+                "SELECT strata.create_reference_table('code')",
+                "INSERT INTO item SELECT g, 'v' FROM pg_catalog.generate_series(1, 9) AS g",
+                "INSERT INTO code VALUES (1, 'one')",
+                "SELECT * FROM strata.check_health() WHERE NOT ok",
+                "SELECT * FROM strata.sync_roles()",
+                "SELECT * FROM strata.schema_commands()",
+                "SELECT * FROM strata.shards",
+                "SELECT * FROM strata.run_command_on_workers('SELECT 1')",
+                "SELECT count(*) FROM item JOIN code USING (id)",
+                "ALTER TABLE item ADD COLUMN w integer",
+                "CREATE ROLE strata_trapped; ALTER ROLE strata_trapped SET jit = on; DROP ROLE strata_trapped",
+                "CREATE AGGREGATE adder (integer) (SFUNC = int4pl, STYPE = integer)",
+                "SELECT strata.undistribute_table('item')",
+            ):
+                connection.execute(statement)
+            node = cluster.new_node("trapped")
+            try:
+                connection.execute(
+                    "SELECT strata.add_worker('trapped', %s)", (node.conninfo(user=None),)
+                )
+                for _ in wait_until("the worker is searched for transactions in doubt"):
+                    try:
+                        connection.execute("SELECT strata.remove_worker('trapped')")
+                        break
+                    except psycopg.errors.ObjectInUse:
+                        continue
+            finally:
+                node.stop("immediate")
+        finally:
+            connection.execute(f"RESET search_path; DROP SCHEMA {schema} CASCADE")
