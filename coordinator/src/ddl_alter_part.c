@@ -320,31 +320,32 @@ is_numbered(Relation relation, AttrNumber attribute)
 	return expression != NULL && OidIsValid(find_own_sequence(relation, attribute, expression));
 }
 
+/* Take `count` values at once; returns the first, and *increment.  ERROR when there are too few, as for nextval(). */
 static int64
-get_increment(Oid sequence)
+reserve_values(Oid sequence, int64 count, int64 *increment)
 {
 	HeapTuple tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(sequence));
-	int64 increment;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for sequence %u", sequence);
-	increment = ((Form_pg_sequence) GETSTRUCT(tuple))->seqincrement;
-	ReleaseSysCache(tuple);
-	return increment;
-}
-
-/* Take `count` values at once; returns the first. */
-static int64
-reserve_values(Oid sequence, int64 increment, int64 count)
-{
-	int64 first = nextval_internal(sequence, false);
+	FormData_pg_sequence form;
+	int64 first;
 	int64 span;
 	int64 last;
 
-	if (pg_mul_s64_overflow(increment, count - 1, &span) || pg_add_s64_overflow(first, span, &last))
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for sequence %u", sequence);
+	form = *(Form_pg_sequence) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+	*increment = form.seqincrement;
+
+	first = nextval_internal(sequence, false);
+	if (pg_mul_s64_overflow(form.seqincrement, count - 1, &span) ||
+		pg_add_s64_overflow(first, span, &last) || last > form.seqmax || last < form.seqmin)
 		ereport(ERROR, (errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 						errmsg("sequence \"%s\" has too few values for the rows of the table",
-							   get_rel_name(sequence))));
+							   get_rel_name(sequence)),
+						errdetail("The table has " INT64_FORMAT
+								  " rows, and the values are between " INT64_FORMAT
+								  " and " INT64_FORMAT ".",
+								  count, form.seqmin, form.seqmax)));
 	if (count > 1)
 		DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(last));
 	return first;
@@ -366,7 +367,7 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 		makeObjectName(RelationGetRelationName(relation), column, "strata"));
 	Oid sequence = find_own_sequence(relation, attribute,
 									 build_column_default(relation, attribute));
-	int64 increment = get_increment(sequence);
+	int64 increment = 1;
 	int64 total = 0;
 	int64 first;
 	int level = row_format_enter_sql_mode();
@@ -382,7 +383,7 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 			NULL, 10);
 		total += rows[i];
 	}
-	first = total > 0 ? reserve_values(sequence, increment, total) : 1;
+	first = total > 0 ? reserve_values(sequence, total, &increment) : 1;
 	for (int i = 0; i < count; i++)
 	{
 		sqls[i] = psprintf("CREATE SEQUENCE %s INCREMENT " INT64_FORMAT " MINVALUE " INT64_FORMAT
