@@ -53,6 +53,7 @@ build: packages ## Compile the extensions
 
 install: build ## Install them into PostgreSQL's directories (what changed, with sudo if needed)
 	@scripts/install_extensions.sh $(EXTENSIONS)
+	@scripts/build_assertions.sh
 
 # ---- the demo ------------------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ clean: ## Remove the demo's cluster with its data, and what was built
 	@if test -x $(PG_CONFIG); then for extension in $(EXTENSIONS); do \
 		$(MAKE) -s -C $$extension PG_CONFIG=$(PG_CONFIG) clean; \
 	done; fi
-	@rm -rf .cache/lint .cache/pytest .cache/ruff .cache/stage
+	@rm -rf .cache/assert .cache/lint .cache/pytest .cache/ruff .cache/stage
 
 # ---- tests ---------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from tests.certificates import Authority
 DATABASE = "strata"
 SUPERUSER = "postgres"
 SETTINGS_FILE = Path(__file__).with_name("local.conf")
+ASSERTION_LIBRARIES = Path(__file__).parent.parent / ".cache" / "assert" / "lib"
 
 # Rules of a pg_hba.conf.  The owner of the servers, and root, are the superuser.
 LOCAL_RULES = f"""\
@@ -96,18 +97,23 @@ def wait_until(what: str, timeout: float = 30, interval: float = 0.05) -> Iterat
     raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
 
 
-def find_binaries() -> Path:
-    """The directory of initdb, pg_ctl and postgres, of the version that PG_CONFIG belongs to."""
+def find_directory(which: str) -> Path:
+    """A directory that pg_config knows, of the version that PG_CONFIG belongs to."""
     candidates = [os.environ.get("PG_CONFIG")]
     candidates += [f"/usr/lib/postgresql/{major}/bin/pg_config" for major in (15, 17, 16, 18)]
     candidates.append("pg_config")
     for candidate in candidates:
         if candidate and (program := shutil.which(candidate)):
             answer = subprocess.run(
-                [program, "--bindir"], capture_output=True, text=True, check=True
+                [program, f"--{which}"], capture_output=True, text=True, check=True
             )
             return Path(answer.stdout.strip())
     raise ClusterError("no pg_config found: run `make build`, or set PG_CONFIG")
+
+
+def find_binaries() -> Path:
+    """The directory of initdb, pg_ctl and postgres."""
+    return find_directory("bindir")
 
 
 def server_account() -> pwd.struct_passwd:
@@ -429,7 +435,8 @@ class Cluster:
 
     The state of a cluster is in its root directory; `Cluster(root)` of an existing root is that
     cluster again.  `create()` is idempotent: a complete cluster is only started, a half-made one
-    is removed and made anew.  With `extension=False` the servers know nothing of Strata.
+    is removed and made anew.  With `extension=False` the servers know nothing of Strata; with
+    `assertions=True` they load the libraries of scripts/build_assertions.sh.
     """
 
     def __init__(
@@ -440,11 +447,13 @@ class Cluster:
         extension: bool = True,
         durable: bool = False,
         tls: bool = False,
+        assertions: bool = False,
     ):
         self.root = Path(root)
         self.extension = extension
         self.durable = durable
         self.tls = tls
+        self.assertions = assertions
         self._passfile_lock = threading.Lock()
         self.workers: list[Node] = []
         self.complete = False
@@ -480,6 +489,8 @@ class Cluster:
             settings["shared_preload_libraries"] = "'strata'"
         elif self.extension:
             settings["shared_preload_libraries"] = "'strata_columnar'"
+        if self.assertions:
+            settings |= self._assertion_settings()
         if not self.durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
         node = Node(name, self.root, port, self.sockets, settings)
@@ -521,12 +532,39 @@ class Cluster:
         for path in self.authority("servers").issue_server(node.name, hosts):
             give_to_server(path, 0o600)
 
+    # ---- assertions -----------------------------------------------------------------------------
+
+    def _assertion_settings(self) -> dict[str, str]:
+        """Settings that find libraries in the cluster's root first, by name and below $libdir."""
+        pkglibdir = find_directory("pkglibdir")
+        libraries = self.root / "assert" / pkglibdir.relative_to("/")
+        return {
+            "extension_destdir": f"'{self.root / 'assert'}'",
+            "dynamic_library_path": f"'{libraries}:$libdir'",
+        }
+
+    def _copy_assertion_libraries(self) -> None:
+        """Into the root: the account of the servers may not be able to read the repository."""
+        target = self.root / "assert" / find_directory("pkglibdir").relative_to("/")
+        target.mkdir(parents=True)
+        # PostgreSQL looks there for versions of extensions, too, and wants the directory to exist
+        scripts = find_directory("sharedir").relative_to("/") / "extension"
+        (self.root / "assert" / scripts).mkdir(parents=True)
+        libraries = list(ASSERTION_LIBRARIES.glob("*.so"))
+        if not libraries:
+            raise ClusterError("no libraries with assertions: run `make install`")
+        for library in libraries:
+            shutil.copy(library, target)
+
+    # ---- state ----------------------------------------------------------------------------------
+
     def _load(self) -> None:
         state = json.loads(self._state_file.read_text())
         self.complete = state["complete"]
         self.extension = state["extension"]
         self.durable = state["durable"]
         self.tls = state["tls"]
+        self.assertions = state.get("assertions", False)
         nodes = {name: self._make_node(name, port) for name, port in state["ports"].items()}
         self.coordinator = nodes.pop("coordinator")
         self.plain = nodes.pop("plain", None)
@@ -538,6 +576,7 @@ class Cluster:
             "extension": self.extension,
             "durable": self.durable,
             "tls": self.tls,
+            "assertions": self.assertions,
             "ports": {node.name: node.port for node in self.nodes},
         }
         new = self._state_file.with_suffix(".new")
@@ -561,6 +600,8 @@ class Cluster:
     def _build(self) -> None:
         make_directory(self.root)
         make_directory(self.sockets)
+        if self.assertions:
+            self._copy_assertion_libraries()
         self.passfile.touch()
         give_to_server(self.passfile, 0o600)
         self._save()

@@ -44,6 +44,7 @@
 #include "commit_protocol.h"
 #include "connection.h"
 #include "decision_log.h"
+#include "fault_point.h"
 #include "gate.h"
 #include "in_doubt.h"
 #include "maintenance_worker.h"
@@ -309,10 +310,12 @@ commit_single_writer(WorkerConnection *conn)
 	PGresult *result;
 
 	gate_commit_single(conn->worker_id);
+	FAULT_POINT("single_commit");
 	if (session_settings_synchronous_commit_is_sent(conn))
 		connection_send(conn, "COMMIT", 0, "COMMIT");
 	else
 		send_commit_with_setting(conn);
+	FAULT_POINT("single_commit_sent");
 	HOLD_INTERRUPTS();
 	while ((result = await_commit(conn, &deadline)) != NULL)
 	{
@@ -333,6 +336,7 @@ commit_single_writer(WorkerConnection *conn)
 						errhint("Repeat the whole transaction.")));
 	leave_transaction(conn);
 	holding_interrupts = true;
+	FAULT_POINT("single_committed");
 }
 
 static PreparedGid
@@ -462,10 +466,18 @@ prepare_writers(int count)
 
 	assign_identities(count);
 	for (int i = 0; i < count; i++)
+	{
+		FAULT_POINT_OF("prepare", i);
 		send_prepare(selected[i]);
+		FAULT_POINT_OF("prepare_sent", i);
+	}
 	write_decision(count); /* while the workers flush */
+	FAULT_POINT("decision_written");
 	for (int i = 0; i < count; i++)
+	{
 		finish_prepare(selected[i], deadline);
+		FAULT_POINT_OF("prepared", i);
+	}
 
 	/* a weaker local commit would not wait for the replica: a failover would forget the decision */
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
@@ -575,7 +587,9 @@ commit_prepared_writers(int count)
 		selected[i]->replica_wait_cancelled = false;
 		commands[i] = selected[i]->commit_prepared;
 	}
+	FAULT_POINT("committed");
 	wire_run(selected, commands, count, wire_now() + FINISH_TIMEOUT_MS, acknowledge_to_gate);
+	FAULT_POINT("acknowledged");
 
 	for (int i = 0; i < count; i++)
 	{
@@ -768,8 +782,11 @@ commit_protocol_abort(void)
 	decision_log_end(false);
 	if (!in_error_recursion_trouble())
 	{
+		FAULT_POINT("abort");
 		stop_statements(deadline);
+		FAULT_POINT("abort_stopped");
 		run_rollbacks(deadline);
+		FAULT_POINT("abort_rolled_back");
 	}
 
 	count = select_connections(is_concerned);

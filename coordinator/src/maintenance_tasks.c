@@ -109,23 +109,23 @@ maintenance_main(void)
 	{
 		long wait = 3600 * 1000L;
 
+		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
-		ResetLatch(MyLatch);
 		for (int i = 0; i < lengthof(tasks) && !ShutdownRequestPending; i++)
 		{
 			if (time_to_wait(&tasks[i], &states[i]) == 0)
 				run_task(&tasks[i], &states[i]);
 		}
 		for (int i = 0; i < lengthof(tasks); i++)
-		{
 			wait = Min(wait, time_to_wait(&tasks[i], &states[i]));
-		}
-		if (wait > 0 && !ShutdownRequestPending)
+
+		/* the latch of a signal that came during a task may have been reset there */
+		if (wait > 0 && !ShutdownRequestPending && !ConfigReloadPending)
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
 							 PG_WAIT_EXTENSION);
 	}

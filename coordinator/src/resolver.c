@@ -44,6 +44,7 @@
 #include "utils/timestamp.h"
 
 #include "decision_log.h"
+#include "fault_point.h"
 #include "in_doubt.h"
 #include "metadata.h"
 #include "prepared_gid.h"
@@ -74,6 +75,7 @@ typedef struct Visit
 
 static List *visits = NIL; /* of Visit, in TopMemoryContext */
 static TimestampTz last_full_round = 0;
+static TimestampTz last_run_end = 0;
 static uint32 seen_generation = 0;
 static bool work_left = false;
 
@@ -85,7 +87,6 @@ static bool work_left = false;
 int
 resolver_interval_ms(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz next = TimestampTzPlusMilliseconds(last_full_round, strata_resolver_interval);
 	ListCell *cell;
 
@@ -101,7 +102,7 @@ resolver_interval_ms(void)
 				next = visit->next;
 		}
 	}
-	return (int) Min(TimestampDifferenceMilliseconds(now, next), INT_MAX);
+	return (int) Min(TimestampDifferenceMilliseconds(last_run_end, next), INT_MAX);
 }
 
 static Visit *
@@ -210,12 +211,14 @@ end_transaction(WorkerConnection *conn, const PreparedGid *gid, bool committed)
 	prepared_gid_format(name, connection_cluster_id(NULL), gid);
 	snprintf(sql, sizeof(sql), "%s PREPARED '%s'", committed ? "COMMIT" : "ROLLBACK", name);
 	(void) in_doubt_add(conn->worker_id, gid, decision, IN_DOUBT_LEFT_OVER);
+	FAULT_POINT("resolver_decided");
 	switch (run_command(conn, sql))
 	{
 		case 0:
 			ereport(LOG, (errmsg("prepared transaction of worker \"%s\" was resolved",
 								 conn->worker_name),
 						  errdetail("%s", sql)));
+			FAULT_POINT("resolver_ended");
 			in_doubt_remove(conn->worker_id, gid);
 			break;
 		case ERRCODE_UNDEFINED_OBJECT: /* somebody has ended it */
@@ -249,6 +252,7 @@ resolve_transaction(WorkerConnection *conn, const PreparedGid *gid)
 	}
 	if (decision_log_is_running(gid->incarnation, gid->counter))
 		return;
+	FAULT_POINT("resolver_listed");
 	committed = decision_log_exists((Decision){gid->incarnation, gid->counter});
 	if (committed && !await_replica())
 		(void) in_doubt_add(conn->worker_id, gid, IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
@@ -472,7 +476,9 @@ delete_decisions(const Bitmapset *workers, List *decisions)
 	/* nobody needs this deletion to last: without it they are deleted again */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_LOCAL, true, 0, false);
+	FAULT_POINT("resolver_confirmed");
 	decision_log_delete(decisions);
+	FAULT_POINT("resolver_deleted");
 }
 
 void
@@ -512,4 +518,5 @@ resolver_run(void)
 	}
 	if (full && complete)
 		delete_decisions(workers, subtract_listed(decisions, listed));
+	last_run_end = GetCurrentTimestamp();
 }

@@ -25,6 +25,7 @@
 #include "portability/instr_time.h"
 #include "utils/memutils.h"
 
+#include "fault_point.h"
 #include "wire_cleanup.h"
 
 /* A worker whose postmaster needs longer than this to say one byte is given up. */
@@ -212,6 +213,7 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline,
 			conns[i]->wire_idle = true;
 		}
 		conns[i]->quiet = quiet;
+		FAULT_POINT_OF("wire_sent", i);
 	}
 	finish_wires(conns, count, deadline, ended);
 	for (int i = 0; i < count; i++)
