@@ -556,7 +556,7 @@ class Cluster:
         for library in libraries:
             shutil.copy(library, target)
 
-    # ---- state ----------------------------------------------------------------------------------
+    # ---- the state file -------------------------------------------------------------------------
 
     def _load(self) -> None:
         state = json.loads(self._state_file.read_text())
