@@ -13,6 +13,9 @@
  *		3. The number of rows in the table is that estimate when the workers have just
  *		   analysed their tables, else the number received divided by the fraction.
  *
+ * Autovacuum gets no rows, and as their number the one that is known: the statistics stay as they
+ * are.  It knows nothing of the changes on the workers, and must not make all of them work.
+ *
  * ANALYZE sorts its rows by physical position once it has as many as it wanted;
  * our rows have none.  So it always gets fewer: the surplus is only counted.
  */
@@ -48,12 +51,13 @@
 
 struct Sample
 {
-	ShellReader *reader;
-	double fraction;   /* of the table's rows that come */
-	double known_rows; /* of the table, as just counted by the workers; -1 if not */
-	double capacity;   /* rows returned at most */
+	ShellReader *reader; /* NULL for autovacuum */
+	double fraction;	 /* of the table's rows that come */
+	double known_rows;	 /* of the table, as just counted by the workers; -1 if not */
+	double capacity;	 /* rows returned at most */
 	double received;
 	double returned;
+	double unchanged_rows; /* without a reader: what is known already */
 };
 
 /* How many rows ANALYZE wants, as std_typanalyze() computes it. */
@@ -133,15 +137,9 @@ begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *t
 
 	sample->capacity = wanted_rows(relation) - 1;
 	asked = sample->capacity * SAMPLE_FILL;
-	if (compat_is_autovacuum_worker())
-		rows = estimate_rows(metadata_table_workers(table), name);
-	else
-	{
-		remote_command_run(metadata_table_workers(table), REMOTE_WRITE,
-						   psprintf("ANALYZE %s", name));
-		rows = estimate_rows(metadata_table_workers(table), name);
-		sample->known_rows = rows;
-	}
+	remote_command_run(metadata_table_workers(table), REMOTE_WRITE, psprintf("ANALYZE %s", name));
+	rows = estimate_rows(metadata_table_workers(table), name);
+	sample->known_rows = rows;
 	if (rows > asked)
 		sample->fraction = asked / rows;
 	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
@@ -155,8 +153,7 @@ begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *t
 static Oid
 choose_role(Relation relation)
 {
-	if (!compat_is_autovacuum_worker() &&
-		has_privs_of_role(GetOuterUserId(), relation->rd_rel->relowner))
+	if (has_privs_of_role(GetOuterUserId(), relation->rd_rel->relowner))
 		return GetOuterUserId();
 	return GetUserId();
 }
@@ -171,6 +168,11 @@ sample_begin(Relation relation)
 
 	sample->fraction = 1;
 	sample->known_rows = -1;
+	if (compat_is_autovacuum_worker())
+	{
+		sample->unchanged_rows = relation->rd_rel->reltuples; /* -1: not known */
+		return sample;
+	}
 	if (table == NULL)
 	{
 		sample->reader = shell_reader_begin(relation, "");
@@ -193,7 +195,7 @@ sample_begin(Relation relation)
 bool
 sample_next(Sample *sample, TupleTableSlot *slot)
 {
-	while (shell_reader_next(sample->reader, slot))
+	while (sample->reader != NULL && shell_reader_next(sample->reader, slot))
 	{
 		sample->received++;
 		if (sample->returned < sample->capacity)
@@ -212,6 +214,8 @@ sample_unseen_rows(const Sample *sample)
 {
 	double rows = sample->received;
 
+	if (sample->reader == NULL)
+		return sample->unchanged_rows;
 	if (sample->fraction < 1)
 		rows = sample->known_rows >= 0 ? sample->known_rows : sample->received / sample->fraction;
 	return Max(0, rint(rows) - sample->returned);
@@ -220,5 +224,6 @@ sample_unseen_rows(const Sample *sample)
 void
 sample_end(Sample *sample)
 {
-	shell_reader_end(sample->reader);
+	if (sample->reader != NULL)
+		shell_reader_end(sample->reader);
 }
