@@ -79,6 +79,7 @@ typedef struct WorkerConnection
 	int release_depth; /* savepoints of this level and above are to be released, 0 none */
 	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
 	bool failed;	   /* the remote transaction is lost */
+	bool concerned;	   /* used in the subtransaction that aborts */
 	bool end_pending;  /* COMMIT or ROLLBACK of a reader was sent, its result not collected */
 	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
 	int kept_snapshots;			   /* of running statements, see snapshot_pin.c */

@@ -39,8 +39,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "commit_protocol.h"
+#include "constraint_mode.h"
 #include "ddl_version.h"
 #include "decision_log.h"
 #include "remote_insert.h"
@@ -57,6 +59,14 @@
 
 /* Has a worker joined the current transaction? */
 static bool participating = false;
+
+/* The wires that a callback works on, and commands for them; room for all that the session has. */
+static WorkerConnection **selected = NULL;
+static const char **commands = NULL;
+static int selected_capacity = 0;
+
+/* Level of the subtransaction that aborts. */
+static int aborting_level = 0;
 
 /* Nesting level for which statements are sent, if it is not the current one; else 0. */
 static int level_override = 0;
@@ -96,6 +106,7 @@ static int
 append_transaction_commands(StringInfo message, WorkerConnection *conn, const char *snapshot)
 {
 	int level = current_level();
+	bool joins = conn->xact_depth == 0;
 	int count = 0;
 
 	if (conn->release_depth > 0)
@@ -116,11 +127,14 @@ append_transaction_commands(StringInfo message, WorkerConnection *conn, const ch
 							 quote_literal_cstr(snapshot));
 			count++;
 		}
+		count += constraint_mode_append(message, 1);
 	}
 	while (conn->xact_depth < level)
 	{
 		appendStringInfo(message, "SAVEPOINT s%d; ", ++conn->xact_depth);
 		count++;
+		if (joins)
+			count += constraint_mode_append(message, conn->xact_depth);
 	}
 	return count;
 }
@@ -161,6 +175,24 @@ check_roles(const WorkerConnection *conn, RemoteAccess access)
 						   "other has not committed."),
 				 errhint("Commit before the role changes.")));
 	}
+}
+
+/* Callbacks must not need memory. */
+static void
+reserve_for_callbacks(void)
+{
+	int needed = list_length(connection_list());
+	MemoryContext previous;
+
+	commit_protocol_reserve();
+	if (needed <= selected_capacity)
+		return;
+	needed = Max(needed, 2 * selected_capacity);
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	selected = palloc(needed * sizeof(WorkerConnection *));
+	commands = palloc(needed * sizeof(char *));
+	selected_capacity = needed;
+	MemoryContextSwitchTo(previous);
 }
 
 /* May what runs there be cancelled without losing anything but its own rows? */
@@ -220,36 +252,37 @@ remote_transaction_reclaim(WorkerConnection **conns, int count)
 	pfree(cancelled);
 }
 
-void
-remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
+/* Make the wire idle and fit for the next statement. */
+static void
+prepare_wire(WorkerConnection *conn)
 {
-	if (access == REMOTE_READ)
-		remote_insert_flush_all();
 	connection_vacate(conn);
 	connection_settle(conn);
 	if (conn->pg != NULL && is_orphaned(conn))
 		remote_transaction_reclaim(&conn, 1);
 	connection_settle(conn);
 	check_wire(conn);
+}
+
+void
+remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
+{
+	if (access == REMOTE_READ)
+		remote_insert_flush_all();
+	prepare_wire(conn);
 	check_roles(conn, access);
 	snapshot_pin_transaction(NULL);
 }
 
-void
-remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+/* Send a statement on a ready wire, behind what the worker has to know before. */
+static void
+send_in_transaction(WorkerConnection *conn, const char *snapshot, const char *sql)
 {
 	StringInfoData message;
-	char *snapshot;
 	bool lexical;
 	int commands;
 
-	remote_transaction_ready(conn, access);
-	snapshot = snapshot_pin_join(conn);
 	initStringInfo(&message);
-	commit_protocol_reserve();
-	participating = true;
-	if (access != REMOTE_READ)
-		conn->written = true;
 	commands = append_transaction_commands(&message, conn, snapshot);
 	commands += session_settings_append(&message, conn, &lexical);
 	if (lexical)
@@ -275,6 +308,53 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	else
 		connection_send(conn, sql, 0, sql);
 	pfree(message.data);
+}
+
+void
+remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+{
+	char *snapshot;
+
+	remote_transaction_ready(conn, access);
+	snapshot = snapshot_pin_join(conn);
+	reserve_for_callbacks();
+	participating = true;
+	if (access != REMOTE_READ)
+		conn->written = true;
+	send_in_transaction(conn, snapshot, sql);
+}
+
+void
+remote_transaction_run_on_participants(const char *sql)
+{
+	ListCell *lc;
+
+	if (!participating)
+		return;
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (!remote_transaction_participates(conn))
+			continue;
+		prepare_wire(conn);
+		if (remote_transaction_participates(conn)) /* a cancelled reader begins anew later */
+			send_in_transaction(conn, NULL, sql);
+	}
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+		PGresult *result;
+
+		if (!remote_transaction_participates(conn))
+			continue;
+		while ((result = connection_get_result(conn)) != NULL)
+		{
+			if (PQresultStatus(result) != PGRES_COMMAND_OK)
+				connection_report(ERROR, conn, result, NULL);
+			PQclear(result);
+		}
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -312,103 +392,169 @@ release_savepoints(int level)
 	}
 }
 
-/* The worker's transaction cannot go on at the level that remains. */
-static void
-give_up_transaction(WorkerConnection *conn)
+/* Collect connections into selected[]; needs no memory after reserve_for_callbacks(). */
+static int
+select_connections(bool (*predicate)(const WorkerConnection *conn))
 {
-	bool restart = conn->outcome != WIRE_LOST && !conn->written && conn->kept_snapshots == 0 &&
-				   !IsolationUsesXactSnapshot();
-	const char *command = "ROLLBACK";
+	int count = 0;
+	ListCell *lc;
 
-	conn->occupant = NULL;
-	session_settings_rolled_back(conn);
-	if (restart)
+	foreach(lc, connection_list())
 	{
-		wire_run(&conn, &command, 1, wire_now() + ROLLBACK_TIMEOUT_MS, NULL);
-		restart = conn->outcome == WIRE_OK && PQtransactionStatus(conn->pg) == PQTRANS_IDLE;
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL && count < selected_capacity && predicate(conn))
+			selected[count++] = conn;
 	}
-	if (restart)
-	{
-		conn->xact_depth = 0;
-		conn->release_depth = 0;
-	}
-	else
-		conn->failed = true;
+	return count;
 }
 
-/* Make the wire idle, whatever runs; its outcome is WIRE_LOST if that was not possible. */
-static void
-stop_statement(WorkerConnection *conn, int64 deadline)
+/* Was the wire used in the aborting subtransaction, or did it fail serving something from outside? */
+static bool
+is_concerned(const WorkerConnection *conn)
 {
-	conn->outcome = WIRE_PENDING;
-	conn->occupant = NULL;
-	conn->copy_ended = false;
-	if (PQstatus(conn->pg) != CONNECTION_OK)
-		conn->outcome = WIRE_LOST;
-	else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE && !wire_drain_arrived(conn))
-	{
-		wire_cancel(&conn, 1, deadline);
-		wire_drain(&conn, 1, deadline);
-	}
-	conn->end_pending = false;
+	return !conn->failed && conn->xact_depth > 0 &&
+		   (logical_depth(conn) >= aborting_level || conn->statement_failed ||
+			PQstatus(conn->pg) != CONNECTION_OK);
 }
 
-/* Never throws: core is aborting. */
-static void
-rollback_to_savepoint(WorkerConnection *conn, int level)
+/* Does a statement still run there, of which what has arrived was thrown away? */
+static bool
+is_still_running(const WorkerConnection *conn)
 {
-	int64 deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
+	return conn->concerned && conn->outcome != WIRE_LOST &&
+		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+}
+
+/* Has it a savepoint to go back to? */
+static bool
+has_savepoint(const WorkerConnection *conn)
+{
+	return conn->concerned && conn->outcome != WIRE_LOST && logical_depth(conn) >= aborting_level &&
+		   PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
+}
+
+/* Can its transaction not go on at the level that remains, but begin anew? */
+static bool
+is_to_restart(const WorkerConnection *conn)
+{
+	return conn->concerned && conn->failed && conn->outcome != WIRE_LOST && !conn->written &&
+		   conn->kept_snapshots == 0 && !IsolationUsesXactSnapshot();
+}
+
+/* Make the wires idle, whatever runs; the outcome is WIRE_LOST where that was not possible. */
+static void
+stop_statements(int count, int64 deadline)
+{
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		conn->outcome = WIRE_PENDING;
+		conn->occupant = NULL;
+		conn->copy_ended = false;
+		if (PQstatus(conn->pg) != CONNECTION_OK)
+			conn->outcome = WIRE_LOST;
+		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
+			(void) wire_drain_arrived(conn);
+	}
+	count = select_connections(is_still_running);
+	wire_cancel(selected, count, deadline);
+	wire_drain(selected, count, deadline);
+}
+
+/* Run a command on the selected wires; those that are not in a transaction then have failed. */
+static void
+rollback_to_savepoint(int count, int64 deadline)
+{
 	char text[80];
-	const char *command = text;
 
-	conn->quiet = true;
-	stop_statement(conn, deadline);
+	snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", aborting_level,
+			 aborting_level);
+	for (int i = 0; i < count; i++)
+		commands[i] = text;
+	wire_run(selected, commands, count, deadline, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		selected[i]->xact_depth = aborting_level - 1;
+		selected[i]->release_depth = 0;
+	}
+}
+
+/* What became of a wire's transaction. */
+static void
+judge_wire(WorkerConnection *conn)
+{
+	conn->end_pending = false;
 	conn->statement_failed = false; /* what failed is undone with the savepoint */
 	session_settings_rolled_back(conn);
-	if (conn->outcome != WIRE_LOST && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+	if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK)
+		conn->failed = true;
+	else if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
 	{
 		/* not even BEGIN was executed */
 		conn->xact_depth = 0;
 		conn->release_depth = 0;
 	}
-	else if (conn->outcome != WIRE_LOST)
-	{
-		snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", level,
-				 level);
-		wire_run(&conn, &command, 1, deadline, NULL);
-		conn->xact_depth = level - 1;
-		conn->release_depth = 0;
-		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
-			give_up_transaction(conn);
-	}
-	else
-		give_up_transaction(conn);
-	conn->quiet = false;
+	else if (PQtransactionStatus(conn->pg) != PQTRANS_INTRANS ||
+			 logical_depth(conn) >= aborting_level)
+		conn->failed = true;
 }
 
+/* Give up transactions that only read: they begin anew with their next statement. */
+static void
+restart_failed_readers(int64 deadline)
+{
+	int count = select_connections(is_to_restart);
+
+	for (int i = 0; i < count; i++)
+		commands[i] = "ROLLBACK";
+	wire_run(selected, commands, count, deadline, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+			continue;
+		conn->failed = false;
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+	}
+}
+
+/* Never throws: core is aborting.  All wires at once, under one deadline. */
 static void
 abort_subtransaction(int level)
 {
+	int64 deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
 	ListCell *lc;
+	int count;
 
 	remote_insert_reset();
+	aborting_level = level;
+	count = select_connections(is_concerned);
+	if (count == 0)
+		return;
+	for (int i = 0; i < count; i++)
+	{
+		selected[i]->concerned = true;
+		selected[i]->quiet = true;
+	}
+	stop_statements(count, deadline);
+	rollback_to_savepoint(select_connections(has_savepoint), deadline);
+	foreach(lc, connection_list())
+	{
+		if (((WorkerConnection *) lfirst(lc))->concerned)
+			judge_wire(lfirst(lc));
+	}
+	restart_failed_readers(deadline);
 	foreach(lc, connection_list())
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		if (conn->pg == NULL || conn->failed || conn->xact_depth == 0)
-			continue;
-		if (logical_depth(conn) >= level)
-			rollback_to_savepoint(conn, level);
-		else if (conn->statement_failed || PQstatus(conn->pg) != CONNECTION_OK)
-		{
-			/* it failed while serving something that began outside */
-			conn->quiet = true;
-			stop_statement(conn, wire_now() + ROLLBACK_TIMEOUT_MS);
-			conn->statement_failed = false;
-			give_up_transaction(conn);
+		if (conn->concerned)
 			conn->quiet = false;
-		}
+		conn->concerned = false;
 	}
 }
 

@@ -29,6 +29,16 @@ typedef enum RemoteAccess
  */
 extern void remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql);
 
+/* Run a command on each worker that takes part in the transaction, all at once. */
+extern void remote_transaction_run_on_participants(const char *sql);
+
+/* Does this connection take part in the transaction? */
+static inline bool
+remote_transaction_participates(const WorkerConnection *conn)
+{
+	return conn->pg != NULL && conn->xact_depth > 0;
+}
+
 /*
  * Bring a wire to where remote_transaction_send() with the same access waits for nothing: flush,
  * vacate, collect what is left.

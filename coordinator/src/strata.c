@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "constraint_mode.h"
 #include "executor_hooks.h"
 #include "gate.h"
 #include "in_doubt.h"
@@ -79,6 +80,7 @@ _PG_init(void)
 	gate_initialize();
 	remote_transaction_initialize();
 	in_doubt_initialize();
+	constraint_mode_initialize();
 	maintenance_worker_initialize();
 	executor_hooks_initialize();
 	planner_initialize();

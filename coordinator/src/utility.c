@@ -33,6 +33,7 @@
 #include "utils/syscache.h"
 
 #include "connection.h"
+#include "constraint_mode.h"
 #include "copy_from.h"
 #include "ddl.h"
 #include "executor_hooks.h"
@@ -235,12 +236,18 @@ ddl_copy(UtilityCall *call)
 	Oid relid;
 	uint64 rows;
 
-	if (!copy->is_from || copy->relation == NULL)
+	if (copy->relation == NULL)
 	{
 		ddl_run_locally(call);
 		return;
 	}
-	relid = RangeVarGetRelid(copy->relation, RowExclusiveLock, true);
+	relid = RangeVarGetRelid(copy->relation, copy->is_from ? RowExclusiveLock : AccessShareLock,
+							 true);
+	if (!copy->is_from)
+	{
+		ddl_run_locally(call);
+		return;
+	}
 	relation = OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
 	shell = relation != NULL && metadata_is_shell(relation);
 	if (relation != NULL)
@@ -290,6 +297,14 @@ ddl_truncate(UtilityCall *call)
 			appendStringInfoString(&sql, " CASCADE");
 		ddl_send_everywhere(sql.data);
 	}
+}
+
+/* SET CONSTRAINTS: here it checks the names; the constraints of distributed tables are there. */
+void
+ddl_set_constraints(UtilityCall *call)
+{
+	ddl_run_locally(call);
+	constraint_mode_set(castNode(ConstraintsSetStmt, call->statement->utilityStmt));
 }
 
 /* ---------------------------------------------------------------- new tables */
