@@ -19,6 +19,7 @@
 #include "executor_hooks.h"
 
 #include "access/parallel.h"
+#include "access/xact.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
@@ -27,6 +28,7 @@
 #include "metadata.h"
 #include "reference_write.h"
 #include "remote_insert.h"
+#include "serializable.h"
 #include "snapshot_pin.h"
 
 int executor_depth = 0;
@@ -133,7 +135,11 @@ start_query(QueryDesc *query, int eflags)
 	ListCell *cell;
 
 	if (!IsParallelWorker())
+	{
 		reference_write_flush();
+		if (IsolationIsSerializable() && metadata_available())
+			serializable_check_plan(query->plannedstmt);
+	}
 
 	if (previous_executor_start)
 		previous_executor_start(query, eflags);

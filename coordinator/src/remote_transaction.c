@@ -47,6 +47,7 @@
 #include "decision_log.h"
 #include "remote_insert.h"
 #include "remote_transaction.h"
+#include "serializable.h"
 #include "session_settings.h"
 #include "snapshot_pin.h"
 #include "wire_cleanup.h"
@@ -271,6 +272,7 @@ remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 		remote_insert_flush_all();
 	prepare_wire(conn);
 	check_roles(conn, access);
+	serializable_check_join(conn);
 	snapshot_pin_transaction(NULL);
 }
 

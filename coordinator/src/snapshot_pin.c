@@ -401,8 +401,9 @@ snapshot_pin_transaction(Snapshot snapshot)
 	Snapshot first;
 	MemoryContext previous;
 
-	if (!IsolationUsesXactSnapshot() || transaction_pinned || transaction_pinning ||
-		IsInParallelMode() || metadata_all_workers() == NULL)
+	/* SERIALIZABLE uses one node only: serializable.c */
+	if (!IsolationUsesXactSnapshot() || IsolationIsSerializable() || transaction_pinned ||
+		transaction_pinning || IsInParallelMode() || metadata_all_workers() == NULL)
 		return;
 
 	transaction_pinning = true;

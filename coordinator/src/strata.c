@@ -16,6 +16,7 @@
 #include "metadata.h"
 #include "planner.h"
 #include "remote_transaction.h"
+#include "serializable.h"
 #include "session_map.h"
 #include "settings.h"
 #include "utility.h"
@@ -81,6 +82,7 @@ _PG_init(void)
 	remote_transaction_initialize();
 	in_doubt_initialize();
 	constraint_mode_initialize();
+	serializable_initialize();
 	maintenance_worker_initialize();
 	executor_hooks_initialize();
 	planner_initialize();

@@ -41,6 +41,7 @@
 #include "reference_write.h"
 #include "remote_command.h"
 #include "remote_insert.h"
+#include "serializable.h"
 #include "statement_class.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
@@ -243,6 +244,8 @@ ddl_copy(UtilityCall *call)
 	}
 	relid = RangeVarGetRelid(copy->relation, copy->is_from ? RowExclusiveLock : AccessShareLock,
 							 true);
+	if (OidIsValid(relid))
+		serializable_check_relation(relid, copy->is_from);
 	if (!copy->is_from)
 	{
 		ddl_run_locally(call);
