@@ -90,7 +90,7 @@ static const StatementClass statement_classes[] = {
 
 	/* roles and privileges */
 	{T_GrantStmt, STATEMENT_ADAPTED, ddl_grant, "GRANT, REVOKE", "On tables: those that the workers have."},
-	{T_AlterDefaultPrivilegesStmt, STATEMENT_ADAPTED, ddl_alter_default_privileges, "ALTER DEFAULT PRIVILEGES", "For all schemas, and those that the workers have."},
+	{T_AlterDefaultPrivilegesStmt, STATEMENT_LOCAL, NULL, "ALTER DEFAULT PRIVILEGES", "What a new object gets by it is granted on the workers, too."},
 	{T_CreateRoleStmt, STATEMENT_ADAPTED, ddl_create_role, "CREATE ROLE, USER, GROUP", "How clients log in (password, connection limit ...) stays here."},
 	{T_AlterRoleStmt, STATEMENT_ADAPTED, ddl_alter_role, "ALTER ROLE", "How clients log in (password, connection limit ...) stays here."},
 	{T_AlterRoleSetStmt, STATEMENT_ADAPTED, ddl_alter_role_set, "ALTER ROLE ... SET", "But for settings that name what a node has of its own."},
