@@ -707,7 +707,13 @@ def test_what_was_acknowledged_survives_a_kill_during_commits(
     stop.set()
     for thread in threads:
         thread.join(30)
-    resolve(fragile)
+    for _ in wait_until("nothing is in doubt"):
+        try:
+            left = fragile.coordinator.query("SELECT * FROM strata.in_doubt")
+        except psycopg.Error:
+            continue
+        if not left and prepared(fragile) == []:
+            break
     present = {row[0] for row in fragile.coordinator.query("SELECT id FROM t WHERE v = 1")}
     local = {row[0] for row in fragile.coordinator.query("SELECT id FROM local")}
     for number in acknowledged:
@@ -716,23 +722,3 @@ def test_what_was_acknowledged_survives_a_kill_during_commits(
     complete = {n for n in local if present >= set(range(n, n + 10))}
     assert complete == local, "a transaction is half there"
     assert len(present) == 10 * len(local), "rows without their transaction"
-
-
-def resolve(cluster: Cluster) -> None:
-    """Finish what the kill left prepared, as the protocol tells: committed if its decision is there.
-
-    The name is strata_<cluster id>_<incarnation>_<counter>_<worker>; the decision is a row of
-    strata.distributed_transaction.
-    """
-    query = "SELECT incarnation, counter FROM strata.distributed_transaction"
-    for _ in wait_until("the coordinator answers"):
-        try:
-            decided = {(int(i), int(c)) for i, c in cluster.coordinator.query(query)}
-            break
-        except psycopg.Error:
-            continue
-    for node in cluster.workers:
-        for (gid,) in node.query("SELECT gid FROM pg_prepared_xacts"):
-            *_, incarnation, counter, _worker = gid.split("_")
-            verb = "COMMIT" if (int(incarnation), int(counter)) in decided else "ROLLBACK"
-            node.execute(f"{verb} PREPARED '{gid}'")

@@ -72,8 +72,13 @@ wait_for_test(void)
 
 	if (file != NULL)
 		fclose(file);
-	while (access(REACHED_FILE, F_OK) == 0 && getppid() == PostmasterPid)
+	while (access(REACHED_FILE, F_OK) == 0)
+	{
+		/* the server was killed: we were, too */
+		if (getppid() != PostmasterPid)
+			kill(MyProcPid, SIGKILL);
 		usleep(5000);
+	}
 }
 
 void

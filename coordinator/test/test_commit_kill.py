@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -124,9 +125,14 @@ def test_libraries_without_assertions_have_no_fault_points() -> None:
 def test_a_coordinator_killed_at_any_step_of_a_commit(
     ledger: Ledger, step: str, action: str
 ) -> None:
+    postmaster = ledger.cluster.coordinator.pid()
     arm(ledger.cluster.coordinator, (step, action))
     commit = Commit(ledger)
     wait_for_death(commit)
+    if action == "crash":
+        for _ in wait_until("the server is gone"):
+            if not Path(f"/proc/{postmaster}").exists():
+                break
     ledger.cluster.start()
     ledger.settle()
     assert (commit.n in ledger.check()) == (step in AFTER_DECISION)
