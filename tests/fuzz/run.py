@@ -2,7 +2,7 @@
 
     python -m tests.fuzz --seconds 600 --seed 1      run that long, from that seed on
     python -m tests.fuzz --seed 17 --count 1         reproduce what was printed as seed 17
-    python -m tests.fuzz --mode transactions ...     only transactions (or: queries)
+    python -m tests.fuzz --mode transactions ...     only transactions (or: queries, ddl)
     python -m tests.fuzz --script FILE               compare the statements of a reproducer
 
 A failure prints its seed and the statements that show it; the run goes on, and ends with
@@ -25,14 +25,15 @@ import psycopg
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
 
-from . import generator, schema, transactions
+from . import ddl, generator, schema, transactions
 
 # Queries that plain PostgreSQL itself cannot answer in this time are left out.
 PLAIN_TIMEOUT = "2s"
 CLUSTER_TIMEOUT = "60s"
 CANCELLED = "57014"
+REFUSED = "0A000"
 
-MODES = ("both", "queries", "transactions")
+MODES = ("all", "queries", "transactions", "ddl")
 PROGRESS_INTERVAL = 10.0
 
 
@@ -51,6 +52,8 @@ class Failure:
 class Report:
     queries: int = 0
     transactions: int = 0
+    ddl: int = 0
+    refused: int = 0
     statements: int = 0
     too_slow: int = 0
     features: Counter = field(default_factory=Counter)
@@ -58,7 +61,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.queries} queries, {self.transactions} transactions,"
+            f"{self.queries} queries, {self.transactions} transactions, {self.ddl} DDL scripts,"
+            f" {self.refused} statements refused by the cluster,"
             f" {self.statements} statements compared,"
             f" {self.too_slow} too slow on plain PostgreSQL, {len(self.failures)} failures"
         ]
@@ -104,18 +108,20 @@ class Fuzzer:
 
     def drop(self) -> None:
         for connection in (self.theirs, self.ours):
-            for module in (schema, transactions):
+            for module in (schema, transactions, ddl):
                 connection.execute(f"DROP SCHEMA IF EXISTS {module.SCHEMA} CASCADE")
 
     def fail(self, seed: int | str, statements: list[str], error: Exception) -> None:
         self.report.failures.append(Failure(seed, statements, f"{type(error).__name__}: {error}"))
         self.connect()
 
-    def run_seed(self, seed: int, mode: str = "both") -> None:
-        if mode != "transactions":
+    def run_seed(self, seed: int, mode: str = "all") -> None:
+        if mode in ("all", "queries"):
             self.run_query(seed)
-        if mode != "queries":
+        if mode in ("all", "transactions"):
             self.run_transactions(seed)
+        if mode == "ddl" or (mode == "all" and seed % 10 == 0):  # they take longer
+            self.run_ddl(seed)
 
     def run_script(self, script: str) -> None:
         """Compare statement by statement; the tables of transactions.py are reset before."""
@@ -185,6 +191,71 @@ class Fuzzer:
             left = worker.query("SELECT gid FROM pg_prepared_xacts")
             assert not left, f"prepared transactions left on {worker.name}: {left}"
 
+    # ---- DDL ----
+
+    def run_ddl(self, seed: int | str) -> None:
+        self.report.ddl += 1
+        done: list[str] = []
+        try:
+            for connection, distributed in ((self.theirs, False), (self.ours, True)):
+                for statement in ddl.create_sql(distributed):
+                    connection.execute(statement)
+            refused = False  # the rest of its transaction is left out
+            for statement in ddl.generate(seed):
+                if refused and statement in ("COMMIT", "ROLLBACK"):
+                    refused = False
+                elif not refused:
+                    done.append(statement)
+                    refused = self.compare_ddl(statement)
+            self.compare_definitions()
+            self.check_nothing_prepared()
+        except (AssertionError, psycopg.Error) as error:
+            self.fail(seed, done, error)
+
+    def compare_ddl(self, statement: str) -> bool:
+        """Run it on both; True if that ended a transaction because the cluster refuses the statement."""
+        self.report.statements += 1
+        self.report.features.update([" ".join(statement.split()[:2]).lower()])
+        ours = sqlstate_of(self.ours, statement)
+        if ours == REFUSED:
+            self.report.refused += 1
+            inside = self.ours.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+            if inside:
+                self.ours.execute("ROLLBACK")
+                self.theirs.execute("ROLLBACK")
+            return inside
+        theirs = sqlstate_of(self.theirs, statement)
+        several = statement.startswith("ALTER TABLE") and "," in statement
+        same = (ours is None) == (theirs is None) if several else ours == theirs
+        assert same, f"cluster: {ours or 'ok'}, plain: {theirs or 'ok'}: {statement}"
+        return False
+
+    def compare_definitions(self) -> None:
+        """The tables are the same on the coordinator, on each worker and on plain, and so are the rows."""
+        for query in ddl.DEFINITIONS:
+            expected = self.theirs.execute(query).fetchall()
+            assert self.ours.execute(query).fetchall() == expected, query
+            for worker in self.cluster.workers:
+                there = worker.query(query)
+                assert there == expected, f"{worker.name}: {query}: {there}, not {expected}"
+        for table in ddl.TABLES:
+            columns = self.theirs.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+                " AND NOT attisdropped ORDER BY attnum",
+                (f"{ddl.SCHEMA}.{table}",),
+            )
+            for query in ddl.content_sql(table, [name for (name,) in columns]):
+                self.compare(query, True)
+
+
+def sqlstate_of(connection: psycopg.Connection, statement: str) -> str | None:
+    """None when the statement succeeds."""
+    try:
+        connection.execute(statement)
+    except psycopg.Error as error:
+        return error.sqlstate or "lost"
+    return None
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -193,7 +264,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="how long (default: until --count, else 60)")
     parser.add_argument("--count", type=int, help="how many seeds")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="first seed")
-    parser.add_argument("--mode", choices=MODES, default="both")
+    parser.add_argument("--mode", choices=MODES, default="all")
     parser.add_argument("--script", type=Path, help="a file of statements, each ended by ;")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

@@ -12,6 +12,7 @@ from tests.fuzz.run import Fuzzer
 
 QUERIES = 1500
 TRANSACTIONS = 250
+DDL = 60
 SEED = 20_000
 CHUNKS = 5  # a failure in one chunk leaves the others to run
 
@@ -50,6 +51,13 @@ def test_generated_transactions_do_what_they_do_on_plain_postgresql(
     run_chunk(fuzzer, "transactions", TRANSACTIONS, chunk)
 
 
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_generated_ddl_makes_the_tables_that_plain_postgresql_makes(
+    fuzzer: Fuzzer, chunk: int
+) -> None:
+    run_chunk(fuzzer, "ddl", DDL, chunk)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
@@ -68,6 +76,12 @@ def test_many_more_queries_with_and_without_push_down(fuzzer: Fuzzer, setting: s
 @pytest.mark.timeout(1200)
 def test_many_more_transactions(fuzzer: Fuzzer) -> None:
     run_seeds(fuzzer, "transactions", range(2_000_000, 2_002_000))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_much_more_ddl(fuzzer: Fuzzer) -> None:
+    run_seeds(fuzzer, "ddl", range(3_000_000, 3_000_500))
 
 
 @pytest.mark.fast
