@@ -37,7 +37,6 @@ LITERALS = {
     "boolean": ("true", "NULL"),
     "integer[]": ("'{1,2}'", "NULL", "ARRAY[3]"),
 }  # fmt: skip
-TEXTS = ("a", "b", "c", 'odd "one"', "e", "k", "v")
 
 
 def quote(name: str) -> str:
@@ -101,12 +100,26 @@ class DdlGenerator:
     def __init__(self, seed: int | str):
         self.rng = random.Random(f"ddl {seed}")
         self.next_key = 1000
+        # what is probably there: a guess, as statements may fail and transactions be rolled back
+        self.columns = {table: {"a", "b"} for table in TABLES}
+        self.table = TABLES[0]
+
+    def pick(self, names: set[str]) -> str:
+        """One of these, if there are any, and now and then any other."""
+        if names and self.rng.random() < 0.9:
+            return self.rng.choice(sorted(names))
+        return self.rng.choice(COLUMNS)
+
+    def new_column(self) -> str:
+        name = self.pick(set(COLUMNS) - self.columns[self.table])
+        self.columns[self.table].add(name)
+        return quote(name)
 
     def column(self) -> str:
-        return quote(self.rng.choice(COLUMNS))
+        return quote(self.pick(self.columns[self.table]))
 
     def any_column(self) -> str:
-        return quote(self.rng.choice(TEXTS))
+        return self.rng.choice(("k", "v", self.column(), self.column(), self.column()))
 
     def name(self) -> str:
         return quote(self.rng.choice(("one", "two", "three's")))
@@ -125,12 +138,12 @@ class DdlGenerator:
         if self.rng.random() < 0.6:
             default = f" DEFAULT {self.rng.choice(LITERALS[type_])}"
         if type_ == "integer" and self.rng.random() < 0.25:
-            return f"ADD COLUMN {self.column()} integer{default} REFERENCES {SCHEMA}.p"
+            return f"ADD COLUMN {self.new_column()} integer{default} REFERENCES {SCHEMA}.p"
         exists = self.rng.choice(("", "", "IF NOT EXISTS "))
-        return f"ADD COLUMN {exists}{self.column()} {type_}{default}{options}"
+        return f"ADD COLUMN {exists}{self.new_column()} {type_}{default}{options}"
 
     def add_generated(self) -> str:
-        return f"ADD COLUMN {self.column()} integer GENERATED ALWAYS AS (v * 2 + k) STORED"
+        return f"ADD COLUMN {self.new_column()} integer GENERATED ALWAYS AS (v * 2 + k) STORED"
 
     def add_numbered(self) -> str:
         name = self.rng.choice(NUMBERED)
@@ -140,7 +153,10 @@ class DdlGenerator:
         return f"ADD COLUMN {name} {kind}"
 
     def drop_column(self) -> str:
-        name = self.rng.choice((*COLUMNS, *NUMBERED, "k"))
+        name = self.pick(self.columns[self.table])
+        if self.rng.random() < 0.15:
+            name = self.rng.choice((*NUMBERED, "k"))
+        self.columns[self.table].discard(name)
         exists = self.rng.choice(("", "IF EXISTS "))
         return f"DROP COLUMN {exists}{quote(name)}{self.rng.choice(('', ' CASCADE'))}"
 
@@ -225,10 +241,14 @@ class DdlGenerator:
     def rename(self, table: str) -> str:
         return f"ALTER TABLE {SCHEMA}.{table} RENAME " + self.rng.choice(
             (
-                f"COLUMN {self.column()} TO {self.column()}",
+                self.rename_column(),
                 f"CONSTRAINT {self.name()} TO {self.name()}",
             )
         )
+
+    def rename_column(self) -> str:
+        old = self.column()
+        return f"COLUMN {old} TO {self.new_column()}"
 
     def index(self, table: str) -> str:
         name = self.rng.choice(("", f"{quote('i ' + table)} ", f"{quote('j ' + table)} "))
@@ -266,7 +286,7 @@ class DdlGenerator:
         )
 
     def statement(self) -> str:
-        table = self.rng.choice(TABLES)
+        table = self.table = self.rng.choice(TABLES)
         return self.rng.choices(
             [self.alter, self.rename, self.index, self.drop_index, self.other, self.rows],
             weights=[50, 6, 12, 6, 8, 18],
@@ -274,7 +294,7 @@ class DdlGenerator:
 
     def script(self) -> list[str]:
         statements = []
-        for _ in range(self.rng.randrange(4, 9)):
+        for _ in range(self.rng.randrange(8, 16)):
             if self.rng.random() < 0.7:
                 statements.append(self.statement())
                 continue
