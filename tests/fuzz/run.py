@@ -2,7 +2,7 @@
 
     python -m tests.fuzz --seconds 600 --seed 1      run that long, from that seed on
     python -m tests.fuzz --seed 17 --count 1         reproduce what was printed as seed 17
-    python -m tests.fuzz --mode transactions ...     only transactions (or: queries, ddl)
+    python -m tests.fuzz --mode transactions ...     only these (or: queries, roles, ddl)
     python -m tests.fuzz --script FILE               compare the statements of a reproducer
 
 A failure prints its seed and the statements that show it; the run goes on, and ends with
@@ -25,7 +25,7 @@ import psycopg
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
 
-from . import ddl, generator, schema, transactions
+from . import ddl, generator, roles, schema, transactions
 
 # Queries that plain PostgreSQL itself cannot answer in this time are left out.
 PLAIN_TIMEOUT = "2s"
@@ -35,7 +35,7 @@ CANCELLED = "57014"
 # What the cluster refuses: a feature, or to change rows of a reference table without a primary key.
 REFUSED = ("0A000", "55000")
 
-MODES = ("all", "queries", "transactions", "ddl")
+MODES = ("all", "queries", "transactions", "roles", "ddl")
 PROGRESS_INTERVAL = 10.0
 
 
@@ -100,8 +100,10 @@ class Fuzzer:
         self.ours = self.theirs = None
 
     def create(self) -> None:
+        for role in roles.ROLES:
+            self.cluster.create_role(role)
         self.connect()
-        for module in (schema, transactions):
+        for module in (schema, transactions, roles):
             for connection, distributed in ((self.theirs, False), (self.ours, True)):
                 connection.execute("SET statement_timeout = 0")
                 for statement in module.create_sql(distributed):
@@ -110,6 +112,8 @@ class Fuzzer:
 
     def drop(self) -> None:
         for connection in (self.theirs, self.ours):
+            for statement in roles.drop_sql():
+                connection.execute(statement)
             for module in (schema, transactions, ddl):
                 connection.execute(f"DROP SCHEMA IF EXISTS {module.SCHEMA} CASCADE")
 
@@ -122,6 +126,8 @@ class Fuzzer:
             self.run_query(seed)
         if mode in ("all", "transactions"):
             self.run_transactions(seed)
+        if mode in ("all", "roles"):
+            self.run_as_role(seed)
         if mode == "ddl" or (mode == "all" and seed % 10 == 0):  # they take longer
             self.run_ddl(seed)
 
@@ -151,6 +157,24 @@ class Fuzzer:
                 self.compare(query.sql, query.ordered)
         except (AssertionError, psycopg.Error) as error:
             self.fail(seed, statements, error)
+
+    def run_as_role(self, seed: int | str) -> None:
+        """A query by somebody else than the superuser, over views and under policies."""
+        query = generator.generate(f"roles {seed}")
+        role, statements = roles.choose(seed, query.statements())
+        self.report.queries += 1
+        self.report.features.update([*query.features, role])
+        try:
+            for connection in (self.ours, self.theirs):
+                connection.execute(f"SET ROLE {role}")
+            if query.param_types:
+                self.run_prepared(query, statements)
+            else:
+                self.compare(statements[0], query.ordered)
+            for connection in (self.ours, self.theirs):
+                connection.execute("RESET ROLE")
+        except (AssertionError, psycopg.Error) as error:
+            self.fail(seed, [f"SET ROLE {role}", *statements], error)
 
     def run_prepared(self, query: generator.Query, statements: list[str]) -> None:
         """With a custom plan and with a generic one."""

@@ -13,6 +13,7 @@ from tests.fuzz.run import Fuzzer
 QUERIES = 1500
 TRANSACTIONS = 250
 DDL = 60
+AS_ROLES = 1000
 SEED = 20_000
 CHUNKS = 5  # a failure in one chunk leaves the others to run
 
@@ -56,6 +57,17 @@ def test_generated_ddl_makes_the_tables_that_plain_postgresql_makes(
     fuzzer: Fuzzer, chunk: int
 ) -> None:
     run_chunk(fuzzer, "ddl", DDL, chunk)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_tenants_see_the_rows_that_they_see_on_plain_postgresql(fuzzer: Fuzzer, chunk: int) -> None:
+    run_chunk(fuzzer, "roles", AS_ROLES, chunk)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_many_more_queries_of_tenants(fuzzer: Fuzzer) -> None:
+    run_seeds(fuzzer, "roles", range(3_000_000, 3_010_000))
 
 
 @pytest.mark.slow
