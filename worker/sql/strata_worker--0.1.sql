@@ -249,7 +249,7 @@ AS $$
       JOIN pg_inherits AS i ON i.inhparent = parent.oid
       JOIN pg_class AS child ON child.oid = i.inhrelid
      CROSS JOIN LATERAL regexp_match(pg_get_expr(child.relpartbound, child.oid),
-                                     'modulus (\d+), remainder (\d+)') AS bound (parts)
+                                     'modulus ([0-9]+), remainder ([0-9]+)') AS bound (parts)
      WHERE p.partstrat = 'h' AND NOT parent.relispartition
 $$;
 COMMENT ON FUNCTION strata_worker.shard_list() IS
