@@ -481,18 +481,31 @@ connection_get_result(WorkerConnection *conn)
 bool
 connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **result)
 {
+	bool told = false;
+
 	while (!connection_poll_result(conn, result))
 	{
 		int64 left = deadline - wire_now();
 		int wanted = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | WL_SOCKET_READABLE;
 
 		if (left <= 0)
+		{
+			session_map_end_wait();
 			return false;
+		}
+		if (!told)
+			left = Min(left, QUIET_WAIT_MS);
 		wanted |= flush_output(conn);
 		wanted = WaitLatchOrSocket(MyLatch, wanted, PQsocket(conn->pg), left, PG_WAIT_EXTENSION);
 		if (wanted & WL_LATCH_SET)
 			connection_handle_latch();
+		else if ((wanted & WL_TIMEOUT) && !told)
+		{
+			session_map_begin_wait(&conn, 1, QUIET_WAIT_MS);
+			told = true;
+		}
 	}
+	session_map_end_wait();
 	return true;
 }
 
