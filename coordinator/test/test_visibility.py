@@ -1,0 +1,477 @@
+"""A distributed transaction is seen on all of its nodes or on none, by every kind of reader.
+
+The tests with writers and readers in threads look for a torn state for a while; the others bring
+one about step by step.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node, wait_until
+from tests.pair import Pair, open_pair
+
+ACCOUNTS = 64
+BALANCE = 1000
+TOTAL = ACCOUNTS * BALANCE
+
+SETUP = f"""
+CREATE TABLE account (id integer PRIMARY KEY, v integer NOT NULL, moved bigint NOT NULL DEFAULT 0);
+CREATE TABLE ledger (writer integer PRIMARY KEY, moved bigint NOT NULL);
+CREATE TABLE counter (writer integer PRIMARY KEY, moved bigint NOT NULL);
+SELECT strata.create_distributed_table('account', 'id', shard_count => 8, colocate_with => 'none');
+SELECT strata.create_reference_table('counter');
+INSERT INTO account SELECT g, {BALANCE} FROM generate_series(1, {ACCOUNTS}) AS g;
+INSERT INTO ledger SELECT g, 0 FROM generate_series(0, 15) AS g;
+INSERT INTO counter SELECT g, 0 FROM generate_series(0, 15) AS g;
+"""
+
+
+class Bank:
+    """The tables of SETUP, and which accounts are on which worker."""
+
+    def __init__(self, cluster: Cluster, schema: str):
+        self.cluster = cluster
+        self.schema = schema
+        with self.session() as connection:
+            connection.execute(SETUP)
+        self.keys = [
+            [key for (key,) in worker.query(f"SELECT id FROM {schema}.account ORDER BY id")]
+            for worker in cluster.workers
+        ]
+        assert all(self.keys)
+
+    def session(self) -> psycopg.Connection:
+        connection = self.cluster.coordinator.connect()
+        connection.execute(f"SET search_path = {self.schema}, public, strata")
+        return connection
+
+    def value(self, query: str) -> object:
+        with self.session() as connection:
+            return connection.execute(query).fetchone()[0]
+
+
+@pytest.fixture
+def bank(cluster: Cluster, schema: str) -> Bank:
+    return Bank(cluster, schema)
+
+
+def run_together(bank: Bank, jobs: list[Callable[[psycopg.Connection], None]], seconds: float):
+    """Each job again and again in a session and thread of its own; how often each one ran."""
+    stop = threading.Event()
+
+    def repeat(job: Callable[[psycopg.Connection], None]) -> int:
+        count = 0
+        with bank.session() as connection:
+            try:
+                while not stop.is_set():
+                    job(connection)
+                    count += 1
+            finally:
+                stop.set()
+        return count
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        futures = [pool.submit(repeat, job) for job in jobs]
+        stop.wait(seconds)
+        stop.set()
+        counts = [future.result() for future in futures]
+    assert all(counts), counts
+    return counts
+
+
+def transfer(bank: Bank, writer: int, extra: str = "") -> Callable[[psycopg.Connection], None]:
+    """Moves money between accounts on two workers, which no other writer touches."""
+    state = {"n": writer}
+
+    def run(connection: psycopg.Connection) -> None:
+        state["n"] += 1
+        n = state["n"]
+        first = bank.keys[0][writer]
+        second = bank.keys[1][writer]
+        amount = n % 7 + 1 if n % 2 else -(n % 5 + 1)
+        connection.execute(
+            f"BEGIN;"
+            f"UPDATE account SET v = v - {amount}, moved = moved + 1 WHERE id = {first};"
+            f"UPDATE account SET v = v + {amount}, moved = moved + 1 WHERE id = {second};"
+            f"{extra.format(writer=writer)}"
+            f"COMMIT"
+        )
+
+    return run
+
+
+def expect(query: str, *values: object) -> Callable[[psycopg.Connection], None]:
+    def run(connection: psycopg.Connection) -> None:
+        assert connection.execute(query).fetchone() == values
+
+    return run
+
+
+def read_repeatably(bank: Bank) -> Callable[[psycopg.Connection], None]:
+    """All accounts one by one, then all at once, in one transaction."""
+    keys = [key for keys in bank.keys for key in keys[:8]]
+
+    def run(connection: psycopg.Connection) -> None:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        single = {
+            key: connection.execute(f"SELECT v FROM account WHERE id = {key}").fetchone()[0]
+            for key in keys
+        }
+        total = connection.execute("SELECT sum(v) FROM account").fetchone()[0]
+        together = dict(
+            connection.execute("SELECT id, v FROM account WHERE id = ANY(%s)", (keys,)).fetchall()
+        )
+        connection.execute("COMMIT")
+        assert total == TOTAL
+        assert sum(single.values()) == len(keys) * BALANCE
+        assert single == together
+
+    return run
+
+
+TRANSFERRED = "(SELECT sum(moved) FROM account)"
+
+# what is read, and what a transfer writes besides
+STATEMENTS = {
+    "one gather": ("", expect("SELECT sum(v) FROM account", TOTAL)),
+    "two gathers": (
+        "",
+        expect(
+            "SELECT (SELECT sum(v) FROM account WHERE id % 2 = 0)"
+            " + (SELECT sum(v) FROM account WHERE id % 2 = 1)",
+            TOTAL,
+        ),
+    ),
+    "common table expressions": (
+        "",
+        expect(
+            "WITH a AS MATERIALIZED (SELECT id, v FROM account),"
+            " b AS MATERIALIZED (SELECT id, v FROM account)"
+            " SELECT (SELECT sum(v) FROM a), (SELECT sum(v) FROM b),"
+            " (SELECT count(*) FROM a JOIN b USING (id, v))",
+            TOTAL,
+            TOTAL,
+            ACCOUNTS,
+        ),
+    ),
+    "rows of a local table": (
+        "UPDATE ledger SET moved = moved + 2 WHERE writer = {writer};",
+        expect(f"SELECT {TRANSFERRED} - (SELECT sum(moved) FROM ledger)", 0),
+    ),
+    "rows of a reference table": (
+        "UPDATE counter SET moved = moved + 2 WHERE writer = {writer};",
+        expect(f"SELECT {TRANSFERRED} - (SELECT sum(moved) FROM counter)", 0),
+    ),
+}
+
+
+def watch_transfers(bank: Bank, name: str, seconds: float, writers: int, readers: int) -> None:
+    if name == "repeatable read":
+        extra, reader = "", read_repeatably(bank)
+    else:
+        extra, reader = STATEMENTS[name]
+    jobs = [transfer(bank, n, extra) for n in range(writers)] + [reader] * readers
+    run_together(bank, jobs, seconds)
+    assert bank.value("SELECT sum(v) FROM account") == TOTAL
+
+
+@pytest.mark.parametrize("name", [*STATEMENTS, "repeatable read"])
+def test_no_reader_sees_half_a_transfer(bank: Bank, name: str) -> None:
+    watch_transfers(bank, name, seconds=2.5, writers=8, readers=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*STATEMENTS, "repeatable read"])
+def test_no_reader_sees_half_a_transfer_for_minutes(bank: Bank, name: str) -> None:
+    watch_transfers(bank, name, seconds=60, writers=8, readers=8)
+
+
+def test_statements_that_write_see_whole_transfers(bank: Bank) -> None:
+    with bank.session() as connection:
+        connection.execute("CREATE TABLE seen (n bigserial, total bigint)")
+
+    def copy_total(connection: psycopg.Connection) -> None:
+        connection.execute("INSERT INTO seen (total) SELECT sum(v) FROM account")
+
+    run_together(bank, [transfer(bank, n) for n in range(4)] + [copy_total] * 2, 2)
+    assert bank.value("SELECT array_agg(DISTINCT total) FROM seen") == [TOTAL]
+
+
+# ---- order ------------------------------------------------------------------------------------------
+
+
+def test_nobody_sees_the_second_commit_without_the_first(bank: Bank) -> None:
+    """First on one worker, then on the other, then here; each acknowledged before the next."""
+    first, second = bank.keys[0][0], bank.keys[1][0]
+    state = {"n": 0}
+
+    def write(connection: psycopg.Connection) -> None:
+        state["n"] += 1
+        n = state["n"]
+        connection.execute(f"UPDATE account SET moved = {n} WHERE id = {first}")
+        connection.execute(f"UPDATE account SET moved = {n} WHERE id = {second}")
+        connection.execute(f"UPDATE ledger SET moved = {n} WHERE writer = 0")
+
+    def read(connection: psycopg.Connection) -> None:
+        query = f"SELECT id, moved FROM account WHERE id IN ({first}, {second})"
+        moved = dict(connection.execute(query).fetchall())
+        assert moved[first] - 1 <= moved[second] <= moved[first]
+
+    def read_local(connection: psycopg.Connection) -> None:
+        query = (
+            "SELECT id, a.moved, l.moved FROM account AS a, ledger AS l"
+            f" WHERE id IN ({first}, {second}) AND writer = 0"
+        )
+        rows = {row[0]: row[1:] for row in connection.execute(query).fetchall()}
+        local = rows[first][1]
+        assert local <= rows[second][0] <= rows[first][0] <= local + 1
+
+    run_together(bank, [write] + [read] * 4 + [read_local] * 2, 2.5)
+
+
+def test_what_was_seen_on_one_worker_is_seen_on_the_next(bank: Bank) -> None:
+    """Two routed statements after each other, while transactions write on both workers."""
+    first, second = bank.keys[0][0], bank.keys[1][0]
+
+    def read(connection: psycopg.Connection) -> None:
+        before, after = [
+            connection.execute(f"SELECT moved FROM account WHERE id = {key}").fetchone()[0]
+            for key in (first, second)
+        ]
+        assert before <= after
+
+    run_together(bank, [transfer(bank, 0)] + [read] * 4, 2)
+
+
+# ---- one state for all parts of a statement ----------------------------------------------------------
+
+
+@contextmanager
+def background(bank: Bank) -> Iterator[Callable[[str], Future]]:
+    """Starts a statement in a session of its own, and gives the future of its rows."""
+    with bank.session() as connection, ThreadPoolExecutor(1) as pool:
+        yield lambda query: pool.submit(lambda: connection.execute(query).fetchall())
+
+
+def wait_for_sleeper(bank: Bank) -> None:
+    for _ in wait_until("the statement sleeps"):
+        if bank.cluster.coordinator.query(
+            "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        ):
+            return
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT (SELECT sum(v) FROM account), nap(), (SELECT sum(v) FROM account)",
+        "WITH a AS MATERIALIZED (SELECT sum(v) FROM account), b AS MATERIALIZED (SELECT nap()),"
+        " c AS MATERIALIZED (SELECT sum(v) FROM account)"
+        " SELECT a.*, b.*, c.* FROM a, b, c",
+        "SELECT (SELECT sum(v) FROM account), nap(), total()",
+        "SELECT n, nap(), (SELECT v FROM account WHERE id = n AND v >= 0)"
+        " FROM (VALUES (1), (2)) AS t (n)",
+        "SELECT (SELECT sum(moved) FROM ledger), nap(), (SELECT sum(v) FROM account)",
+    ],
+)
+def test_parts_of_a_statement_see_one_state(bank: Bank, query: str) -> None:
+    with bank.session() as connection, background(bank) as start:
+        connection.execute(
+            "CREATE FUNCTION nap() RETURNS integer LANGUAGE plpgsql VOLATILE"
+            " AS 'BEGIN PERFORM pg_sleep(0.5); RETURN 1; END';"
+            "CREATE FUNCTION total() RETURNS bigint LANGUAGE plpgsql STABLE"
+            " AS 'BEGIN RETURN (SELECT sum(v) FROM account); END'"
+        )
+        before = connection.execute(query).fetchall()
+        running = start(query)
+        wait_for_sleeper(bank)
+        connection.execute("BEGIN; UPDATE account SET v = v + 1; UPDATE ledger SET moved = 1; END")
+        assert running.result() == before
+        assert connection.execute(query).fetchall() != before
+
+
+def test_a_volatile_function_sees_what_was_committed_meanwhile(bank: Bank) -> None:
+    with bank.session() as connection, background(bank) as start:
+        connection.execute(
+            "CREATE FUNCTION total() RETURNS bigint LANGUAGE plpgsql VOLATILE"
+            " AS 'BEGIN PERFORM pg_sleep(0.5); RETURN (SELECT sum(v) FROM account); END'"
+        )
+        running = start("SELECT (SELECT sum(v) FROM account), total()")
+        wait_for_sleeper(bank)
+        connection.execute("UPDATE account SET v = v + 1")
+        assert running.result() == [(TOTAL, TOTAL + ACCOUNTS)]
+
+
+def test_a_cursor_sees_the_state_of_its_declaration(bank: Bank) -> None:
+    with bank.session() as reader, bank.session() as writer:
+        reader.execute("BEGIN")
+        reader.execute("DECLARE c CURSOR FOR SELECT v FROM account")
+        writer.execute("UPDATE account SET v = v + 1")
+        assert reader.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL + ACCOUNTS,)
+        reader.execute("SAVEPOINT s; UPDATE account SET v = 0")
+        assert reader.execute("FETCH 3 FROM c").fetchall() == [(BALANCE,)] * 3
+        reader.execute("ROLLBACK TO s")
+        assert reader.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL + ACCOUNTS,)
+        rows = reader.execute("FETCH ALL FROM c").fetchall()
+        assert rows == [(BALANCE,)] * (ACCOUNTS - 3)
+        reader.execute("COMMIT")
+
+
+# ---- like one PostgreSQL -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_visibility") as made:
+        made.execute(
+            "CREATE TABLE item (id integer, n bigint); CREATE TABLE plain_item (n bigint);"
+            "CREATE FUNCTION stable_count() RETURNS bigint LANGUAGE plpgsql STABLE"
+            " AS 'BEGIN RETURN (SELECT count(*) FROM item); END';"
+            "CREATE FUNCTION stable_sql_count() RETURNS bigint LANGUAGE sql STABLE"
+            " AS 'SELECT count(*) FROM item';"
+            "CREATE FUNCTION volatile_count() RETURNS bigint LANGUAGE plpgsql VOLATILE"
+            " AS 'BEGIN RETURN (SELECT count(*) FROM item); END'"
+        )
+        made.distribute("item", "id")
+        yield made
+
+
+@pytest.mark.parametrize("function", ["stable_count", "stable_sql_count", "volatile_count"])
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_functions_see_what_they_see_on_one_server(
+    pair: Pair, function: str, isolation: str
+) -> None:
+    pair.execute("TRUNCATE item; INSERT INTO item SELECT g, 0 FROM generate_series(1, 5) AS g")
+    with pair.transaction(begin=f"BEGIN ISOLATION LEVEL {isolation}"):
+        pair.same(f"INSERT INTO item SELECT g, {function}() FROM generate_series(6, 10) AS g")
+        pair.same("SELECT id, n FROM item ORDER BY id")
+        pair.same(f"INSERT INTO item SELECT id + 100, {function}() FROM item")
+        pair.same("SELECT id, n FROM item ORDER BY id")
+        pair.same(f"INSERT INTO plain_item SELECT {function}() FROM item WHERE id < 9")
+        pair.same("SELECT n FROM plain_item ORDER BY n")
+        pair.same(f"SELECT {function}(), (SELECT count(*) FROM item), {function}()")
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_statement_does_not_see_what_its_other_parts_wrote(pair: Pair, isolation: str) -> None:
+    pair.execute("TRUNCATE item; INSERT INTO item SELECT g, 0 FROM generate_series(1, 50) AS g")
+    with pair.transaction(begin=f"BEGIN ISOLATION LEVEL {isolation}"):
+        pair.all_same(
+            [
+                "INSERT INTO item SELECT a.id + b.c, b.c FROM item AS a,"
+                " (SELECT count(*)::integer AS c FROM item) AS b",
+                "SELECT count(*), sum(n), sum(id) FROM item",
+            ]
+        )
+
+
+# ---- repeatable read ---------------------------------------------------------------------------------
+
+
+def test_repeatable_read_sees_all_nodes_as_of_its_first_statement(bank: Bank) -> None:
+    sums = "SELECT (SELECT sum(v) FROM account), (SELECT sum(moved) FROM ledger)"
+    with bank.session() as reader, bank.session() as writer:
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM ledger")
+        for key in (bank.keys[0][0], bank.keys[1][0]):
+            writer.execute(f"UPDATE account SET v = v + 1 WHERE id = {key}")
+        writer.execute("BEGIN; UPDATE account SET v = v + 1; UPDATE ledger SET moved = 1; COMMIT")
+        assert reader.execute(sums).fetchone() == (TOTAL, 0)
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            reader.execute("UPDATE account SET v = 0")
+        reader.execute("ROLLBACK")
+        assert reader.execute(sums).fetchone() == (TOTAL + ACCOUNTS + 2, 16)
+
+
+def test_another_role_joins_a_repeatable_read_with_the_same_snapshot(bank: Bank) -> None:
+    bank.cluster.create_role("visibility_owner")
+    with bank.session() as reader, bank.session() as writer:
+        writer.execute(
+            f"GRANT USAGE ON SCHEMA {bank.schema} TO visibility_owner;"
+            "GRANT SELECT ON account TO visibility_owner;"
+            "CREATE VIEW owned AS SELECT * FROM account;"
+            "ALTER VIEW owned OWNER TO visibility_owner"
+        )
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL,)
+        writer.execute("UPDATE account SET v = v + 1")
+        assert reader.execute("SELECT sum(v) FROM owned").fetchone() == (TOTAL,)
+        reader.execute("COMMIT")
+        assert reader.execute("SELECT sum(v) FROM owned").fetchone() == (TOTAL + ACCOUNTS,)
+
+
+# ---- slow workers ------------------------------------------------------------------------------------
+
+
+def set_replica(node: Node, name: str) -> None:
+    """Let commits on a node wait for a replica of this name; '' for none."""
+    node.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    node.execute("SELECT pg_reload_conf()")
+    for _ in wait_until("the setting is known"):
+        if node.value("SELECT current_setting('synchronous_standby_names')") == name:
+            break
+
+
+@contextmanager
+def no_replicas_at_the_end(bank: Bank) -> Iterator[None]:
+    """Nothing waits for replicas after a failure, either."""
+    try:
+        yield
+    finally:
+        for node in bank.cluster.nodes:
+            set_replica(node, "")
+
+
+def wait_for_replica_wait(node: Node) -> None:
+    for _ in wait_until("a commit waits for the replica"):
+        if node.query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"):
+            return
+
+
+def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    bank = Bank(make_cluster(workers=3), "public")
+    coordinator, (slow, *_) = bank.cluster.coordinator, bank.cluster.workers
+    one, two, three = [keys[0] for keys in bank.keys]
+    read_others = f"SELECT sum(v) FROM account WHERE id IN ({two}, {three})"
+    with (
+        bank.session() as quick,
+        background(bank) as write,
+        background(bank) as read,
+        no_replicas_at_the_end(bank),
+    ):
+        quick.execute("SET statement_timeout = '3s'")
+        quick.execute("SELECT count(*) FROM account")
+        set_replica(coordinator, "nobody")
+        writing = write(
+            f"BEGIN; UPDATE account SET v = v + 1 WHERE id IN ({one}, {two}); COMMIT; SELECT 1"
+        )
+        wait_for_replica_wait(coordinator)
+        # nobody sees it yet, and nobody waits
+        assert quick.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL,)
+
+        set_replica(slow, "nobody")
+        set_replica(coordinator, "")
+        wait_for_replica_wait(slow)
+        assert quick.execute(read_others).fetchone() == (2 * BALANCE + 1,)
+        reading = read("SELECT sum(v) FROM account")
+        start = time.monotonic()
+        for _ in range(20):
+            quick.execute(f"UPDATE account SET v = v - 1 WHERE id IN ({two}, {three})")
+            quick.execute(f"UPDATE account SET v = v + 1 WHERE id IN ({two}, {three})")
+            assert quick.execute(read_others).fetchone() == (2 * BALANCE + 1,)
+        assert time.monotonic() - start < 3
+        assert not reading.done()
+
+        set_replica(slow, "")
+        assert writing.result(timeout=20) == [(1,)]
+        assert reading.result(timeout=20) == [(TOTAL + 2,)]
