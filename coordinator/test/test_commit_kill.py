@@ -148,23 +148,21 @@ def test_a_coordinator_killed_at_any_step_of_an_abort(ledger: Ledger, step: str)
     assert commit.n not in ledger.check()
 
 
+RESOLVER_STEPS = ["resolver_listed", "resolver_decided", "resolver_ended"]
+DELETION_STEPS = ["resolver_confirmed", "resolver_deleted"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "step",
+    ("first", "step"),
     [
-        "resolver_listed",
-        "resolver_decided",
-        "resolver_ended",
-        "resolver_confirmed",
-        "resolver_deleted",
+        *(("prepared_1", step) for step in RESOLVER_STEPS),
+        *(("committed", step) for step in RESOLVER_STEPS + DELETION_STEPS),
     ],
 )
-@pytest.mark.parametrize("first", ["prepared_1", "committed"])
 def test_a_coordinator_killed_again_while_it_resolves(
     ledger: Ledger, first: str, step: str
 ) -> None:
-    if first == "prepared_1" and step in ("resolver_confirmed", "resolver_deleted"):
-        pytest.skip("there is no decision to be deleted")
     arm(ledger.cluster.coordinator, (first, "kill"), (step, "kill"))
     commit = Commit(ledger)
     commit.join()
