@@ -580,7 +580,6 @@ commit_prepared_writers(int count)
 {
 	bool doubt = false;
 
-	gate_commit_begin();
 	for (int i = 0; i < count; i++)
 	{
 		selected[i]->quiet = true;
@@ -640,6 +639,7 @@ commit_protocol_finish(void)
 	decision_log_end(true);
 	if (count > 0)
 	{
+		gate_commit_begin(); /* also to mark as in doubt: nobody may be taking snapshots meanwhile */
 		if (decision_log_is_replicated(XactLastCommitEnd))
 			doubt = commit_prepared_writers(count);
 		else

@@ -49,6 +49,7 @@
 
 #include "gate.h"
 #include "gather.h"
+#include "in_doubt.h"
 #include "metadata.h"
 #include "remote_insert.h"
 #include "snapshot_pin.h"
@@ -211,6 +212,26 @@ renew_snapshot(Snapshot snapshot, Snapshot fresh, MemoryContext context)
 }
 
 /*
+ * Wait for a worker that may hold a prepared transaction whose commit is decided; was there one?
+ * To be asked inside the gate: a commit leaves it after it has marked its workers.
+ */
+static bool
+wait_for_doubtful(const Bitmapset *workers)
+{
+	int worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		if (!in_doubt_blocks(worker_id))
+			continue;
+		gate_end();
+		in_doubt_wait(worker_id);
+		return true;
+	}
+	return false;
+}
+
+/*
  * Enter the gate; with a snapshot that is new and sees no transaction of which a worker does not know
  * yet, when one is wanted.  It is valid until the next one is taken.
  */
@@ -219,16 +240,16 @@ enter_gate(const Bitmapset *workers, bool with_snapshot)
 {
 	for (;;)
 	{
-		Snapshot fresh;
+		Snapshot fresh = NULL;
 
-		gate_snapshot_begin(workers);
-		if (!with_snapshot)
-			return NULL;
-		fresh = GetLatestSnapshot();
-		if (!gate_snapshot_is_ahead(fresh, workers))
-			return fresh;
-		gate_end();
 		CHECK_FOR_INTERRUPTS();
+		gate_snapshot_begin(workers);
+		if (with_snapshot)
+			fresh = GetLatestSnapshot();
+		if (fresh != NULL && gate_snapshot_is_ahead(fresh, workers))
+			gate_end();
+		else if (!wait_for_doubtful(workers))
+			return fresh;
 	}
 }
 
@@ -612,14 +633,19 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	MemoryContext previous;
 	ListCell *lc;
 
-	if (scope == NULL && IsolationUsesXactSnapshot())
+	/* what a transaction's snapshot does not do: hide what the calling statement writes */
+	if (scope == NULL && IsolationUsesXactSnapshot() &&
+		(owner == NULL || owner->estate == estate || !is_writing(owner)))
 		return;
 	if (scope == NULL &&
 		(calls_functions(estate->es_plannedstmt) || (owner != NULL && owner->estate != estate)))
 		scope = create_scope(estate);
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
-		gate_read_single(bms_next_member(workers, -1));
+		do
+		{
+			gate_read_single(bms_next_member(workers, -1));
+		} while (wait_for_doubtful(workers));
 		return;
 	}
 
@@ -638,7 +664,7 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	}
 	if (missing == NIL || IsolationUsesXactSnapshot())
 		return;
-	gate_snapshot_begin(workers);
+	(void) enter_gate(workers, false);
 	previous = MemoryContextSwitchTo(TopMemoryContext);
 	window = list_copy(missing);
 	window_open = true;
