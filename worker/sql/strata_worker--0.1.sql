@@ -319,6 +319,7 @@ COMMENT ON FUNCTION strata_worker.index_parts(text, text) IS
 -- Runs a command that has to wait for writers without making others wait behind it.
 CREATE FUNCTION strata_worker.execute_patiently(command text) RETURNS void
     LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     LOOP
