@@ -436,6 +436,7 @@ ddl_alter_object(UtilityCall *call)
 {
 	ObjectType type;
 	List *objects = altered_objects(call->statement->utilityStmt, &type);
+	char *text;
 
 	ddl_lock_for_change();
 	if (objects == NIL || !workers_have(type, objects))
@@ -443,8 +444,14 @@ ddl_alter_object(UtilityCall *call)
 		ddl_run_locally(call);
 		return;
 	}
+	/* session_user is another there */
+	if (IsA(call->statement->utilityStmt, AlterOwnerStmt))
+		text = ddl_text_with_role_names(
+			call, list_make1(castNode(AlterOwnerStmt, call->statement->utilityStmt)->newowner));
+	else
+		text = ddl_statement_text(call);
 	ddl_run_without_scans(call);
-	ddl_send_everywhere(ddl_statement_text(call));
+	ddl_send_everywhere(text);
 }
 
 /* DROP of anything.  Tables are dropped on the workers by the object access hook. */

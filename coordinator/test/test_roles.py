@@ -158,6 +158,20 @@ def test_session_names_stand_for_the_coordinators_session(
     session.execute("DROP FUNCTION public.f ()")
 
 
+def test_an_owner_by_the_name_of_the_session_is_the_same_everywhere(
+    cluster: Cluster, session: psycopg.Connection
+) -> None:
+    session.execute("CREATE ROLE other SUPERUSER")
+    session.execute("SET ROLE other")
+    session.execute("CREATE TYPE public.e AS ENUM ('x')")
+    session.execute("ALTER TYPE public.e OWNER TO SESSION_USER")
+    owner = "SELECT typowner::regrole::text FROM pg_type WHERE oid = 'public.e'::regtype"
+    owners = [node.value(owner) for node in (cluster.coordinator, *cluster.workers[:2])]
+    session.execute("RESET ROLE")
+    session.execute("DROP TYPE public.e")
+    assert owners == ["postgres"] * 3
+
+
 def test_names_and_values_are_quoted(cluster: Cluster, session: psycopg.Connection) -> None:
     for name in NASTY:
         role = sql.Identifier(name)
