@@ -1,0 +1,293 @@
+"""What a session may expect of one PostgreSQL it gets from the cluster: locks, timeouts, cursors, sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, wait_until
+from tests.pair import Pair, open_pair
+
+
+@pytest.fixture(scope="module")
+def data(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_semantics") as made:
+        made.execute(
+            "CREATE TABLE account (id integer PRIMARY KEY, v integer NOT NULL);"
+            "CREATE TABLE rate (code integer PRIMARY KEY, v integer)"
+        )
+        made.distribute("account", "id")
+        made.reference("rate")
+        yield made
+
+
+@pytest.fixture
+def pair(data: Pair) -> Iterator[Pair]:
+    data.execute(
+        "TRUNCATE account; TRUNCATE rate;"
+        "INSERT INTO account SELECT g, 100 FROM generate_series(1, 40) AS g;"
+        "INSERT INTO rate VALUES (1, 1), (2, 2)"
+    )
+    yield data
+    data.reset()
+    data.execute("RESET ALL; SET search_path = test_semantics, public, strata")
+    for node in data.cluster.workers:
+        assert node.query("SELECT gid FROM pg_prepared_xacts") == []
+
+
+@contextlib.contextmanager
+def others(pair: Pair, *statements: str) -> Iterator[None]:
+    """Another session on each server is in a transaction that has executed the statements."""
+    with pair.cluster.coordinator.connect() as ours, pair.cluster.plain.connect() as theirs:
+        for connection in (ours, theirs):
+            connection.execute(f"SET search_path = {pair.schema}; BEGIN")
+            for statement in statements:
+                connection.execute(statement)
+        yield
+        for connection in (ours, theirs):
+            connection.execute("ROLLBACK")
+
+
+# ---- row locks over workers --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strength", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])
+@pytest.mark.parametrize("held", ["UPDATE", "SHARE"])
+def test_row_locks_exclude_each_other_as_in_postgresql(
+    pair: Pair, strength: str, held: str
+) -> None:
+    with others(pair, f"SELECT id FROM account WHERE id < 20 FOR {held}"):
+        pair.same(f"SELECT id FROM account WHERE id = 3 FOR {strength} NOWAIT")
+        pair.same(f"SELECT id FROM account ORDER BY id FOR {strength} NOWAIT")
+        pair.same(f"SELECT id FROM account ORDER BY id FOR {strength} SKIP LOCKED")
+        pair.same(f"SELECT id FROM account WHERE id > 30 ORDER BY id FOR {strength} NOWAIT")
+
+
+def test_a_queue_is_shared_out_by_skip_locked(pair: Pair) -> None:
+    """Workers that each take what nobody has taken get every row once."""
+    taken: list[int] = []
+    query = "SELECT id FROM test_semantics.account WHERE id = %s FOR UPDATE SKIP LOCKED"
+    with contextlib.ExitStack() as stack:
+        for key in range(1, 41):
+            for _ in range(2):
+                connection = stack.enter_context(pair.cluster.coordinator.connect())
+                connection.execute("BEGIN")
+                taken += [row[0] for row in connection.execute(query, (key,))]
+                if len(taken) < key:
+                    pytest.fail(f"nobody got {key}")
+    assert taken == list(range(1, 41))
+
+
+def test_locked_rows_are_freed_by_a_rollback_to_the_savepoint(pair: Pair) -> None:
+    with pair.cluster.coordinator.connect() as other:
+        other.execute(f"SET search_path = {pair.schema}; BEGIN; SAVEPOINT s")
+        other.execute("SELECT * FROM account FOR UPDATE")
+        pair.same("SELECT 1")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            pair.ours.execute("SELECT * FROM account FOR UPDATE NOWAIT")
+        other.execute("ROLLBACK TO s")
+        pair.ours.execute("SELECT * FROM account FOR UPDATE NOWAIT")
+        other.execute("ROLLBACK")
+
+
+# ---- table and advisory locks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "statement"),
+    [
+        ("ACCESS EXCLUSIVE", "SELECT count(*) FROM account"),
+        ("EXCLUSIVE", "UPDATE account SET v = 1"),
+        ("SHARE", "INSERT INTO account VALUES (1000, 1)"),
+        ("SHARE", "SELECT count(*) FROM account"),
+        ("EXCLUSIVE", "SELECT id FROM account WHERE id = 1 FOR UPDATE"),
+        ("ROW EXCLUSIVE", "UPDATE account SET v = 1"),
+        ("SHARE", "TRUNCATE account"),
+    ],
+)
+def test_lock_table_keeps_others_out_as_in_postgresql(
+    pair: Pair, mode: str, statement: str
+) -> None:
+    with others(pair, f"LOCK TABLE account IN {mode} MODE"), pair.transaction():
+        pair.execute("SET LOCAL lock_timeout = '300ms'")
+        pair.same(statement)
+
+
+def test_lock_table_waits_for_what_runs_on_the_workers(pair: Pair) -> None:
+    with others(pair, "UPDATE account SET v = 5 WHERE id = 1"), pair.transaction():
+        pair.same("LOCK TABLE account IN SHARE MODE NOWAIT")
+    with others(pair, "UPDATE account SET v = 5 WHERE id = 1"), pair.transaction():
+        pair.same("LOCK TABLE account IN ROW EXCLUSIVE MODE NOWAIT")
+
+
+def test_advisory_locks_are_the_coordinators(pair: Pair) -> None:
+    with others(pair, "SELECT pg_advisory_xact_lock(7)"):
+        pair.same("SELECT pg_try_advisory_lock(7), pg_try_advisory_lock(8)")
+        pair.same("SELECT count(*) FROM account WHERE pg_try_advisory_xact_lock(7)")
+    pair.execute("SELECT pg_advisory_unlock_all()")
+
+
+# ---- timeouts ----------------------------------------------------------------------------------------
+
+
+def test_lock_timeout_ends_a_wait_on_a_worker_with_its_own_error(pair: Pair) -> None:
+    with others(pair, "UPDATE account SET v = 5"):
+        with pair.transaction():
+            pair.execute("SET LOCAL lock_timeout = '200ms'")
+            pair.same("UPDATE account SET v = 6 WHERE id = 1")
+        with pair.transaction():
+            pair.execute("SAVEPOINT s; SET LOCAL lock_timeout = '200ms'")
+            pair.same("UPDATE account SET v = 6")
+            pair.execute("ROLLBACK TO s")
+            pair.same("SHOW lock_timeout")
+            pair.same("SELECT sum(v) FROM account")
+
+
+def test_statement_timeout_ends_a_wait_on_a_worker(pair: Pair) -> None:
+    with others(pair, "UPDATE account SET v = 5"), pair.transaction():
+        pair.execute("SET LOCAL statement_timeout = '300ms'")
+        pair.same("UPDATE account SET v = 6 WHERE id = 1")
+
+
+@pytest.mark.parametrize(
+    ("setting", "begin"),
+    [("idle_in_transaction_session_timeout", "BEGIN"), ("idle_session_timeout", "")],
+)
+def test_idle_timeouts_end_the_session_and_free_the_workers(
+    pair: Pair, setting: str, begin: str
+) -> None:
+    with pair.cluster.coordinator.connect() as idle:
+        idle.execute(f"SET search_path = {pair.schema}; SET {setting} = '300ms'")
+        if begin:
+            idle.execute(begin)
+        idle.execute("UPDATE account SET v = 0")
+        for _ in wait_until("the session is gone", 10):
+            gone = pair.cluster.coordinator.value(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", (idle.info.backend_pid,)
+            )
+            if gone == 0:
+                break
+        with pytest.raises(psycopg.Error, match="terminating connection"):
+            idle.execute("SELECT 1")
+    pair.execute("SET lock_timeout = '5s'")
+    pair.ours.execute("UPDATE account SET v = v + 1")
+    assert pair.rows("SELECT DISTINCT v FROM account") == [(101 if begin else 1,)]
+
+
+def test_a_cancelled_wait_for_a_row_leaves_the_session_usable(pair: Pair) -> None:
+    with others(pair, "UPDATE account SET v = 5"):
+        timer = threading.Timer(0.4, pair.ours.cancel)
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            pair.ours.execute("UPDATE account SET v = 6")
+        assert time.monotonic() - start < 3
+        timer.join()
+    pair.same("UPDATE account SET v = v + 1")
+
+
+def test_set_local_ends_with_its_transaction_on_the_workers_too(pair: Pair) -> None:
+    query = "SELECT id, timestamptz '2020-01-01 00:00Z' + id * interval '1 hour' FROM account"
+    for end in ("COMMIT", "ROLLBACK"):
+        with pair.transaction(end):
+            pair.execute("SET LOCAL TimeZone = 'Asia/Tokyo'")
+            pair.same(query)
+            pair.execute("SAVEPOINT s; SET LOCAL TimeZone = 'America/New_York'")
+            pair.same(query)
+            pair.execute("ROLLBACK TO s")
+            pair.same(query)
+        pair.same(query)
+
+
+# ---- what two phases must bear -----------------------------------------------------------------------
+
+
+def test_temporary_tables_take_part_in_two_phase_transactions(pair: Pair) -> None:
+    pair.execute("CREATE TEMPORARY TABLE mine (id integer, v integer)")
+    with pair.transaction("COMMIT"):
+        pair.same("INSERT INTO mine SELECT id, v FROM account WHERE id < 10")
+        pair.same("UPDATE account SET v = v + 1 WHERE id < (SELECT max(id) FROM mine)")
+        pair.same("SELECT count(*), sum(a.v) FROM account AS a JOIN mine USING (id)")
+        pair.same("UPDATE mine SET v = 7")
+    pair.same("SELECT * FROM account")
+    pair.same("SELECT * FROM mine")
+    with pair.transaction("COMMIT"):
+        pair.same("CREATE TEMPORARY TABLE short ON COMMIT DROP AS SELECT * FROM account")
+        pair.same("INSERT INTO account SELECT id + 100, v FROM short")
+    pair.same("SELECT count(*) FROM account")
+    pair.execute("DROP TABLE mine")
+
+
+def test_notifications_are_sent_when_all_workers_have_committed(pair: Pair) -> None:
+    with pair.cluster.coordinator.connect() as listener:
+        listener.execute("LISTEN news")
+        with pair.ours.transaction():
+            pair.ours.execute("UPDATE account SET v = 1; NOTIFY news, 'committed'")
+            assert list(listener.notifies(timeout=0.2)) == []
+        with pair.ours.transaction(force_rollback=True):
+            pair.ours.execute("UPDATE account SET v = 2; NOTIFY news, 'rolled back'")
+        assert [n.payload for n in listener.notifies(timeout=1)] == ["committed"]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_cursors_with_hold_in_a_transaction_that_writes_on_all_workers(
+    pair: Pair, end: str
+) -> None:
+    with pair.transaction(end):
+        pair.same("UPDATE account SET v = v + id")
+        pair.same("DECLARE kept CURSOR WITH HOLD FOR SELECT * FROM account ORDER BY id")
+        pair.same("FETCH 3 FROM kept")
+        pair.same("UPDATE account SET v = 0")
+    pair.same("FETCH 3 FROM kept")
+    pair.same("FETCH ALL FROM kept")
+    pair.execute("CLOSE ALL")
+
+
+def test_a_deadlock_of_one_session_with_itself_does_not_exist(pair: Pair) -> None:
+    """Statements of one transaction do not wait for each other, whatever their order."""
+    with pair.transaction("COMMIT"):
+        for _ in range(2):
+            for statement in (
+                "UPDATE account SET v = v + 1",
+                "UPDATE rate SET v = v + 1",
+                "SELECT count(*) FROM account JOIN rate ON code = id",
+                "INSERT INTO account SELECT max(id) + 1, 1 FROM account",
+            ):
+                pair.same(statement)
+
+
+# ---- statistics --------------------------------------------------------------------------------------
+
+
+def test_autovacuum_leaves_the_statistics_of_a_shell_alone(make_cluster) -> None:
+    """Rows that came before the table was distributed make autovacuum analyse the shell."""
+    cluster = make_cluster(workers=1)
+    node = cluster.coordinator
+    node.settings |= {"autovacuum_naptime": "1s", "autovacuum_analyze_threshold": "10"}
+    node.restart()
+    node.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer) WITH (autovacuum_enabled = off)"
+    )
+    node.execute("INSERT INTO t SELECT g, 1 FROM generate_series(1, 5000) AS g")
+    node.execute("ANALYZE t")
+    node.execute("INSERT INTO t SELECT g, 2 FROM generate_series(5001, 9000) AS g")
+    node.execute("SELECT strata.create_distributed_table('t', 'id')")
+    statistics = "SELECT attname, n_distinct FROM pg_stats WHERE tablename = 't' ORDER BY 1"
+    size = "SELECT reltuples FROM pg_class WHERE relname = 't'"
+    before = (node.query(statistics), node.query(size))
+    worker = cluster.workers[0]
+    worker.execute("ALTER SYSTEM SET log_statement = 'all'")
+    worker.execute("SELECT pg_reload_conf()")
+    begin = worker.log_size()
+    node.execute("ALTER TABLE t SET (autovacuum_enabled = on)")
+    for _ in wait_until("autovacuum has been there", 60):
+        if node.value("SELECT last_autoanalyze FROM pg_stat_user_tables WHERE relname = 't'"):
+            break
+    assert "TABLESAMPLE" not in worker.log_text(begin)
+    assert "pg_relation_size" not in worker.log_text(begin)
+    assert (node.query(statistics), node.query(size)) == before
