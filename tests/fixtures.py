@@ -78,7 +78,7 @@ def _no_server_crashes() -> Iterator[None]:
 
 # ---- the inner loop ------------------------------------------------------------------------------
 
-LONG = ("tests/fuzz/", "tests/tpch/")
+LONG = ("tests/fuzz/", "tests/isolation/", "tests/tpch/")
 
 
 @pytest.hookimpl(tryfirst=True)
