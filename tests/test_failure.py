@@ -61,6 +61,34 @@ def lines_with(cluster: Cluster, offset: int, text: str) -> list[str]:
     return [line for line in cluster.coordinator.log_text(offset).splitlines() if text in line]
 
 
+def run_in_thread(connection: psycopg.Connection, query: str) -> tuple[threading.Thread, list]:
+    outcome: list = []
+
+    def run() -> None:
+        try:
+            outcome.append(connection.execute(query).fetchall())
+        except psycopg.Error as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, outcome
+
+
+@contextlib.contextmanager
+def locked(worker: Node) -> Iterator[psycopg.Connection]:
+    """Queries that read t wait on this worker; the lock goes with the server."""
+    with contextlib.suppress(psycopg.Error), worker.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE t")
+        yield holder
+
+
+def wait_until_it_waits(worker: Node) -> None:
+    for _ in wait_until(f"the query waits on {worker.name}"):
+        if worker.value("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0:
+            return
+
+
 # ---- noticed ---------------------------------------------------------------------------------------
 
 
@@ -231,8 +259,13 @@ def test_statements_fail_within_the_worker_timeout_and_others_go_on(cluster: Clu
 def test_a_long_query_is_no_silence(cluster: Cluster) -> None:
     with cluster.coordinator.connect() as connection:
         connection.execute("SET strata.worker_timeout = '1s'")
-        slow = "SELECT count(*) FROM t WHERE id < 3 AND pg_sleep(2.5) IS NOT NULL"
-        assert connection.execute(slow).fetchall() == [(2,)]
+        with locked(cluster.workers[1]) as holder:
+            thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
+            time.sleep(2.5)
+            assert outcome == []
+            holder.rollback()
+        thread.join(10)
+        assert outcome == [[(100,)]]
 
 
 def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
@@ -243,8 +276,13 @@ def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
         os.kill(pid, signal.SIGSTOP)
         try:
             time.sleep(1)
-            slow = "SELECT count(*) FROM t WHERE id < 3 AND pg_sleep(2.5) IS NOT NULL"
-            assert connection.execute(slow).fetchall() == [(2,)]
+            with locked(cluster.workers[1]) as holder:
+                thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
+                time.sleep(2.5)
+                assert outcome == []
+                holder.rollback()
+            thread.join(10)
+            assert outcome == [[(100,)]]
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -289,6 +327,64 @@ def test_an_idle_session_survives_the_restart_of_a_worker_without_an_error(
             cluster.workers[0].restart(mode)
             assert connection.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
             connection.execute("UPDATE t SET v = 0")
+
+
+# ---- again -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize("what", ["count(*)", "id"])
+def test_a_read_is_repeated_when_a_worker_is_restarted_before_its_first_row(
+    cluster: Cluster, mode: str, what: str
+) -> None:
+    """In order, so that no row is given before the slowest worker has one."""
+    query = f"SELECT {what} FROM t" + (" ORDER BY id" if what == "id" else "")
+    expected = [(100,)] if what == "count(*)" else [(n,) for n in range(1, 101)]
+    with cluster.coordinator.connect() as connection:
+        with locked(cluster.workers[1]):
+            thread, outcome = run_in_thread(connection, query)
+            wait_until_it_waits(cluster.workers[1])
+            cluster.workers[1].restart(mode)
+        thread.join(30)
+        assert outcome == [expected]
+        assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
+
+
+def test_what_is_not_a_single_read_fails_with_the_workers_name(cluster: Cluster) -> None:
+    for prepare, statement in [
+        ("BEGIN", "SELECT count(*) FROM t"),
+        ("", "UPDATE t SET v = 0"),
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM t"),
+        ("", "SELECT id FROM t ORDER BY id FOR UPDATE"),
+    ]:
+        with cluster.coordinator.connect() as connection:
+            if prepare:
+                connection.execute(prepare)
+            with locked(cluster.workers[1]):
+                thread, outcome = run_in_thread(connection, statement)
+                wait_until_it_waits(cluster.workers[1])
+                cluster.workers[1].restart()
+            thread.join(30)
+            (error,) = outcome
+            assert isinstance(error, psycopg.Error), statement
+            assert error.sqlstate[:2] in ("08", "57"), statement
+            assert "worker2" in str(error), statement
+            connection.rollback()
+            assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
+
+
+def test_a_read_of_a_worker_that_does_not_come_back_fails_soon(cluster: Cluster) -> None:
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SET strata.connect_timeout = '1s'")
+        with locked(cluster.workers[1]):
+            thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
+            wait_until_it_waits(cluster.workers[1])
+            start = time.monotonic()
+            cluster.workers[1].kill()
+        thread.join(30)
+        assert time.monotonic() - start < 4
+        assert "worker2" in str(outcome[0])
+        assert outcome[0].sqlstate in ("08001", "08006")
 
 
 # ---- several hosts ---------------------------------------------------------------------------------

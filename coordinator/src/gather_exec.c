@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "gather.h"
+#include "gather_retry.h"
 #include "insert_rows.h"
 #include "remote_command.h"
 #include "remote_insert.h"
@@ -436,25 +437,77 @@ stop_scan(GatherScanState *state)
 	state->last_stream = -1;
 }
 
+static inline bool
+next_remote_row(GatherScanState *state, TupleTableSlot *slot)
+{
+	return state->heap != NULL ? next_merged_row(state, slot) : remote_scan_next(state->scan, slot);
+}
+
+/* An error ended the scan before its first row: all of it is in one memory context. */
+static void
+forget_failed_scan(GatherScanState *state)
+{
+	MemoryContextReset(state->context);
+	state->scan = NULL;
+	state->heap = NULL;
+	state->stream_slots = NULL;
+	state->last_stream = -1;
+	state->started = false;
+}
+
+/* Send the statement and wait for its first row; again, if a worker is lost (gather_retry.c). */
+static bool
+receive_first_row(GatherScanState *state, TupleTableSlot *slot)
+{
+	MemoryContext context = CurrentMemoryContext;
+	GatherRetry retry = {0};
+	SavedRole role;
+
+	if (!gather_retry_is_possible(state))
+	{
+		start_gather(state);
+		return next_remote_row(state, slot);
+	}
+	GetUserIdAndSecContext(&role.user, &role.security_context);
+	for (;;)
+	{
+		volatile bool found = false;
+		volatile bool again = false;
+
+		PG_TRY();
+		{
+			start_gather(state);
+			found = next_remote_row(state, slot);
+		}
+		PG_CATCH();
+		{
+			gather_leave_role(role);
+			if (!gather_retry_accept(&retry, state))
+				PG_RE_THROW();
+			MemoryContextSwitchTo(context);
+			FlushErrorState();
+			again = true;
+		}
+		PG_END_TRY();
+		if (!again)
+			return found;
+		forget_failed_scan(state);
+		gather_retry_begin(&retry);
+	}
+}
+
 /* The next row from the network; keeps it if rows are kept. */
 static bool
 receive_row(GatherScanState *state, TupleTableSlot *slot)
 {
 	bool found;
 
-	if (!state->started)
-		start_gather(state);
 	if (state->finished)
 	{
 		ExecClearTuple(slot);
 		return false;
 	}
-
-	if (state->heap != NULL)
-		found = next_merged_row(state, slot);
-	else
-		found = remote_scan_next(state->scan, slot);
-
+	found = state->started ? next_remote_row(state, slot) : receive_first_row(state, slot);
 	if (!found)
 	{
 		state->finished = true;

@@ -359,6 +359,31 @@ remote_transaction_run_on_participants(const char *sql)
 	}
 }
 
+bool
+remote_transaction_can_restart(void)
+{
+	ListCell *lc;
+
+	if (IsolationUsesXactSnapshot() || GetCurrentTransactionNestLevel() > 1 ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
+	foreach(lc, connection_list())
+	{
+		const WorkerConnection *conn = lfirst(lc);
+
+		if (conn->written || conn->failed || conn->silent || conn->prepare_state != PREPARE_NONE)
+			return false;
+	}
+	return true;
+}
+
+void
+remote_transaction_restart(void)
+{
+	snapshot_pin_restart();
+	commit_protocol_abort();
+}
+
 /* ----------------------------------------------------------------
  * Subtransactions
  * ----------------------------------------------------------------

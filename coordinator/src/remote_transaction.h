@@ -52,6 +52,13 @@ extern void remote_transaction_ready(WorkerConnection *conn, RemoteAccess access
  */
 extern void remote_transaction_reclaim(WorkerConnection **conns, int count);
 
+/*
+ * Could all workers begin anew, because the transaction has only read there, in READ COMMITTED, and
+ * all of them answer?  remote_transaction_restart() ends what they have begun; never throws.
+ */
+extern bool remote_transaction_can_restart(void);
+extern void remote_transaction_restart(void);
+
 extern void remote_transaction_initialize(void); /* from _PG_init: shared memory, callbacks */
 
 #endif

@@ -59,6 +59,8 @@ typedef struct Scope
 	Snapshot snapshot;
 	uint64 token;
 	List *wires; /* of WorkerConnection: they keep a snapshot under the token */
+	bool early;	 /* taken after ExecutorStart, for several readers */
+	int uses;	 /* SQL texts that were, or are to be, sent under it */
 	MemoryContext context;
 	MemoryContextCallback forget;
 } Scope;
@@ -584,6 +586,7 @@ start_scope(QueryDesc *query, const PlanReads *reads)
 	Snapshot fresh = NULL;
 	ListCell *lc;
 
+	scope->early = true;
 	if (in_gate)
 		fresh = enter_gate(workers_of(wires), renew);
 	if (renew)
@@ -640,6 +643,8 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	if (scope == NULL &&
 		(calls_functions(estate->es_plannedstmt) || (owner != NULL && owner->estate != estate)))
 		scope = create_scope(estate);
+	if (scope != NULL)
+		scope->uses++;
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
 		do
@@ -676,6 +681,39 @@ snapshot_pin_sent(void)
 {
 	if (window_open)
 		close_window();
+}
+
+/* ----------------------------------------------------------------
+ * Again
+ * ----------------------------------------------------------------
+ */
+
+bool
+snapshot_pin_can_restart(EState *estate)
+{
+	const Scope *scope = find_scope(estate->es_snapshot);
+
+	if (scope == NULL)
+		return scopes == NIL;
+	return list_length(scopes) == 1 && !scope->early && scope->uses <= 1;
+}
+
+void
+snapshot_pin_restart(void)
+{
+	ListCell *cell;
+
+	snapshot_pin_abort();
+	foreach(cell, scopes)
+	{
+		Scope *scope = lfirst(cell);
+		ListCell *lc;
+
+		foreach(lc, scope->wires)
+			((WorkerConnection *) lfirst(lc))->kept_snapshots--;
+		scope->wires = NIL;
+		scope->uses = 0;
+	}
 }
 
 /* ----------------------------------------------------------------

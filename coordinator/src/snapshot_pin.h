@@ -41,6 +41,13 @@ extern void snapshot_pin_sent(void);
  */
 extern char *snapshot_pin_join(WorkerConnection *conn);
 
+/*
+ * Could the running query's remote statement be sent again under new snapshots, because nothing
+ * else has been read under its old ones?  snapshot_pin_restart() forgets those; never throws.
+ */
+extern bool snapshot_pin_can_restart(EState *estate);
+extern void snapshot_pin_restart(void);
+
 /* At the abort of a transaction or subtransaction, and at every end of a transaction.  Never throw. */
 extern void snapshot_pin_abort(void);
 extern void snapshot_pin_end_transaction(void);
