@@ -461,6 +461,7 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 {
 	MemoryContext context = CurrentMemoryContext;
 	GatherRetry retry = {0};
+	bool patient = gather_retry_may_wait(state);
 	SavedRole role;
 
 	if (!gather_retry_is_possible(state))
@@ -477,6 +478,8 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 		PG_TRY();
 		{
 			start_gather(state);
+			if (patient)
+				remote_scan_await_all(state->scan);
 			found = next_remote_row(state, slot);
 		}
 		PG_CATCH();

@@ -10,6 +10,9 @@
  *	- nobody else has read under its snapshots (snapshot_pin.c): all workers take new
  *	  ones together.
  *
+ * Below an aggregate or a sort nothing can be returned before all rows are here, so there the first row
+ * is handed up only when every worker has one: the work, mostly, is done by then.
+ *
  * All wires are then rolled back, and the whole remote statement starts anew, once.  A worker that was
  * lost on the way is given strata.connect_timeout to come back.  One that is silent is not: who
  * waited for it has waited strata.worker_timeout.
@@ -45,6 +48,22 @@ gather_retry_is_possible(const GatherScanState *state)
 		   plan->rowMarks == NIL && executor_depth == 1 && !IsTransactionBlock() &&
 		   !IsInParallelMode() && remote_transaction_can_restart() &&
 		   snapshot_pin_can_restart(state->css.ss.ps.state);
+}
+
+bool
+gather_retry_may_wait(const GatherScanState *state)
+{
+	const Plan *mine = state->css.ss.ps.plan;
+	bool waits = false;
+
+	for (const Plan *plan = state->css.ss.ps.state->es_plannedstmt->planTree; plan != mine;
+		 plan = outerPlan(plan))
+	{
+		if (plan == NULL)
+			return false;
+		waits |= IsA(plan, Agg) || IsA(plan, Sort);
+	}
+	return waits;
 }
 
 bool

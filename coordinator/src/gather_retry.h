@@ -16,6 +16,9 @@ typedef struct GatherRetry
 /* Asked before the statement is sent. */
 extern bool gather_retry_is_possible(const GatherScanState *state);
 
+/* Does the statement need all rows before it returns one?  Then all workers may be waited for first. */
+extern bool gather_retry_may_wait(const GatherScanState *state);
+
 /* An error was caught before the first row: is it one to try again after? */
 extern bool gather_retry_accept(GatherRetry *retry, const GatherScanState *state);
 

@@ -58,6 +58,7 @@ typedef struct Stream
 	WorkerConnection *conn;
 	StreamState state;
 	bool header_read;
+	int held; /* length of a message that was received but not handed out, in conn->row */
 	Tuplestorestate *spool; /* rows to come, after the stream yielded */
 	TupleTableSlot *spool_slot;
 	MemoryContext row_context; /* values of the row handed out last */
@@ -233,6 +234,12 @@ take_row(Stream *stream, int *length)
 	WorkerConnection *conn = stream->conn;
 	bool consumed = false;
 
+	if (stream->held > 0)
+	{
+		*length = stream->held;
+		stream->held = 0;
+		return PROGRESS_ROW;
+	}
 	if (conn->row != NULL)
 	{
 		PQfreemem(conn->row);
@@ -449,6 +456,38 @@ remote_scan_next_from(RemoteScan *scan, int index, TupleTableSlot *slot)
 			case PROGRESS_WAIT:
 				connection_wait_any(&stream->conn, 1);
 		}
+	}
+}
+
+void
+remote_scan_await_all(RemoteScan *scan)
+{
+	for (;;)
+	{
+		int waiting = 0;
+
+		for (int i = 0; i < scan->count; i++)
+		{
+			Stream *stream = &scan->streams[i];
+			int length;
+
+			if (stream->held > 0 || stream->spool != NULL || !is_live(stream))
+				continue;
+			switch (take_row(stream, &length))
+			{
+				case PROGRESS_ROW:
+					stream->held = length;
+					break;
+				case PROGRESS_WAIT:
+					scan->waiting[waiting++] = stream->conn;
+					break;
+				case PROGRESS_END:
+					break;
+			}
+		}
+		if (waiting == 0)
+			return;
+		connection_wait_any(scan->waiting, waiting);
 	}
 }
 
