@@ -1094,3 +1094,15 @@ REVOKE ALL ON FUNCTION strata.check_health() FROM PUBLIC;
 COMMENT ON FUNCTION strata.check_health() IS
     'checks every worker: reachable, versions, cluster, roles, tables and shards, copies of reference tables';
 
+
+-- ---------------------------------------------------------------------------
+-- Restore points
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.create_restore_point(name text, OUT node name, OUT lsn pg_lsn)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_create_restore_point';
+REVOKE ALL ON FUNCTION strata.create_restore_point(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.create_restore_point(text) IS
+    'makes a restore point of this name on all nodes, so that no transaction is on different sides of it';

@@ -354,11 +354,9 @@ def test_functions_see_what_they_see_on_one_server(
     with pair.transaction(begin=f"BEGIN ISOLATION LEVEL {isolation}"):
         pair.same(f"INSERT INTO item SELECT g, {function}() FROM generate_series(6, 10) AS g")
         pair.same("SELECT id, n FROM item ORDER BY id")
-        pair.same(
-            f"INSERT INTO item SELECT id + 100, {function}()"
-            " FROM (SELECT id FROM item ORDER BY id) AS i"
-        )
-        pair.same("SELECT id, n FROM item ORDER BY id")
+        # rows of several workers come in any order
+        pair.same(f"INSERT INTO item SELECT id + 100, {function}() FROM item")
+        pair.same("SELECT n FROM item WHERE id > 100 ORDER BY n")
         pair.same(f"INSERT INTO plain_item SELECT {function}() FROM item WHERE id < 9")
         pair.same("SELECT n FROM plain_item ORDER BY n")
         pair.same(f"SELECT {function}(), (SELECT count(*) FROM item), {function}()")
@@ -483,20 +481,23 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         others = strata_sessions(slow)
         holding.execute("SELECT count(*) FROM account")
         (held,) = strata_sessions(slow) - others
+        for _ in wait_until("the session there is idle"):
+            if slow.query(
+                "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
+            ):
+                break
 
         # a reader that does not get its snapshot keeps the commit from sending COMMIT PREPARED
         os.kill(held, signal.SIGSTOP)
         try:
             reading = pool.submit(lambda: holding.execute("SELECT sum(v) FROM account").fetchone())
             for _ in wait_until("the reader asks for its snapshots"):
-                if bank.cluster.coordinator.query(
-                    "SELECT pid FROM pg_stat_activity WHERE wait_event = 'Extension'"
-                    " AND backend_type = 'client backend'"
+                if bank.cluster.workers[1].query(
+                    "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
+                    " AND query LIKE '%pin_snapshot%'"
                 ):
                     break
-            writing = write(
-                f"BEGIN; UPDATE account SET v = v + 1 WHERE id IN ({one}, {two}); COMMIT; SELECT 1"
-            )
+            writing = write(f"UPDATE account SET v = v + 1 WHERE id IN ({one}, {two}) RETURNING 1")
             for _ in wait_until("the transaction is prepared"):
                 if slow.query("SELECT gid FROM pg_prepared_xacts"):
                     break
@@ -508,12 +509,67 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         wait_for_replica_wait(slow)
         assert quick.execute(read_others).fetchone() == (2 * BALANCE + 1,)
         reading = read("SELECT sum(v) FROM account")
-        for _ in range(10):
+        for _ in range(3):
             quick.execute(f"UPDATE account SET v = v - 1 WHERE id IN ({two}, {three})")
             quick.execute(f"UPDATE account SET v = v + 1 WHERE id IN ({two}, {three})")
             assert quick.execute(read_others).fetchone() == (2 * BALANCE + 1,)
         assert not reading.done()
 
         set_replica(slow, "")
-        assert writing.result(timeout=20) == [(1,)]
+        assert writing.result(timeout=20) == [(1,), (1,)]
         assert reading.result(timeout=20) == [(TOTAL + 2,)]
+
+
+# ---- restore points ----------------------------------------------------------------------------------
+
+
+def test_restore_points_are_made_on_all_nodes_while_transactions_commit(bank: Bank) -> None:
+    names = {"coordinator", *(worker.name for worker in bank.cluster.workers)}
+
+    def make_point(connection: psycopg.Connection) -> None:
+        rows = connection.execute("SELECT * FROM strata.create_restore_point('here')").fetchall()
+        assert {name for name, _ in rows} == names
+        assert all(lsn != "0/0" for _, lsn in rows)
+
+    run_together(bank, [transfer(bank, n) for n in range(4)] + [make_point], 1)
+    assert bank.value("SELECT sum(v) FROM account") == TOTAL
+
+
+def test_no_transaction_decides_while_a_restore_point_is_made(bank: Bank) -> None:
+    """A worker that does not make its point keeps a two-phase commit from deciding."""
+    worker = bank.cluster.workers[0]
+    with bank.session() as maker, bank.session() as writer, ThreadPoolExecutor(2) as pool:
+        writer.execute("SELECT count(*) FROM account")
+        others = strata_sessions(worker)
+        maker.execute("SELECT count(*) FROM account")
+        (held,) = strata_sessions(worker) - others
+        for _ in wait_until("the session there is idle"):
+            if worker.query(
+                "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
+            ):
+                break
+        os.kill(held, signal.SIGSTOP)
+        try:
+            making = pool.submit(
+                lambda: maker.execute("SELECT strata.create_restore_point('x')").fetchall()
+            )
+            for _ in wait_until("the other worker has made its point"):
+                if bank.cluster.workers[1].query(
+                    "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
+                    " AND query LIKE '%pg_create_restore_point%'"
+                ):
+                    break
+            writing = pool.submit(lambda: transfer(bank, 0)(writer))
+            for _ in wait_until("the transfer is prepared"):
+                if worker.query("SELECT gid FROM pg_prepared_xacts"):
+                    break
+            decisions = "SELECT count(*) FROM strata.distributed_transaction"
+            before = bank.value(decisions)
+            with pytest.raises(TimeoutError):
+                writing.result(timeout=0.5)
+            assert bank.value(decisions) == before
+        finally:
+            os.kill(held, signal.SIGCONT)
+        assert len(making.result(timeout=20)) == 1 + len(bank.cluster.workers)
+        writing.result(timeout=20)
+    assert bank.value("SELECT sum(v) FROM account") == TOTAL
