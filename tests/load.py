@@ -413,5 +413,5 @@ def process_footprint(pid: int) -> tuple[int, int]:
     """
     status = Path(f"/proc/{pid}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
-    files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    files = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
     return int(line.split()[1]) * 1024, sum(not name.startswith("/") for name in files)

@@ -21,6 +21,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/bgworker.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -102,8 +103,8 @@ start_attempt(Attempt *attempt)
 	WorkerState state;
 	DialRequest request = {.conninfo = attempt->worker->conninfo,
 						   .user = GetUserNameFromId(attempt->conn->role, false),
-						   .application_name = IsBackgroundWorker ? "strata maintenance"
-																   : "strata",
+						   .application_name = MyBgworkerEntry != NULL ? "strata maintenance"
+																	   : "strata",
 						   .receive_notice = connection_receive_notice,
 						   .receiver_argument = attempt->conn};
 

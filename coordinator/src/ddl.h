@@ -68,6 +68,7 @@ extern char *ddl_role_name(const RoleSpec *role);
 /* In utility.c: statements that move rows. */
 extern void ddl_copy(UtilityCall *call);
 extern void ddl_truncate(UtilityCall *call);
+extern void ddl_set(UtilityCall *call);
 extern void ddl_set_constraints(UtilityCall *call);
 
 /* In ddl_check.c: what the constraints and indexes that a call created must obey. */

@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "nodes/parsenodes.h"
 #include "utils/lsyscache.h"
 
 #include "metadata.h"

@@ -84,6 +84,7 @@ static bool window_open = false;
 
 /* REPEATABLE READ: the transaction's snapshots have been taken, on these wires. */
 static bool transaction_pinned = false;
+static bool snapshot_imported = false; /* by SET TRANSACTION SNAPSHOT */
 static bool transaction_pinning = false;
 static List *transaction_wires = NIL;
 
@@ -426,7 +427,8 @@ snapshot_pin_transaction(Snapshot snapshot)
 
 	/* SERIALIZABLE uses one node only: serializable.c */
 	if (!IsolationUsesXactSnapshot() || IsolationIsSerializable() || transaction_pinned ||
-		transaction_pinning || IsInParallelMode() || metadata_all_workers() == NULL)
+		transaction_pinning || snapshot_imported || IsInParallelMode() ||
+		metadata_all_workers() == NULL)
 		return;
 
 	transaction_pinning = true;
@@ -475,12 +477,24 @@ export_snapshot(const WorkerConnection *joining)
 	return NULL;
 }
 
+void
+snapshot_pin_note_import(void)
+{
+	snapshot_imported = true;
+}
+
 char *
 snapshot_pin_join(WorkerConnection *conn)
 {
 	char *name;
 	MemoryContext previous;
 
+	if (snapshot_imported)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot use worker \"%s\" under an imported snapshot", conn->worker_name),
+				 errdetail("The snapshot says nothing of what the workers have committed."),
+				 errhint("Use one transaction of your own; pg_dump without --jobs does.")));
 	if (!IsolationUsesXactSnapshot() || !transaction_pinned || conn->xact_depth > 0)
 		return NULL;
 	name = list_member_ptr(transaction_wires, conn) ? NULL : export_snapshot(conn);
@@ -741,4 +755,5 @@ snapshot_pin_end_transaction(void)
 	list_free(transaction_wires);
 	transaction_wires = NIL;
 	transaction_pinned = false;
+	snapshot_imported = false;
 }

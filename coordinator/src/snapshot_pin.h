@@ -35,6 +35,9 @@ extern void snapshot_pin_transaction(Snapshot snapshot);
 extern void snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
 extern void snapshot_pin_sent(void);
 
+/* SET TRANSACTION SNAPSHOT: it is the coordinator's alone, so no worker may be used under it. */
+extern void snapshot_pin_note_import(void);
+
 /*
  * A wire joins the transaction.  In REPEATABLE READ: the name of the snapshot that it must import, or
  * ERROR if it would see another state than the others; else NULL.

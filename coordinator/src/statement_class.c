@@ -147,7 +147,7 @@ static const StatementClass statement_classes[] = {
 	{T_CallStmt, STATEMENT_LOCAL, NULL, "CALL", "As DO."},
 	{T_TransactionStmt, STATEMENT_LOCAL, NULL, "BEGIN, COMMIT, ROLLBACK, SAVEPOINT, PREPARE TRANSACTION ...", "The workers' transactions follow; the user's own PREPARE TRANSACTION is refused."},
 	{T_ConstraintsSetStmt, STATEMENT_ADAPTED, ddl_set_constraints, "SET CONSTRAINTS", "Workers that join the transaction later get it, too."},
-	{T_VariableSetStmt, STATEMENT_LOCAL, NULL, "SET, RESET", SETTING_NOTE},
+	{T_VariableSetStmt, STATEMENT_CHECKED, ddl_set, "SET, RESET", SETTING_NOTE},
 	{T_VariableShowStmt, STATEMENT_LOCAL, NULL, "SHOW", SESSION_NOTE},
 	{T_DiscardStmt, STATEMENT_LOCAL, NULL, "DISCARD", SESSION_NOTE},
 	{T_NotifyStmt, STATEMENT_LOCAL, NULL, "NOTIFY", "Clients listen on the coordinator."},

@@ -42,6 +42,7 @@
 #include "remote_command.h"
 #include "remote_insert.h"
 #include "serializable.h"
+#include "snapshot_pin.h"
 #include "statement_class.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
@@ -358,6 +359,17 @@ distribute_new_tables(const UtilityCall *call)
 			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
 									   METADATA_DEFAULT_STORAGE);
 	}
+}
+
+/* SET: a snapshot that another session exported knows nothing of the workers. */
+void
+ddl_set(UtilityCall *call)
+{
+	const VariableSetStmt *set = castNode(VariableSetStmt, call->statement->utilityStmt);
+
+	ddl_run_locally(call);
+	if (set->kind == VAR_SET_MULTI && strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
+		snapshot_pin_note_import();
 }
 
 /* ---------------------------------------------------------------- hooks */

@@ -126,12 +126,13 @@ worker_probe_normalize(const char *name, const char *conninfo)
 						errmsg("the connection string of worker \"%s\" must not name a user", name),
 						errdetail("Every session logs in as its own role.")));
 	if (secret != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the connection string of worker \"%s\" must not contain a password", name),
-				 errdetail("Parameter \"%s\" is a secret, and every session logs in as its own role.",
-						   secret),
-				 errhint("Use a password file (passfile=...) or certificates.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("the connection string of worker \"%s\" must not contain a password", name),
+			 errdetail("Parameter \"%s\" is a secret, and every session logs in as its own role.",
+					   secret),
+			 errhint("Use a password file (passfile=...) or certificates.")));
 	return result.data;
 }
 

@@ -573,3 +573,20 @@ def test_no_transaction_decides_while_a_restore_point_is_made(bank: Bank) -> Non
         assert len(making.result(timeout=20)) == 1 + len(bank.cluster.workers)
         writing.result(timeout=20)
     assert bank.value("SELECT sum(v) FROM account") == TOTAL
+
+
+def test_an_imported_snapshot_cannot_be_used_for_workers(cluster: Cluster, schema: str) -> None:
+    coordinator = cluster.coordinator
+    coordinator.execute("CREATE TABLE far (k int); CREATE TABLE near (k int)")
+    coordinator.execute("SELECT create_distributed_table('far', 'k')")
+    with coordinator.connect(autocommit=False) as exporter, coordinator.connect() as importer:
+        exporter.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        (name,) = exporter.execute("SELECT pg_export_snapshot()").fetchone()
+        coordinator.execute("INSERT INTO near VALUES (1)")
+        importer.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        importer.execute(f"SET TRANSACTION SNAPSHOT '{name}'")
+        assert importer.execute(f"SELECT count(*) FROM {schema}.near").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="under an imported snapshot"):
+            importer.execute(f"SELECT count(*) FROM {schema}.far")
+        importer.execute("ROLLBACK")
+        assert importer.execute(f"SELECT count(*) FROM {schema}.far").fetchone() == (0,)
