@@ -66,7 +66,7 @@ struct AlterParts
 	TableKind kind;
 	List *commands;
 	List *usings;			  /* parallel to commands: text of USING, or NULL */
-	List *columns_before;	  /* names (String) of columns that ADD COLUMN IF NOT EXISTS finds */
+	AttrNumber last_column;	  /* columns with greater numbers are new */
 	List *constraints_before; /* names (String) that no new constraint has */
 
 	/* parts of ALTER TABLE, separated by commas */
@@ -242,6 +242,7 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 	parts->relation = table->relation;
 	parts->kind = table->kind;
 	parts->commands = copyObject(commands);
+	parts->last_column = RelationGetNumberOfAttributes(relation);
 	initStringInfo(&parts->drops);
 	initStringInfo(&parts->changes);
 	initStringInfo(&parts->after);
@@ -257,9 +258,6 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 
 			if (parts->kind == TABLE_REFERENCE)
 				check_new_column(call, relation, column);
-			if (command->missing_ok &&
-				get_attnum(parts->relation, column->colname) != InvalidAttrNumber)
-				parts->columns_before = lappend(parts->columns_before, makeString(column->colname));
 		}
 		else if (command->subtype == AT_AlterColumnType)
 			using = prepare_using(call, parts, relation, command);
@@ -428,8 +426,8 @@ build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *comm
 	NewColumn *added;
 	char *value;
 
-	if (list_member(parts->columns_before, makeString(pstrdup(name))))
-		return;
+	if (get_attnum(parts->relation, name) <= parts->last_column)
+		return; /* IF NOT EXISTS */
 	added = palloc0(sizeof(NewColumn));
 	added->name = pstrdup(name);
 	added->attribute = get_attnum(parts->relation, name);
