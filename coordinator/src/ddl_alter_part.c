@@ -70,7 +70,7 @@ struct AlterParts
 	List *constraints_before; /* names (String) that no new constraint has */
 
 	/* parts of ALTER TABLE, separated by commas */
-	StringInfoData drops;
+	StringInfoData drops; /* what PostgreSQL does before all else */
 	StringInfoData changes;
 	StringInfoData after; /* may name new constraints */
 
@@ -533,10 +533,10 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 			append_part(&parts->changes, "ALTER COLUMN %s SET NOT NULL", column);
 			break;
 		case AT_DropNotNull:
-			append_part(&parts->changes, "ALTER COLUMN %s DROP NOT NULL", column);
+			append_part(&parts->drops, "ALTER COLUMN %s DROP NOT NULL", column);
 			break;
 		case AT_DropExpression:
-			append_part(&parts->changes, "ALTER COLUMN %s DROP EXPRESSION %s", column, if_exists);
+			append_part(&parts->drops, "ALTER COLUMN %s DROP EXPRESSION %s", column, if_exists);
 			break;
 		case AT_SetStatistics:
 			append_part(&parts->changes, "ALTER COLUMN %s SET STATISTICS %d", column,
