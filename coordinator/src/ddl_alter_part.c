@@ -510,6 +510,10 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 	const char *if_exists = command->missing_ok ? "IF EXISTS " : "";
 	List *options = command->def != NULL && IsA(command->def, List) ? (List *) command->def : NIL;
 
+	/* dropped by another part: a partitioned table would drop it before it comes to its partitions */
+	if ((command->subtype == AT_DropNotNull || command->subtype == AT_DropExpression) &&
+		get_attnum(parts->relation, command->name) == InvalidAttrNumber)
+		return;
 	if (compat_is_set_expression(command->subtype))
 	{
 		AttrNumber attribute = get_attnum(parts->relation, command->name);
