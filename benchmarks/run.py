@@ -29,6 +29,7 @@ from benchmarks.distinct import measure_distinct
 from benchmarks.hits import measure_few_hits, measure_hits
 from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
 from benchmarks.tpch import measure_tpch, measure_tpch_10
+from benchmarks.visibility import measure_visibility
 from tests.cluster import Cluster
 
 SMALL_ROWS = 1_000
@@ -196,6 +197,7 @@ def copy_in(connection: psycopg.Connection, command: str, path: Path) -> None:
 def main() -> int:
     measurements = {
         "latency": measure_latencies,
+        "visibility": measure_visibility,
         "copy": measure_copy,
         "scan": measure_scan,
         "columnar": measure_columnar,
