@@ -39,7 +39,8 @@ MONITORS = {"coordinator": "strata.all_lock_waits", "worker": ""}
 SUPERUSERS = {
     "coordinator": """
         strata.add_worker strata.aggregate_definition strata.changed_privileges strata.check_health
-        strata.collation_definition strata.detect_deadlocks strata.find_table_faults
+        strata.collation_definition strata.create_restore_point strata.detect_deadlocks
+        strata.find_table_faults
         strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.node_lock_waits
         strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
