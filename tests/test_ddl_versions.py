@@ -217,3 +217,15 @@ def test_ddl_and_new_workers_wait_for_each_other(pair_of_workers: Cluster) -> No
         changing.result()
         assert functions(worker) == ["f_before", "f_while"]
         assert not coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok")
+
+
+def test_ddl_goes_on_beside_an_old_transaction(cluster: Cluster, schema: str) -> None:
+    """Old versions of the version's row fill its page, so that a new one needs index entries."""
+    coordinator = cluster.coordinator
+    before = version(coordinator)
+    with coordinator.connect() as session:
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM strata.cluster")
+        for number in range(150):
+            coordinator.execute(f"CREATE TYPE kind_{number} AS ENUM ('a')")
+    assert version(coordinator) == before + 150
+    assert coordinator.query("SELECT count(*) FROM strata.cluster WHERE only_row") == [(1,)]

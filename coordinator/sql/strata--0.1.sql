@@ -12,9 +12,10 @@ COMMENT ON SCHEMA strata IS 'Strata: distributed tables over many PostgreSQL ser
 CREATE TABLE strata.cluster (
     id uuid NOT NULL,
     epoch bigint NOT NULL CHECK (epoch > 0),
-    ddl_version bigint NOT NULL DEFAULT 0
+    ddl_version bigint NOT NULL DEFAULT 0,
+    -- at most one row; no index on an expression, because C code writes the table as a catalog
+    only_row boolean NOT NULL DEFAULT true UNIQUE CHECK (only_row)
 );
-CREATE UNIQUE INDEX cluster_has_one_row ON strata.cluster ((true));
 INSERT INTO strata.cluster VALUES (gen_random_uuid(), 1);
 COMMENT ON TABLE strata.cluster IS
     'identity of this cluster, copied to its workers; the epoch rises when another coordinator takes over';
