@@ -76,7 +76,7 @@ clean: ## Remove the demo's cluster with its data, and what was built
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install ## All tests but the slow ones (< 15 minutes)
+check: lint install ## All tests but the slow ones (about half an hour)
 	@$(PYTHON) -m pytest -m "not slow" $(PYTEST)
 
 check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
