@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node
+from tests.cluster import Cluster
+from tests.failover import frozen
 from tests.pair import Pair, open_pair
 
 
@@ -231,28 +228,6 @@ def test_analyze_in_a_transaction_sees_its_rows_whoever_owns_the_table(pair: Pai
 
 
 # ---- a worker that stands still ----------------------------------------------------------------------
-
-
-def processes_of(node: Node) -> list[int]:
-    """The postmaster and all its children."""
-    postmaster = node.pid()
-    assert postmaster is not None
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return [postmaster, *map(int, children)]
-
-
-@contextlib.contextmanager
-def frozen(node: Node) -> Iterator[None]:
-    """As if the host were gone without a word: connections stay open, nobody answers."""
-    processes = processes_of(node)
-    for pid in processes:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

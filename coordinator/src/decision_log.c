@@ -25,7 +25,6 @@
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
@@ -36,6 +35,7 @@
 
 #include "compat.h"
 #include "metadata.h"
+#include "shared_memory.h"
 
 /* Columns of strata.distributed_transaction. */
 #define DECISION_INCARNATION 1
@@ -67,8 +67,6 @@ typedef struct TransactionIdentity
 } TransactionIdentity;
 
 static TransactionIdentity *identity = NULL;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 /* Counters taken from shared memory, whose rows the running transaction deletes. */
 static uint64 deleting[DELETED_MAX];
@@ -317,8 +315,6 @@ identity_size(void)
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(identity_size()));
 }
 
@@ -327,10 +323,6 @@ create_shared_memory(void)
 {
 	bool found;
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	identity = ShmemInitStruct("strata transaction identity", identity_size(), &found);
 	if (!found)
 	{
@@ -347,19 +339,10 @@ create_shared_memory(void)
 			pg_atomic_init_u32(&identity->running[i].count, 0);
 		}
 	}
-	LWLockRelease(AddinShmemInitLock);
 }
 
 void
 decision_log_initialize(void)
 {
-	if (!process_shared_preload_libraries_in_progress)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("strata must be loaded when the server starts"),
-						errhint("Add strata to shared_preload_libraries and restart the server.")));
-
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 }

@@ -46,7 +46,6 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
@@ -59,6 +58,7 @@
 #include "utils/timestamp.h"
 
 #include "gate.h"
+#include "shared_memory.h"
 
 #define GATE_BITS 256
 #define GATE_WORDS (GATE_BITS / 64)
@@ -113,8 +113,6 @@ typedef struct Gate
 
 static Gate *gate = NULL;
 static GateEntry *mine = NULL;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 /* T: how many acknowledgements each bit is waiting for. */
 static uint16 unacknowledged[GATE_BITS];
@@ -686,8 +684,6 @@ gate_size(void)
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(gate_size());
 	RequestNamedLWLockTranche("strata gate", 1);
 }
@@ -697,10 +693,6 @@ create_shared_memory(void)
 {
 	bool found;
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	gate = ShmemInitStruct("strata gate", gate_size(), &found);
 	if (!found)
 	{
@@ -714,14 +706,10 @@ create_shared_memory(void)
 		next += MAXALIGN(mul_size(count_processes(), sizeof(GateEntry)));
 		gate->used = (int *) next;
 	}
-	LWLockRelease(AddinShmemInitLock);
 }
 
 void
 gate_initialize(void)
 {
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 }

@@ -25,7 +25,6 @@
 #include "pgstat.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
@@ -36,6 +35,7 @@
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "settings.h"
+#include "shared_memory.h"
 #include "wire_cleanup.h"
 
 PG_FUNCTION_INFO_V1(strata_list_in_doubt);
@@ -73,8 +73,6 @@ typedef struct InDoubtShared
 static InDoubtShared *shared = NULL;
 static LWLock *lock = NULL;
 static bool looking_at_commit = false;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 /* ----------------------------------------------------------------
  * Shared memory
@@ -84,8 +82,6 @@ static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(InDoubtShared)));
 	RequestNamedLWLockTranche("strata_in_doubt", 1);
 }
@@ -95,10 +91,6 @@ create_shared_memory(void)
 {
 	bool found;
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct("strata in doubt", sizeof(InDoubtShared), &found);
 	if (!found)
 	{
@@ -108,7 +100,6 @@ create_shared_memory(void)
 		ConditionVariableInit(&shared->changed);
 	}
 	lock = &GetNamedLWLockTranche("strata_in_doubt")->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /* ----------------------------------------------------------------
@@ -376,10 +367,7 @@ handle_transaction_event(XactEvent event, void *arg)
 void
 in_doubt_initialize(void)
 {
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 	RegisterXactCallback(handle_transaction_event, NULL);
 }
 

@@ -55,6 +55,7 @@
 
 #include "heartbeat.h"
 #include "metadata.h"
+#include "shared_memory.h"
 
 /* Processes of services at a time, in all databases. */
 #define SLOT_COUNT 128
@@ -122,8 +123,6 @@ typedef struct DatabaseNote
 } DatabaseNote;
 
 static MaintenanceShared *shared = NULL;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 static ServiceSlot *my_slot = NULL;
 
@@ -144,8 +143,6 @@ static bool poke_at_commit = false;
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(MaintenanceShared)));
 }
 
@@ -154,17 +151,12 @@ create_shared_memory(void)
 {
 	bool found;
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct("strata maintenance", sizeof(MaintenanceShared), &found);
 	if (!found)
 	{
 		memset(shared, 0, sizeof(MaintenanceShared));
 		SpinLockInit(&shared->mutex);
 	}
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /* Latches are processes' own, which are never freed: one that is set late does no harm. */
@@ -797,10 +789,7 @@ maintenance_worker_initialize(void)
 		.bgw_function_name = "maintenance_worker_launcher_main",
 	};
 
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 	RegisterBackgroundWorker(&worker);
 	RegisterXactCallback(end_transaction, NULL);
 }

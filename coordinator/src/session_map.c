@@ -40,6 +40,7 @@
 
 #include "decision_log.h"
 #include "maintenance_worker.h"
+#include "shared_memory.h"
 
 /* Room in the table for so many connections per possible session, on average. */
 #define WIRES_PER_BACKEND 16
@@ -82,9 +83,6 @@ static HTAB *wires = NULL;
 /* Our own slot, and whether it says that we wait. */
 static SessionSlot *my_slot = NULL;
 static bool wait_published = false;
-
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 PG_FUNCTION_INFO_V1(strata_session_wires);
 
@@ -482,8 +480,6 @@ wires_max(void)
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(slots_size());
 	RequestAddinShmemSpace(hash_estimate_size(wires_max(), sizeof(Wire)));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
@@ -495,17 +491,12 @@ create_shared_memory(void)
 	HASHCTL options = {.keysize = sizeof(WireKey), .entrysize = sizeof(Wire)};
 	bool found;
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	slots = ShmemInitStruct("strata sessions", slots_size(), &found);
 	if (!found)
 		memset(slots, 0, slots_size());
 	wires = ShmemInitHash("strata session wires", wires_max(), wires_max(), &options,
 						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /* An error may have ended the wait. */
@@ -530,10 +521,7 @@ end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId p
 void
 session_map_initialize(void)
 {
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 	RegisterXactCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
 }

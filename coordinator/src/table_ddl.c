@@ -338,6 +338,26 @@ get_constraint_definition(Form_pg_constraint constraint)
 	return definition;
 }
 
+/* The relation's constraints, ordered by name, as copies of their tuples. */
+static List *
+read_constraints(Relation relation)
+{
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List *tuples = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationGetRelid(relation)));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		tuples = lappend(tuples, heap_copytuple(tuple));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return tuples;
+}
+
 /*
  * The relation's constraints of these types as palloc'd texts "CONSTRAINT name
  * definition", ordered by name.
@@ -345,18 +365,12 @@ get_constraint_definition(Form_pg_constraint constraint)
 static List *
 list_constraints(Relation relation, const char *types)
 {
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	List *constraints = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
+	ListCell *cell;
 
-	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(relation)));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
+	foreach(cell, read_constraints(relation))
 	{
-		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
 		if (strchr(types, constraint->contype) != NULL)
 			constraints = lappend(constraints,
@@ -364,28 +378,21 @@ list_constraints(Relation relation, const char *types)
 										   quote_identifier(NameStr(constraint->conname)),
 										   get_constraint_definition(constraint)));
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	return constraints;
 }
 
 List *
 table_ddl_constraint_names(Relation relation)
 {
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	List *names = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
+	ListCell *cell;
 
-	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(relation)));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-		names = lappend(
-			names, makeString(pstrdup(NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname))));
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
+	foreach(cell, read_constraints(relation))
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
+
+		names = lappend(names, makeString(pstrdup(NameStr(constraint->conname))));
+	}
 	return names;
 }
 

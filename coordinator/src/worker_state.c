@@ -11,7 +11,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
@@ -19,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "metadata.h"
+#include "shared_memory.h"
 #include "worker_state.h"
 
 #define TRANCHE_NAME "strata worker state"
@@ -37,8 +37,6 @@ typedef struct StateEntry
 
 static HTAB *states = NULL;
 static LWLock *states_lock = NULL;
-static shmem_request_hook_type previous_shmem_request_hook = NULL;
-static shmem_startup_hook_type previous_shmem_startup_hook = NULL;
 
 PG_FUNCTION_INFO_V1(strata_worker_status);
 
@@ -192,8 +190,6 @@ worker_state_forget_all(void)
 static void
 request_shared_memory(void)
 {
-	if (previous_shmem_request_hook)
-		previous_shmem_request_hook();
 	RequestAddinShmemSpace(hash_estimate_size(WORKER_STATE_MAX, sizeof(StateEntry)));
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
@@ -203,21 +199,13 @@ create_shared_memory(void)
 {
 	HASHCTL control = {.keysize = sizeof(StateKey), .entrysize = sizeof(StateEntry)};
 
-	if (previous_shmem_startup_hook)
-		previous_shmem_startup_hook();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	states = ShmemInitHash(TRANCHE_NAME, WORKER_STATE_MAX, WORKER_STATE_MAX, &control,
 						   HASH_ELEM | HASH_BLOBS);
 	states_lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 void
 worker_state_initialize(void)
 {
-	previous_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request_shared_memory;
-	previous_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create_shared_memory;
+	shared_memory_register(request_shared_memory, create_shared_memory);
 }
