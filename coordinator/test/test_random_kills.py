@@ -211,6 +211,9 @@ class Storm:
             self.forgive()
             self.ledger.settle(timeout=60)
             self.ledger.check()
+            print(
+                f"{done} of {kills} kills, {len(self.ledger.acknowledged)} acknowledged", flush=True
+            )
         return len(self.ledger.acknowledged)
 
     def wait_for_commits(self, count: int) -> None:
