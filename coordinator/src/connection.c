@@ -26,6 +26,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -35,6 +36,7 @@
 
 #include "compat.h"
 #include "connection_internal.h"
+#include "error_names.h"
 #include "metadata.h"
 #include "session_map.h"
 #include "session_settings.h"
@@ -124,6 +126,23 @@ copy_error(RemoteError *error, const WorkerConnection *conn, const PGresult *res
 		error->names[i] = copy_error_field(result, name_fields[i]);
 }
 
+/* A violated constraint, in the names of the table rather than in its shard's. */
+static void
+localize_error(RemoteError *error)
+{
+	ErrorNames names = {.message = error->message,
+						.detail = error->detail,
+						.schema = error->names[0],
+						.table = error->names[1],
+						.constraint = error->names[4]};
+
+	error_names_localize(&names);
+	error->message = names.message;
+	error->detail = names.detail;
+	error->names[1] = names.table;
+	error->names[4] = names.constraint;
+}
+
 static void
 set_error_names(const RemoteError *error)
 {
@@ -185,6 +204,9 @@ connection_report(int elevel, WorkerConnection *conn, PGresult *result, const ch
 		report_lost_connection(elevel, conn, reason, excerpt);
 		return;
 	}
+	if (elevel == ERROR && IsTransactionState() &&
+		ERRCODE_TO_CATEGORY(error.sqlstate) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)
+		localize_error(&error);
 	ereport(elevel, (errcode(error.sqlstate), errmsg_internal("%s", error.message),
 					 error.detail ? errdetail_internal("%s", error.detail) : 0,
 					 error.hint ? errhint("%s", error.hint) : 0,

@@ -338,7 +338,26 @@ get_constraint_definition(Form_pg_constraint constraint)
 	return definition;
 }
 
-/* The relation's constraints, ordered by name, as copies of their tuples. */
+static char *
+get_named_definition(Form_pg_constraint constraint)
+{
+	return psprintf("CONSTRAINT %s %s", quote_identifier(NameStr(constraint->conname)),
+					get_constraint_definition(constraint));
+}
+
+static int
+compare_constraints(const ListCell *a, const ListCell *b)
+{
+	Oid one = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(a)))->oid;
+	Oid other = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(b)))->oid;
+
+	return one < other ? -1 : one > other;
+}
+
+/*
+ * The relation's constraints as copies of their tuples, in the order in which they were made: made
+ * so on the workers, a row that violates several is reported for the same one as here.
+ */
 static List *
 read_constraints(Relation relation)
 {
@@ -355,15 +374,13 @@ read_constraints(Relation relation)
 		tuples = lappend(tuples, heap_copytuple(tuple));
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
+	list_sort(tuples, compare_constraints);
 	return tuples;
 }
 
-/*
- * The relation's constraints of these types as palloc'd texts "CONSTRAINT name
- * definition", ordered by name.
- */
+/* The relation's constraints of this type as palloc'd texts "CONSTRAINT name definition". */
 static List *
-list_constraints(Relation relation, const char *types)
+list_constraints(Relation relation, char type)
 {
 	List *constraints = NIL;
 	ListCell *cell;
@@ -372,11 +389,8 @@ list_constraints(Relation relation, const char *types)
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
-		if (strchr(types, constraint->contype) != NULL)
-			constraints = lappend(constraints,
-								  psprintf("CONSTRAINT %s %s",
-										   quote_identifier(NameStr(constraint->conname)),
-										   get_constraint_definition(constraint)));
+		if (constraint->contype == type)
+			constraints = lappend(constraints, get_named_definition(constraint));
 	}
 	return constraints;
 }
@@ -399,11 +413,10 @@ table_ddl_constraint_names(Relation relation)
 static void
 append_checks(StringInfo sql, Relation relation)
 {
-	const char types[] = {CONSTRAINT_CHECK, '\0'};
 	bool first = RelationGetDescr(relation)->natts == 0;
 	ListCell *cell;
 
-	foreach(cell, list_constraints(relation, types))
+	foreach(cell, list_constraints(relation, CONSTRAINT_CHECK))
 	{
 		appendStringInfo(sql, "%s%s", first ? "" : ", ", (char *) lfirst(cell));
 		first = false;
@@ -411,35 +424,45 @@ append_checks(StringInfo sql, Relation relation)
 }
 
 static void
-append_added_constraints(StringInfo sql, Relation relation, const char *types)
+append_constraint(StringInfo sql, Relation relation, const char *definition)
 {
-	ListCell *cell;
+	appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
+					 definition);
+}
 
-	foreach(cell, list_constraints(relation, types))
-		appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
-						 (char *) lfirst(cell));
+/* The constraint whose index it is; it brings the index along. */
+static char *
+get_index_constraint_definition(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	char *definition;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	definition = get_named_definition((Form_pg_constraint) GETSTRUCT(tuple));
+	ReleaseSysCache(tuple);
+	return definition;
 }
 
 char *
 table_ddl_indexes(Relation relation)
 {
-	const char types[] = {CONSTRAINT_PRIMARY, CONSTRAINT_UNIQUE, CONSTRAINT_EXCLUSION, '\0'};
 	StringInfoData sql;
 	int level = row_format_enter_sql_mode();
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	append_added_constraints(&sql, relation, types);
-	foreach(cell, RelationGetIndexList(relation))
+	foreach(cell, RelationGetIndexList(relation)) /* in the order in which they were made */
 	{
 		Oid index = lfirst_oid(cell);
+		Oid constraint = get_index_constraint(index);
 
-		/* Constraints bring their indexes; what CONCURRENTLY left unfinished stays here. */
-		if (OidIsValid(get_index_constraint(index)) || !get_index_isvalid(index))
-			continue;
-		appendStringInfo(
-			&sql, "%s;\n",
-			TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
+		if (OidIsValid(constraint))
+			append_constraint(&sql, relation, get_index_constraint_definition(constraint));
+		else if (get_index_isvalid(index)) /* what CONCURRENTLY left unfinished stays here */
+			appendStringInfo(
+				&sql, "%s;\n",
+				TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
 	}
 	foreach(cell, RelationGetStatExtList(relation))
 		appendStringInfo(&sql, "%s;\n", pg_get_statisticsobjdef_string(lfirst_oid(cell)));
@@ -450,12 +473,13 @@ table_ddl_indexes(Relation relation)
 char *
 table_ddl_foreign_keys(Relation relation)
 {
-	const char types[] = {CONSTRAINT_FOREIGN, '\0'};
 	StringInfoData sql;
 	int level = row_format_enter_sql_mode();
+	ListCell *cell;
 
 	initStringInfo(&sql);
-	append_added_constraints(&sql, relation, types);
+	foreach(cell, list_constraints(relation, CONSTRAINT_FOREIGN))
+		append_constraint(&sql, relation, lfirst(cell));
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }

@@ -1,0 +1,26 @@
+/*
+ * error_names.h
+ *		Names of tables and constraints in workers' errors, as the user knows them.
+ */
+#ifndef STRATA_ERROR_NAMES_H
+#define STRATA_ERROR_NAMES_H
+
+#include "postgres.h"
+
+/*
+ * An integrity constraint violation (class 23) that a worker reported about a shard.  The strings
+ * are palloc'd or NULL; those that name a shard, or a constraint that only shards have, are
+ * replaced.  Only in a transaction that may read catalogs.
+ */
+typedef struct ErrorNames
+{
+	char *message;
+	char *detail;
+	char *schema;
+	char *table;
+	char *constraint;
+} ErrorNames;
+
+extern void error_names_localize(ErrorNames *names);
+
+#endif

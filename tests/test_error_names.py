@@ -1,0 +1,122 @@
+"""A violated constraint is reported in the table's names, as from one PostgreSQL, not a shard's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_error_names") as made:
+        made.execute(
+            "CREATE TABLE person (id integer PRIMARY KEY, name text NOT NULL, mail text,"
+            "  age integer CONSTRAINT grown CHECK (age >= 18),"
+            "  CONSTRAINT one_mail UNIQUE (mail, id));"
+            'CREATE UNIQUE INDEX "Lower ""name""" ON person (id, lower(name));'
+            "CREATE TABLE city (id integer PRIMARY KEY);"
+            "CREATE TABLE visit (id integer, n integer, city integer REFERENCES city,"
+            "  PRIMARY KEY (id, n));"
+            "CREATE TABLE late (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED);"
+            "CREATE TABLE person_s0 (id integer PRIMARY KEY)"
+        )
+        made.distribute("person", "id", shards=4)
+        made.reference("city")
+        made.distribute("visit", "id", colocate_with="person")
+        made.distribute("late", "id", shards=4)
+        made.execute(
+            "ALTER TABLE visit ADD CONSTRAINT visitor FOREIGN KEY (id) REFERENCES person;"
+            "INSERT INTO person SELECT g, 'n', 'm', 20 FROM generate_series(1, 20) g;"
+            "INSERT INTO visit (id, n) SELECT g, 1 FROM generate_series(1, 20) g;"
+            "INSERT INTO late VALUES (1)"
+        )
+        yield made
+
+
+def failure(connection: psycopg.Connection, statement: str) -> dict[str, str | None]:
+    with pytest.raises(psycopg.Error) as caught:
+        with connection.transaction():
+            connection.execute(statement)
+    diag = caught.value.diag
+    fields = ["sqlstate", "message_primary", "message_detail"]
+    fields += ["schema_name", "table_name", "column_name", "constraint_name"]
+    return {field: getattr(diag, field) for field in fields}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO person VALUES (3, 'n', 'm', 20)",
+        "INSERT INTO person SELECT g, 'n', 'm', 20 FROM generate_series(7, 7) g",
+        "INSERT INTO person VALUES (30, NULL)",
+        "INSERT INTO person VALUES (30, 'n', 'm', 3)",
+        "UPDATE person SET age = 3 WHERE id = 8",
+        "INSERT INTO visit (id, n) VALUES (99, 1)",
+        "INSERT INTO visit (id, n) VALUES (5, 1)",
+        "INSERT INTO visit (id, n, city) VALUES (5, 2, 7)",
+        "DELETE FROM person WHERE id = 4",
+        "INSERT INTO late VALUES (1)",
+        "INSERT INTO late VALUES (2), (2)",
+        "INSERT INTO person_s0 VALUES (1), (1)",
+    ],
+)
+def test_a_violation_names_what_the_user_knows(pair: Pair, statement: str) -> None:
+    assert failure(pair.ours, statement) == failure(pair.theirs, statement)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "constraint", "statement"),
+    [
+        ("person_pkey CASCADE", "one_mail", "INSERT INTO person VALUES (3, 'x', 'm', 20)"),
+        (
+            "person_pkey CASCADE, DROP CONSTRAINT one_mail",
+            'Lower "name"',
+            "INSERT INTO person VALUES (3, 'N', 'm', 20)",
+        ),
+    ],
+)
+def test_each_unique_index_is_told_by_its_columns(
+    pair: Pair, dropped: str, constraint: str, statement: str
+) -> None:
+    with pair.transaction():
+        pair.execute(f"ALTER TABLE person DROP CONSTRAINT {dropped}")
+        expected = failure(pair.theirs, statement)
+        assert expected["constraint_name"] == constraint
+        assert failure(pair.ours, statement) == expected
+
+
+def test_renamed_names_are_used(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute(
+            "ALTER TABLE person RENAME COLUMN id TO number;"
+            "ALTER INDEX person_pkey RENAME TO numbers;"
+            "ALTER TABLE person RENAME TO people"
+        )
+        statement = "INSERT INTO people VALUES (3, 'x', 'y', 20)"
+        expected = failure(pair.theirs, statement)
+        assert expected["constraint_name"] == "numbers"
+        assert failure(pair.ours, statement) == expected
+
+
+def test_an_exception_block_can_tell_which_constraint_it_was(pair: Pair) -> None:
+    pair.execute(
+        "CREATE FUNCTION which(n integer) RETURNS text LANGUAGE plpgsql AS $$"
+        " DECLARE name text; BEGIN INSERT INTO person VALUES (n, 'n', 'm', 20); RETURN 'none';"
+        " EXCEPTION WHEN unique_violation THEN"
+        " GET STACKED DIAGNOSTICS name = CONSTRAINT_NAME; RETURN name; END $$"
+    )
+    assert pair.same("SELECT which(11)") == [("person_pkey",)]
+
+
+def test_two_indexes_of_the_same_columns_keep_the_workers_name(pair: Pair) -> None:
+    with pair.transaction():
+        pair.execute("CREATE UNIQUE INDEX again ON late (id) WHERE id > 10")
+        found = failure(pair.ours, "INSERT INTO late VALUES (11), (11)")
+        assert found["sqlstate"] == "23505"
+        assert found["table_name"] == "late"
+        assert found["message_detail"] == "Key (id)=(11) already exists."
