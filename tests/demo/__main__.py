@@ -35,17 +35,17 @@ def start_cluster(console: Console, workers: int, scale: float) -> Cluster:
     """The running cluster with its environment file."""
     root = local.cluster_root()
     fingerprint = local.fingerprint()
-    cluster = Cluster(root, workers, durable=True)
+    cluster = Cluster(root, workers, durable=True, tls=True)
     if cluster.complete:
         reason = outdated(cluster, workers, fingerprint)
         if reason:
             console.print(f"{reason}: the cluster is made anew")
             cluster.destroy()
-            cluster = Cluster(root, workers, durable=True)
+            cluster = Cluster(root, workers, durable=True, tls=True)
     elif root.exists():
         console.print("A cluster was left half-made: it is made anew")
         cluster.destroy()
-        cluster = Cluster(root, workers, durable=True)
+        cluster = Cluster(root, workers, durable=True, tls=True)
     if not cluster.complete:
         check_space(cluster, scale)
     title = "Cluster" if cluster.complete else "New cluster"
@@ -110,7 +110,11 @@ def print_farewell(console: Console, cluster: Cluster, seconds: float) -> None:
         console.print(line, markup=False, highlight=False)
     worker = cluster.workers[0]
     console.print("  A worker is PostgreSQL with the same table names; look into one:")
-    console.print(f"    . .strata/env && PGPORT={worker.port} psql -c '\\d+ flights'", markup=False)
+    console.print(
+        f"    . .strata/env && psql -h {cluster.sockets} -p {worker.port} -c '\\d+ flights'",
+        markup=False,
+        highlight=False,
+    )
     console.print(f"\nDone in {seconds:.1f} s.", highlight=False)
 
 

@@ -64,6 +64,8 @@ def write_environment(cluster: Cluster) -> None:
         f"export PGUSER={SUPERUSER}",
         f"export PGDATABASE={DATABASE}",
         f"export PGPASSFILE='{cluster.passfile}'",
+        "export PGSSLMODE=verify-full",
+        f"export PGSSLROOTCERT='{cluster.authority('servers').certificate}'",
     ]
     (cluster.root / "env").write_text("\n".join(lines) + "\n")
 
