@@ -2,7 +2,7 @@
 #
 # This file only says what depends on what.  The work is in coordinator/ and worker/ (PGXS),
 # scripts/ (the machine), tests/ (pytest, the demo) and benchmarks/.
-# Settings: WORKERS, SCALE (demo); PYTEST, FUZZ, BENCH (more arguments); PG_MAJOR, PG_CONFIG.
+# Settings: WORKERS, SCALE (demo); LAB, SUITE (lab); PYTEST, FUZZ, BENCH (more arguments); PG_MAJOR, PG_CONFIG.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,8 +25,12 @@ EXTENSIONS := extensions/columnar worker coordinator
 DEMO := $(PYTHON) -m tests.demo
 JOBS := $(shell nproc)
 
+LAB ?= lab
+SUITE ?= trixie
+LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
+
 .PHONY: help build install demo down clean check check-fast check-slow fuzz bench lint format psql
-.PHONY: packages python
+.PHONY: packages python lab lab-down
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +77,15 @@ clean: ## Remove the demo's cluster with its data, and what was built
 		$(MAKE) -s -C $$extension PG_CONFIG=$(PG_CONFIG) clean; \
 	done; fi
 	@rm -rf .cache/assert .cache/lint .cache/pytest .cache/ruff .cache/stage
+
+# ---- the lab of real hosts -----------------------------------------------------------------------
+
+lab: python ## Boot the hosts of inventories/lab, real Debians, on this machine (LAB=lab SUITE=trixie; root)
+	@scripts/install_packages.sh lab
+	@$(LAB_TOOL) up
+
+lab-down: ## Remove the lab's hosts with all that is on them
+	@if test -e .venv/installed; then $(LAB_TOOL) down; fi
 
 # ---- tests ---------------------------------------------------------------------------------------
 

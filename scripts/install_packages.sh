@@ -1,18 +1,36 @@
 #!/usr/bin/env bash
-# Install the Debian packages that building, running and testing Strata needs.
+# Install the Debian packages that building, running and testing Strata needs; or, named as the
+# argument, those that only the lab of real hosts (lab) or building Debian packages (deb) needs.
 #
 # Asks dpkg first, so that nothing happens (and no sudo is needed) when all are there.
 # PostgreSQL's packages would make and start a server "main" at their first installation; nobody
 # asked for that, so it is switched off while they are installed, and only then.
 set -euo pipefail
 
-major=${PG_MAJOR:?is set by the Makefile}
-packages=(
-	"postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
-	"postgresql-$major-hll"
-	build-essential libpq-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev
-	python3 python3-venv ca-certificates shellcheck
-)
+case ${1:-build} in
+	build)
+		major=${PG_MAJOR:?is set by the Makefile}
+		packages=(
+			"postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
+			"postgresql-$major-hll"
+			build-essential libpq-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev
+			python3 python3-venv ca-certificates shellcheck
+		)
+		;;
+	lab)
+		packages=(
+			mmdebstrap systemd-container iproute2 iptables socat openssh-client util-linux mount
+			python3 python3-venv ca-certificates debian-archive-keyring
+		)
+		;;
+	deb)
+		packages=(debhelper fakeroot lintian)
+		;;
+	*)
+		echo "usage: $0 [build|lab|deb]" >&2
+		exit 1
+		;;
+esac
 
 is_installed()
 {
@@ -56,7 +74,7 @@ echo "Installing Debian packages: ${missing[*]} ..."
 apt_get update
 
 configuration=/etc/postgresql-common/createcluster.conf
-if is_installed postgresql-common; then
+if [[ ${1:-build} != build ]] || is_installed postgresql-common; then
 	install "${missing[@]}"
 else
 	install postgresql-common

@@ -1,0 +1,54 @@
+"""The lab of the tests: all hosts of inventories/lab, booted once for the session.
+
+Where hosts cannot be booted (not root, a program missing) the tests are skipped with the reason;
+with CI=true that is a failure.  LAB_SUITE=bookworm boots Debian 12 in place of 13.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.provisioning.lab import Lab, why_impossible
+
+# one for each process: tests of two working trees may run at once
+NAME = f"lab{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    if reason := why_impossible():
+        pytest.skip(f"the lab of real hosts cannot run here: {reason}")
+    made = Lab(name=NAME, suite=os.environ.get("LAB_SUITE", "trixie"))
+    with made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _heal(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test of the lab: its network is whole, its hosts are on."""
+    yield
+    if "lab" not in request.fixturenames:
+        return
+    lab = request.getfixturevalue("lab")
+    lab.heal()
+    for host in lab.hosts:
+        if not host.is_on():
+            host.boot()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "lab" in getattr(item, "fixturenames", ()):
+            item.add_marker("long")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    lab = getattr(item, "funcargs", {}).get("lab")
+    if report.failed and call.when == "call" and lab is not None:
+        report.sections.append(("the hosts", lab.report()))
+    return report

@@ -1,0 +1,169 @@
+"""The root file systems that the hosts of the lab, and the package builds, start from.
+
+Each is made once with mmdebstrap from the Debian mirror that this machine is configured for, and
+kept below .cache/lab/roots under a name that tells its suite and what is in it: another list of
+packages is another root.  It is the lower layer of overlays and never changed after it is made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.provisioning.commands import LabError, run
+
+CACHE = Path(__file__).parents[2] / ".cache" / "lab"
+
+# The PostgreSQL of each Debian release.
+MAJORS = {"bookworm": 15, "trixie": 17}
+
+# What a host has before Ansible comes: an ordinary minimal server that one can ssh into.
+SERVER = (
+    "systemd systemd-sysv dbus libpam-systemd udev python3 python3-apt openssh-server iproute2"
+    " iputils-ping ca-certificates sudo procps iptables gnupg netbase curl"
+)
+
+# What Ansible installs; downloaded with the root, so that six hosts need no network for it.
+PREFETCHED = {
+    "": (
+        "postgresql-{major} postgresql-{major}-hll postgresql-{major}-partman postgresql-client-{major}"
+        " etcd-server etcd-client pgbackrest prometheus-node-exporter prometheus-postgres-exporter"
+        " nftables openssl e2fsprogs xfsprogs logrotate locales python3-psycopg2 chrony"
+    ),
+    "trixie": "patroni python3-etcd",
+    "bookworm": "python3-venv python3-pip",
+}
+
+# What building the packages and running the tests needs.
+BUILDING = (
+    "build-essential debhelper fakeroot lintian postgresql-server-dev-{major} postgresql-{major}"
+    " postgresql-{major}-hll libpq-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev"
+    " python3 python3-venv ca-certificates locales"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a root is made of; `packages` are installed, `prefetched` only downloaded."""
+
+    suite: str
+    packages: tuple[str, ...]
+    prefetched: tuple[str, ...] = ()
+
+    def name(self) -> str:
+        content = json.dumps([self.suite, self.packages, self.prefetched])
+        return f"{self.suite}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def server_recipe(suite: str) -> Recipe:
+    prefetched = f"{PREFETCHED['']} {PREFETCHED[suite]}"
+    return Recipe(suite, packages_of(SERVER, suite), packages_of(prefetched, suite))
+
+
+def build_recipe(suite: str) -> Recipe:
+    return Recipe(suite, packages_of(BUILDING, suite))
+
+
+def packages_of(names: str, suite: str) -> tuple[str, ...]:
+    return tuple(names.format(major=MAJORS[suite]).split())
+
+
+def debian_mirror() -> str:
+    """The URI of the Debian mirror that this machine's apt is configured for."""
+    lines = run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)"]
+        + ["Created-By: Packages", "Component: main", "Origin: Debian", "Label: Debian"]
+    ).stdout.splitlines()
+    for line in lines:
+        uri, release = line.rsplit(" ", 1)
+        if "-" not in release:
+            return uri.rstrip("/")
+    raise LabError("apt knows no Debian mirror: run apt-get update once")
+
+
+def make_root(recipe: Recipe) -> Path:
+    """The directory of the root, made now if it is not there yet."""
+    root = CACHE / "roots" / recipe.name()
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with (root.parent / f"{recipe.name()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if root.exists():
+            return root
+        unfinished = root.with_name(f"{root.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        print(f"Making a root file system of Debian {recipe.suite} ...", flush=True)
+        bootstrap(recipe, unfinished)
+        unfinished.rename(root)
+    return root
+
+
+def bootstrap(recipe: Recipe, root: Path) -> None:
+    hooks = []
+    if any(package.startswith("postgresql") for package in recipe.packages):
+        # the package would make a database cluster, which nobody asked for
+        configuration = "$1/etc/postgresql-common"
+        hooks = [
+            f"--essential-hook=mkdir -p {configuration}",
+            f"--essential-hook=echo create_main_cluster = false >{configuration}/createcluster.conf",
+        ]
+    run(
+        ["mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-confold", *hooks]
+        + [f"--include={','.join(recipe.packages)}"]
+        + [recipe.suite, root, f"deb {debian_mirror()} {recipe.suite} main"]
+    )
+    if recipe.prefetched:
+        shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+        run_inside(root, ["apt-get", "-qq", "update"])
+        run_inside(
+            root,
+            ["apt-get", "-qq", "--yes", "--no-install-recommends", "--download-only", "install"]
+            + list(recipe.prefetched),
+        )
+    (root / "etc/resolv.conf").unlink(missing_ok=True)
+    (root / "etc/resolv.conf").touch()
+    (root / "etc/machine-id").write_text("")
+    # journals are read after a power loss, too
+    (root / "var/log/journal").mkdir(parents=True, exist_ok=True)
+
+
+def run_inside(root: Path, arguments: list[str], **options) -> subprocess.CompletedProcess:
+    """Run a program with the directory as its root; its own environment, this machine's network."""
+    environment = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
+    return run(["chroot", root, *arguments], env=environment, **options)
+
+
+@contextmanager
+def layer(root: Path, directory: Path) -> Iterator[Path]:
+    """A writable copy of a root in `directory`, with this machine's network, /dev and /proc."""
+    for name in ("upper", "work", "root"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    merged = directory / "root"
+    options = f"lowerdir={root},upperdir={directory}/upper,workdir={directory}/work"
+    run(["mount", "-t", "overlay", "overlay", "-o", options, merged])
+    mounted = [merged]
+    try:
+        for name in ("dev", "proc", "sys"):
+            run(["mount", "--rbind", "--make-rslave", f"/{name}", merged / name])
+            mounted.append(merged / name)
+        shutil.copy("/etc/resolv.conf", merged / "etc/resolv.conf")
+        yield merged
+    finally:
+        for path in reversed(mounted):
+            run(["umount", "--lazy", "--recursive", path], check=False)
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
