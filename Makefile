@@ -90,12 +90,14 @@ lab-down: ## Remove the lab's hosts with all that is on them
 # ---- tests ---------------------------------------------------------------------------------------
 
 check: lint install ## All tests but the slow ones (about half an hour)
+	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PYTEST)
 
 check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
 	@$(PYTHON) -m pytest -m "not slow and not long" $(PYTEST)
 
 check-slow: install python ## The slow tests
+	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
 
 fuzz: install python ## Compare random statements with plain PostgreSQL until stopped

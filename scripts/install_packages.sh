@@ -20,7 +20,7 @@ case ${1:-build} in
 	lab)
 		packages=(
 			mmdebstrap systemd-container iproute2 iptables socat openssh-client util-linux mount
-			python3 python3-venv ca-certificates debian-archive-keyring
+			python3 python3-venv ca-certificates debian-archive-keyring vagrant vagrant-libvirt
 		)
 		;;
 	deb)
