@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from tests.cluster import Cluster
@@ -198,3 +200,74 @@ def test_constraints_of_local_tables_and_wrong_names_are_as_they_were(pair: Pair
     transcript(pair, "SET CONSTRAINTS here_once DEFERRED", TWICE)
     transcript(pair, "SET CONSTRAINTS nothing DEFERRED")
     transcript(pair, "SET CONSTRAINTS seat_once, owner_pkey DEFERRED")
+
+
+# ---- commits that have to wait ---------------------------------------------------------------------
+
+
+def begin_waiting_commit(pair: Pair, holder: psycopg.Connection, rows: str) -> Waiter:
+    """A COMMIT that must know whether the holder's rows stay, with little patience for silence."""
+    keys = f"INSERT INTO seat VALUES {rows}"
+    holder.execute(f"BEGIN; SET CONSTRAINTS ALL DEFERRED; {keys}")
+    session = pair.cluster.coordinator.connect()
+    session.execute("SET search_path = test_constraint_modes, public, strata")
+    session.execute("SET strata.worker_timeout = '1s'")
+    session.execute(f"BEGIN; SET CONSTRAINTS ALL DEFERRED; {keys}")
+    return Waiter(session)
+
+
+class Waiter(threading.Thread):
+    """A session in COMMIT, and how that ended."""
+
+    def __init__(self, session: psycopg.Connection):
+        super().__init__(daemon=True)
+        self.session = session
+        self.pid = session.info.backend_pid
+        self.error: psycopg.Error | None = None
+        self.start()
+
+    def run(self) -> None:
+        with self.session:
+            try:
+                self.session.execute("COMMIT")
+            except psycopg.Error as error:
+                self.error = error
+
+
+@pytest.fixture
+def holder(pair: Pair) -> Iterator[psycopg.Connection]:
+    with pair.cluster.coordinator.connect() as connection:
+        connection.execute("SET search_path = test_constraint_modes, public, strata")
+        yield connection
+
+
+ROWS = {"one worker": "(1, 77)", "both workers": "(1, 77), (2, 77), (3, 77), (4, 77), (5, 77)"}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_a_commit_waits_for_others_longer_than_for_a_silent_worker(
+    pair: Pair, holder: psycopg.Connection, rows: str
+) -> None:
+    waiter = begin_waiting_commit(pair, holder, rows)
+    waiter.join(2.5)
+    assert waiter.is_alive()
+    holder.execute("ROLLBACK")
+    waiter.join(20)
+    assert waiter.error is None
+    assert pair.rows("SELECT count(*) FROM seat WHERE n = 77") == [(rows.count("("),)]
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_a_commit_that_waits_for_others_can_be_cancelled(
+    pair: Pair, holder: psycopg.Connection, rows: str
+) -> None:
+    waiter = begin_waiting_commit(pair, holder, rows)
+    waiter.join(0.5)
+    assert waiter.is_alive()
+    holder.execute("SAVEPOINT s")
+    pair.rows(f"SELECT pg_cancel_backend({waiter.pid})")
+    waiter.join(20)
+    assert waiter.error is not None
+    assert waiter.error.sqlstate == "57014"
+    holder.execute("ROLLBACK")
+    assert pair.rows("SELECT count(*) FROM seat WHERE n = 77") == [(0,)]

@@ -66,6 +66,13 @@ typedef enum CommitProtocol
 	COMMIT_TWO_PHASE
 } CommitProtocol;
 
+/* A session that waits for its only writer's COMMIT. */
+typedef struct CommitWait
+{
+	int64 deadline;
+	bool cancelled; /* the worker was told of a cancel */
+} CommitWait;
+
 /* The transaction's connections by task; room for all that the session has. */
 static WorkerConnection **selected = NULL;
 static const char **commands = NULL;
@@ -280,32 +287,38 @@ send_commit_with_setting(WorkerConnection *conn)
 }
 
 /*
- * The next result of COMMIT; interrupts are held.  The wait ends after strata.worker_timeout, and
- * sooner when the session is to be terminated.
+ * The next result of COMMIT; interrupts are held.  A COMMIT may wait there, for a deferred
+ * constraint or for a replica, as long as it must: the wait ends when the worker is silent, and soon when
+ * the session is to be terminated.  A cancel is passed on: the worker knows whether it still can.
  */
 static PGresult *
-await_commit(WorkerConnection *conn, int64 *deadline)
+await_commit(WorkerConnection *conn, CommitWait *wait)
 {
 	PGresult *result = NULL;
 
-	while (!connection_await_result(conn, Min(*deadline, wire_now() + 1000), &result))
+	while (!connection_await_result(conn, Min(wait->deadline, wire_now() + 1000), &result))
 	{
 		if (ProcDiePending)
-			*deadline = Min(*deadline, wire_now() + FINISH_TIMEOUT_MS);
-		if (wire_now() >= *deadline)
+			wait->deadline = Min(wait->deadline, wire_now() + FINISH_TIMEOUT_MS);
+		if (QueryCancelPending && !wait->cancelled)
+		{
+			wait->cancelled = true;
+			wire_cancel(&conn, 1, wire_now() + FINISH_TIMEOUT_MS);
+		}
+		if (wire_now() >= wait->deadline || connection_is_silent(conn))
 			report_unknown_outcome(conn, NULL, "It did not answer in time.");
 	}
 	return result;
 }
 
 /*
- * The one-phase commit.  Neither cancel nor termination are honoured from now until the end of
- * the local commit: nobody could say what became of the transaction.
+ * The one-phase commit.  Neither cancel nor termination end the session's part from now until the
+ * end of the local commit: nobody could say what became of the transaction.
  */
 static void
 commit_single_writer(WorkerConnection *conn)
 {
-	int64 deadline = strata_worker_timeout > 0 ? wire_now() + strata_worker_timeout : PG_INT64_MAX;
+	CommitWait wait = {.deadline = PG_INT64_MAX};
 	char tag[64] = "";
 	PGresult *result;
 
@@ -317,7 +330,7 @@ commit_single_writer(WorkerConnection *conn)
 		send_commit_with_setting(conn);
 	FAULT_POINT("single_commit_sent");
 	HOLD_INTERRUPTS();
-	while ((result = await_commit(conn, &deadline)) != NULL)
+	while ((result = await_commit(conn, &wait)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		{
@@ -394,12 +407,12 @@ send_prepare(WorkerConnection *conn)
  * the answer and the end of the message.
  */
 static void
-finish_prepare(WorkerConnection *conn, int64 deadline)
+finish_prepare(WorkerConnection *conn)
 {
 	char received[64] = "";
 	PGresult *result;
 
-	while ((result = connection_get_result_until(conn, deadline)) != NULL)
+	while ((result = connection_get_result(conn)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		{
@@ -462,8 +475,6 @@ announce_commit(int count)
 static void
 prepare_writers(int count)
 {
-	int64 deadline = strata_worker_timeout > 0 ? wire_now() + strata_worker_timeout : 0;
-
 	assign_identities(count);
 	for (int i = 0; i < count; i++)
 	{
@@ -475,7 +486,7 @@ prepare_writers(int count)
 	FAULT_POINT("decision_written");
 	for (int i = 0; i < count; i++)
 	{
-		finish_prepare(selected[i], deadline);
+		finish_prepare(selected[i]);
 		FAULT_POINT_OF("prepared", i);
 	}
 

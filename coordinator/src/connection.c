@@ -317,6 +317,13 @@ receive(WorkerConnection *conn)
 	(void) connection_consume(conn);
 }
 
+bool
+connection_is_silent(const WorkerConnection *conn)
+{
+	return strata_worker_timeout > 0 &&
+		   worker_state_silence(conn->worker_id) >= strata_worker_timeout;
+}
+
 /* Break off the wires of workers that do not answer; cheap enough for every wait. */
 static void
 break_silent_wires(WorkerConnection **conns, int count)
@@ -332,7 +339,7 @@ break_silent_wires(WorkerConnection **conns, int count)
 	checked_at = now;
 	for (int i = 0; i < count; i++)
 	{
-		if (worker_state_silence(conns[i]->worker_id) < strata_worker_timeout)
+		if (!connection_is_silent(conns[i]))
 			continue;
 		conns[i]->silent = true;
 		(void) shutdown(PQsocket(conns[i]->pg), SHUT_RDWR);

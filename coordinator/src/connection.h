@@ -135,6 +135,9 @@ extern bool connection_await_result(WorkerConnection *conn, int64 deadline, PGre
 /* The same without waiting: false when there is nothing yet. */
 extern bool connection_poll_result(WorkerConnection *conn, PGresult **result);
 
+/* Has the worker owed the heartbeat an answer for strata.worker_timeout?  Does not throw. */
+extern bool connection_is_silent(const WorkerConnection *conn);
+
 /*
  * Has the worker taken the snapshot that was asked for in front of the running statement, or is the
  * statement's own result there?  Does not wait.

@@ -275,16 +275,25 @@ decision_log_delete(List *decisions)
 	table_close(catalog, NoLock);
 }
 
-/* After a restart nothing counts as confirmed until a replica has answered once. */
+/*
+ * After a restart nothing counts as confirmed until a replica has answered once.  Whether there is
+ * a synchronous one is read where core's own wait reads it, not in this session's settings, which
+ * may be older; before the checkpointer has written it there, the settings must do.
+ */
 bool
 decision_log_is_replicated(XLogRecPtr upto)
 {
+	bool needed;
 	bool confirmed;
 
-	if (max_wal_senders == 0 || SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+	if (max_wal_senders == 0)
 		return true;
 	LWLockAcquire(SyncRepLock, LW_SHARED);
-	confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= upto;
+	if (WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT)
+		needed = (WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
+	else
+		needed = SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+	confirmed = !needed || WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= upto;
 	LWLockRelease(SyncRepLock);
 	return confirmed;
 }

@@ -50,6 +50,7 @@
 #include "prepared_gid.h"
 #include "settings.h"
 #include "wire_cleanup.h"
+#include "worker_state.h"
 
 /* How long one command on a worker may take, if strata.worker_timeout does not say less. */
 #define COMMAND_TIMEOUT_MS 10000
@@ -361,7 +362,10 @@ log_failure(Visit *visit, const ErrorData *error)
 				  error->detail ? errdetail_internal("%s", error->detail) : 0));
 }
 
-/* Visit a worker in a subtransaction; false when that failed.  *gids is what it listed. */
+/*
+ * Visit a worker in a subtransaction; false when that failed.  *gids is what it listed.  One that the
+ * heartbeat knows to be down is not even tried: others wait for their turn.
+ */
 static bool
 try_worker(Visit *visit, bool confirm, List **gids)
 {
@@ -369,6 +373,11 @@ try_worker(Visit *visit, bool confirm, List **gids)
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool success = false;
 
+	if (worker_state_is_down(visit->worker_id))
+	{
+		in_doubt_attempted(visit->worker_id, IN_DOUBT_WORKER_SILENT);
+		return false;
+	}
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);
 	PG_TRY();

@@ -320,6 +320,7 @@ def test_a_resolver_that_is_late_finds_the_decision(ledger: Ledger) -> None:
         commit = Commit(ledger, worker_timeout="1s")
         time.sleep(0.2)
     commit.join()
+    wait_for_arrival(coordinator)
     disarm(coordinator)
     ledger.settle()
     assert (commit.n in ledger.check()) == (commit.error is None)
