@@ -20,6 +20,7 @@
 #include "metadata.h"
 #include "remote_scan.h"
 #include "row_format.h"
+#include "snapshot_pin.h"
 
 struct ShellReader
 {
@@ -92,6 +93,7 @@ shell_reader_begin(Relation relation, const char *clause)
 	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes);
 	if (live->natts != RelationGetDescr(relation)->natts)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
+	snapshot_pin_prepare_scan(metadata_table_workers(table));
 	reader->scan = remote_scan_begin(metadata_table_workers(table), REMOTE_READ,
 									 build_select(relation, live, clause), live);
 	return reader;

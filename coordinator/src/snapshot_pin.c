@@ -30,6 +30,10 @@
  * cannot be reached then is left out, and using it later in the transaction is an error.  A wire that
  * joins later as another role imports the snapshot from the first role's wire.
  *
+ * Functions.  A STABLE function may read workers that the calling statement does not.  So a scope that begins
+ * with such a statement's first read takes the snapshots of all workers that can be reached, though the
+ * read itself may be routed.
+ *
  * Not covered: a STABLE function that reads distributed tables, called by a statement which does
  * not: its workers' snapshots are taken at its first read, newer than the statement's local one.
  */
@@ -59,7 +63,7 @@ typedef struct Scope
 	Snapshot snapshot;
 	uint64 token;
 	List *wires; /* of WorkerConnection: they keep a snapshot under the token */
-	bool early;	 /* taken after ExecutorStart, for several readers */
+	bool early;	 /* taken for several readers, before the first one */
 	int uses;	 /* SQL texts that were, or are to be, sent under it */
 	MemoryContext context;
 	MemoryContextCallback forget;
@@ -84,7 +88,8 @@ static bool window_open = false;
 
 /* REPEATABLE READ: the transaction's snapshots have been taken, on these wires. */
 static bool transaction_pinned = false;
-static bool snapshot_imported = false; /* by SET TRANSACTION SNAPSHOT */
+static bool transaction_pins_sent = false; /* some workers may have theirs */
+static bool snapshot_imported = false;	   /* by SET TRANSACTION SNAPSHOT */
 static bool transaction_pinning = false;
 static List *transaction_wires = NIL;
 
@@ -261,6 +266,17 @@ enter_gate(const Bitmapset *workers, bool with_snapshot)
  * ----------------------------------------------------------------
  */
 
+/* From now on snapshots are asked for on these wires; we are in the gate. */
+static void
+open_window(List *wires)
+{
+	MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+
+	window = list_copy(wires);
+	window_open = true;
+	MemoryContextSwitchTo(previous);
+}
+
 /* Wait until all wires of the window have said that they have their snapshot; leave the gate. */
 static void
 close_window(void)
@@ -333,11 +349,7 @@ take_pins(List *wires, uint64 token, bool in_gate)
 	}
 	if (in_gate)
 	{
-		MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
-
-		window = list_copy(wires);
-		window_open = true;
-		MemoryContextSwitchTo(previous);
+		open_window(wires);
 		close_window();
 	}
 	foreach(lc, wires)
@@ -431,6 +443,13 @@ snapshot_pin_transaction(Snapshot snapshot)
 		metadata_all_workers() == NULL)
 		return;
 
+	/* a savepoint does not undo the snapshots of those workers that have taken one */
+	if (transaction_pins_sent)
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						errmsg("transaction has no snapshot of all workers"),
+						errdetail("An error occurred while the snapshots were taken."),
+						errhint("Repeat the whole transaction.")));
+
 	transaction_pinning = true;
 	wires = reachable_wires();
 	workers = workers_of(wires);
@@ -439,6 +458,7 @@ snapshot_pin_transaction(Snapshot snapshot)
 	if (snapshot != NULL && snapshot != first)
 		renew_snapshot(snapshot, fresh, TopTransactionContext);
 	renew_snapshot(first, fresh, TopTransactionContext);
+	transaction_pins_sent = true;
 	take_pins(wires, 0, true);
 	transaction_pinning = false;
 
@@ -640,6 +660,25 @@ set_command(WorkerConnection *conn, const Scope *scope, RemoteAccess access)
 				sizeof(conn->snapshot_command));
 }
 
+/* A scope for a statement whose functions may read anywhere, begun by a read on some workers. */
+static Scope *
+start_function_scope(EState *estate, const Bitmapset *workers)
+{
+	Scope *scope = create_scope(estate);
+	List *wires;
+	ListCell *lc;
+
+	if (IsolationUsesXactSnapshot() || bms_is_subset(metadata_all_workers(), workers))
+		return scope; /* the read itself takes all snapshots there are */
+	scope->early = true;
+	wires = reachable_wires();
+	(void) enter_gate(workers_of(wires), false);
+	take_pins(wires, scope->token, true);
+	foreach(lc, wires)
+		add_wire(scope, lfirst(lc));
+	return scope;
+}
+
 void
 snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access)
 {
@@ -647,7 +686,6 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	QueryDesc *owner = find_owner(estate->es_snapshot);
 	List *wires;
 	List *missing = NIL;
-	MemoryContext previous;
 	ListCell *lc;
 
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
@@ -656,7 +694,7 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 		return;
 	if (scope == NULL &&
 		(calls_functions(estate->es_plannedstmt) || (owner != NULL && owner->estate != estate)))
-		scope = create_scope(estate);
+		scope = start_function_scope(estate, workers);
 	if (scope != NULL)
 		scope->uses++;
 	if (scope == NULL && bms_num_members(workers) < 2)
@@ -684,10 +722,27 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	if (missing == NIL || IsolationUsesXactSnapshot())
 		return;
 	(void) enter_gate(workers, false);
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	window = list_copy(missing);
-	window_open = true;
-	MemoryContextSwitchTo(previous);
+	open_window(missing);
+}
+
+void
+snapshot_pin_prepare_scan(const Bitmapset *workers)
+{
+	List *wires;
+	ListCell *lc;
+
+	if (IsolationUsesXactSnapshot())
+		return;
+	wires = ready_wires(workers, REMOTE_READ);
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		set_command(conn, NULL, REMOTE_READ);
+		conn->snapshot_pinned = false;
+	}
+	(void) enter_gate(workers, false);
+	open_window(wires);
 }
 
 void
@@ -755,5 +810,6 @@ snapshot_pin_end_transaction(void)
 	list_free(transaction_wires);
 	transaction_wires = NIL;
 	transaction_pinned = false;
+	transaction_pins_sent = false;
 	snapshot_imported = false;
 }

@@ -35,6 +35,9 @@ extern void snapshot_pin_transaction(Snapshot snapshot);
 extern void snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
 extern void snapshot_pin_sent(void);
 
+/* The same for a command that reads a table without the executor: COPY TO, ANALYZE. */
+extern void snapshot_pin_prepare_scan(const Bitmapset *workers);
+
 /* SET TRANSACTION SNAPSHOT: it is the coordinator's alone, so no worker may be used under it. */
 extern void snapshot_pin_note_import(void);
 

@@ -30,6 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "connection.h"
@@ -227,7 +228,7 @@ ddl_role_name(const RoleSpec *role)
 
 /* ---------------------------------------------------------------- rows */
 
-/* COPY: only COPY FROM into a shell is ours. */
+/* COPY: only COPY FROM into a shell is ours; COPY TO reads without the executor. */
 void
 ddl_copy(UtilityCall *call)
 {
@@ -238,6 +239,8 @@ ddl_copy(UtilityCall *call)
 	Oid relid;
 	uint64 rows;
 
+	if (!copy->is_from)
+		snapshot_pin_transaction(ActiveSnapshotSet() ? GetActiveSnapshot() : NULL);
 	if (copy->relation == NULL)
 	{
 		ddl_run_locally(call);

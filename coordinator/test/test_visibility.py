@@ -116,6 +116,16 @@ def expect(query: str, *values: object) -> Callable[[psycopg.Connection], None]:
     return run
 
 
+def copy_out(connection: psycopg.Connection, command: str) -> list[tuple]:
+    with connection.cursor().copy(command) as copy:
+        return list(copy.rows())
+
+
+def read_by_copy(connection: psycopg.Connection) -> None:
+    rows = copy_out(connection, "COPY account (v) TO STDOUT")
+    assert sum(int(v) for (v,) in rows) == TOTAL
+
+
 def read_repeatably(bank: Bank) -> Callable[[psycopg.Connection], None]:
     """All accounts one by one, then all at once, in one transaction."""
     keys = [key for keys in bank.keys for key in keys[:8]]
@@ -143,6 +153,7 @@ TRANSFERRED = "(SELECT sum(moved) FROM account)"
 # what is read, and what a transfer writes besides
 STATEMENTS = {
     "one gather": ("", expect("SELECT sum(v) FROM account", TOTAL)),
+    "copy": ("", read_by_copy),
     "two gathers": (
         "",
         expect(
@@ -281,15 +292,20 @@ def wait_for_sleeper(bank: Bank) -> None:
         "SELECT n, nap(), (SELECT v FROM account WHERE id = n AND v >= 0)"
         " FROM (VALUES (1), (2)) AS t (n)",
         "SELECT (SELECT sum(moved) FROM ledger), nap(), (SELECT sum(v) FROM account)",
+        "SELECT v, nap(), total() FROM account WHERE id = {first}",
+        "SELECT balance({first}), nap(), balance({second})",
     ],
 )
 def test_parts_of_a_statement_see_one_state(bank: Bank, query: str) -> None:
+    query = query.format(first=bank.keys[0][0], second=bank.keys[1][0])
     with bank.session() as connection, background(bank) as start:
         connection.execute(
             "CREATE FUNCTION nap() RETURNS integer LANGUAGE plpgsql VOLATILE"
             " AS 'BEGIN PERFORM pg_sleep(0.5); RETURN 1; END';"
             "CREATE FUNCTION total() RETURNS bigint LANGUAGE plpgsql STABLE"
-            " AS 'BEGIN RETURN (SELECT sum(v) FROM account); END'"
+            " AS 'BEGIN RETURN (SELECT sum(v) FROM account); END';"
+            "CREATE FUNCTION balance(integer) RETURNS integer LANGUAGE plpgsql STABLE"
+            " AS 'BEGIN RETURN (SELECT v FROM account WHERE id = $1); END'"
         )
         before = connection.execute(query).fetchall()
         running = start(query)
@@ -391,6 +407,83 @@ def test_repeatable_read_sees_all_nodes_as_of_its_first_statement(bank: Bank) ->
             reader.execute("UPDATE account SET v = 0")
         reader.execute("ROLLBACK")
         assert reader.execute(sums).fetchone() == (TOTAL + ACCOUNTS + 2, 16)
+
+
+def test_repeatable_read_begins_with_copy_to(bank: Bank) -> None:
+    with bank.session() as reader, bank.session() as writer:
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        before = copy_out(reader, "COPY ledger TO STDOUT")
+        writer.execute("BEGIN; UPDATE ledger SET moved = 1; UPDATE account SET v = v + 1; END")
+        assert reader.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL,)
+        assert reader.execute("SELECT sum(moved) FROM ledger").fetchone() == (0,)
+        assert copy_out(reader, "COPY ledger TO STDOUT") == before
+        reader.execute("COMMIT")
+        assert copy_out(reader, "COPY ledger TO STDOUT") != before
+
+
+@contextmanager
+def stopped_session(worker: Node, connection: psycopg.Connection, others: set[int]) -> Iterator:
+    """The one session on the worker that `others` does not name does nothing meanwhile."""
+    connection.execute("SELECT count(*) FROM account")
+    (held,) = strata_sessions(worker) - others
+    for _ in wait_until("the session there is idle"):
+        if worker.query(
+            "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
+        ):
+            break
+    os.kill(held, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(held, signal.SIGCONT)
+
+
+def test_repeatable_read_does_not_go_on_with_the_snapshots_of_some_workers(bank: Bank) -> None:
+    """A savepoint undoes the error, but not the snapshot that the first worker has taken."""
+    with bank.session() as reader, bank.session() as writer, ThreadPoolExecutor(2) as pool:
+        writer.execute("SELECT count(*) FROM account")
+        others = strata_sessions(bank.cluster.workers[1])
+        with stopped_session(bank.cluster.workers[1], reader, others):
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s")
+            reading = pool.submit(lambda: reader.execute("SELECT sum(v) FROM account").fetchone())
+            for _ in wait_until("the first worker has its snapshot"):
+                if bank.cluster.workers[0].query(
+                    "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
+                    " AND query LIKE '%pin_snapshot%'"
+                ):
+                    break
+            # the commit waits for the reader, and then goes on
+            transfer(bank, 0)(writer)
+        with pytest.raises(psycopg.errors.SerializationFailure, match="one snapshot of all"):
+            reading.result(timeout=20)
+        reader.execute("ROLLBACK TO s")
+        with pytest.raises(psycopg.errors.SerializationFailure, match="no snapshot of all"):
+            reader.execute("SELECT sum(v) FROM account")
+        reader.execute("ROLLBACK")
+        assert reader.execute("SELECT sum(v) FROM account").fetchone() == (TOTAL,)
+
+
+def test_repeatable_read_leaves_out_a_worker_that_is_down(make_cluster) -> None:
+    """It is an error to use that worker in this transaction, also when it has come back."""
+    cluster = make_cluster()
+    cluster.coordinator.execute("CREATE SCHEMA down")
+    bank = Bank(cluster, "down")
+    near, far = bank.keys[0][0], bank.keys[1][0]
+    query = "SELECT v FROM account WHERE id = {}"
+    for idle_wire in (False, True):
+        with bank.session() as reader, bank.session() as writer:
+            if idle_wire:
+                reader.execute("SELECT count(*) FROM account")
+            cluster.workers[1].stop("immediate")
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            before = reader.execute(query.format(near)).fetchone()
+            cluster.workers[1].start()
+            writer.execute(f"UPDATE account SET v = v + 1 WHERE id IN ({near}, {far})")
+            assert reader.execute(query.format(near)).fetchone() == before
+            with pytest.raises(psycopg.errors.SerializationFailure, match="no snapshot of worker"):
+                reader.execute(query.format(far))
+            reader.execute("ROLLBACK")
+            assert reader.execute(query.format(near)).fetchone() == (before[0] + 1,)
 
 
 def test_another_role_joins_a_repeatable_read_with_the_same_snapshot(bank: Bank) -> None:

@@ -63,6 +63,7 @@ static bool next_sees_all = false;
 static TimestampTz next_message = 0; /* when the message came that it is a part of */
 
 static QueryDesc *pinned_query = NULL; /* the running statement under a pinned snapshot */
+static SubTransactionId pinned_level = InvalidSubTransactionId; /* that it was started in */
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -202,6 +203,7 @@ replace_snapshot(QueryDesc *query)
 	query->snapshot = RegisterSnapshot(GetActiveSnapshot());
 	forget_next_statement();
 	pinned_query = query;
+	pinned_level = GetCurrentSubTransactionId();
 }
 
 static void
@@ -290,14 +292,15 @@ end_transaction(XactEvent event, void *arg)
 	}
 }
 
-/* The statement that the pin was for was undone, perhaps before it started. */
+/* The statement that the pin was for was undone, perhaps before it started, or a part inside of it. */
 static void
 end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
 {
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	forget_next_statement();
-	pinned_query = NULL;
+	if (pinned_level >= mine)
+		pinned_query = NULL;
 }
 
 void
