@@ -102,9 +102,11 @@ typedef struct WorkerConnection
 /*
  * The session's connection to a worker as the current user; opens it if needed.
  * ERROR (SQLSTATE 08001, naming the worker) when it does not answer within connect_timeout.
- * Several may be opened at once: connection_open_all() connects concurrently.
+ * Several may be opened at once: connection_open_all() connects concurrently.  connection_try()
+ * returns NULL when the worker cannot be reached.
  */
 extern WorkerConnection *connection_open(int worker_id);
+extern WorkerConnection *connection_try(int worker_id);
 extern void connection_open_all(const Bitmapset *workers);
 
 /* Make the wire idle: ask the occupant, if there is one, to yield. */

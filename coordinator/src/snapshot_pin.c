@@ -383,31 +383,6 @@ workers_of(List *wires)
  * ----------------------------------------------------------------
  */
 
-/* Open a wire, unless the worker cannot be reached. */
-static WorkerConnection *
-try_wire(int worker_id)
-{
-	MemoryContext context = CurrentMemoryContext;
-	WorkerConnection *volatile conn = NULL;
-
-	PG_TRY();
-	{
-		conn = connection_open(worker_id);
-	}
-	PG_CATCH();
-	{
-		int sqlstate = geterrcode();
-
-		if (ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		conn = NULL;
-	}
-	PG_END_TRY();
-	return conn;
-}
-
 /* The wires, as the current user, to all workers that can be reached. */
 static List *
 reachable_wires(void)
@@ -418,7 +393,7 @@ reachable_wires(void)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerConnection *conn = try_wire(worker_id);
+		WorkerConnection *conn = connection_try(worker_id);
 
 		if (conn == NULL)
 			continue;

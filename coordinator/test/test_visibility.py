@@ -7,16 +7,26 @@ one about step by step.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import (
+    Cluster,
+    Node,
+    find_binaries,
+    give_to_server,
+    make_directory,
+    run_as_server,
+    wait_until,
+)
 from tests.pair import Pair, open_pair
 
 ACCOUNTS = 64
@@ -263,6 +273,46 @@ def test_what_was_seen_on_one_worker_is_seen_on_the_next(bank: Bank) -> None:
     run_together(bank, [transfer(bank, 0)] + [read] * 4, 2)
 
 
+# ---- sessions that stand still on a worker -----------------------------------------------------------
+
+
+def strata_sessions(node: Node) -> set[int]:
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'strata'"
+    return {pid for (pid,) in node.query(query)}
+
+
+def sessions_of(connection: psycopg.Connection, workers: list[Node]) -> list[int]:
+    """Its processes on the workers, to which it connects now."""
+    others = [strata_sessions(worker) for worker in workers]
+    connection.execute("SELECT count(*) FROM account")
+    held = [strata_sessions(w) - known for w, known in zip(workers, others, strict=True)]
+    return [pid for (pid,) in held]
+
+
+@contextmanager
+def stopped(worker: Node, pid: int) -> Iterator[None]:
+    """A process that waits for its next command does not get it meanwhile."""
+    for _ in wait_until("the session there is idle"):
+        if worker.query(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle%%'", (pid,)
+        ):
+            break
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def wait_for_pin(worker: Node) -> None:
+    for _ in wait_until("the worker has taken its snapshot"):
+        if worker.query(
+            "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            " AND query LIKE '%pin_snapshot%'"
+        ):
+            return
+
+
 # ---- one state for all parts of a statement ----------------------------------------------------------
 
 
@@ -421,37 +471,14 @@ def test_repeatable_read_begins_with_copy_to(bank: Bank) -> None:
         assert copy_out(reader, "COPY ledger TO STDOUT") != before
 
 
-@contextmanager
-def stopped_session(worker: Node, connection: psycopg.Connection, others: set[int]) -> Iterator:
-    """The one session on the worker that `others` does not name does nothing meanwhile."""
-    connection.execute("SELECT count(*) FROM account")
-    (held,) = strata_sessions(worker) - others
-    for _ in wait_until("the session there is idle"):
-        if worker.query(
-            "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
-        ):
-            break
-    os.kill(held, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(held, signal.SIGCONT)
-
-
 def test_repeatable_read_does_not_go_on_with_the_snapshots_of_some_workers(bank: Bank) -> None:
     """A savepoint undoes the error, but not the snapshot that the first worker has taken."""
     with bank.session() as reader, bank.session() as writer, ThreadPoolExecutor(2) as pool:
-        writer.execute("SELECT count(*) FROM account")
-        others = strata_sessions(bank.cluster.workers[1])
-        with stopped_session(bank.cluster.workers[1], reader, others):
+        (held,) = sessions_of(reader, bank.cluster.workers[1:])
+        with stopped(bank.cluster.workers[1], held):
             reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s")
             reading = pool.submit(lambda: reader.execute("SELECT sum(v) FROM account").fetchone())
-            for _ in wait_until("the first worker has its snapshot"):
-                if bank.cluster.workers[0].query(
-                    "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
-                    " AND query LIKE '%pin_snapshot%'"
-                ):
-                    break
+            wait_for_pin(bank.cluster.workers[0])
             # the commit waits for the reader, and then goes on
             transfer(bank, 0)(writer)
         with pytest.raises(psycopg.errors.SerializationFailure, match="one snapshot of all"):
@@ -529,11 +556,6 @@ def wait_for_replica_wait(node: Node) -> None:
     for _ in wait_until("a commit waits for the replica"):
         if node.query("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"):
             return
-
-
-def strata_sessions(node: Node) -> set[int]:
-    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'strata'"
-    return {pid for (pid,) in node.query(query)}
 
 
 def test_the_coordinators_stalled_replica_delays_no_reader(
@@ -632,17 +654,8 @@ def test_no_transaction_decides_while_a_restore_point_is_made(bank: Bank) -> Non
     """A worker that does not make its point keeps a two-phase commit from deciding."""
     worker = bank.cluster.workers[0]
     with bank.session() as maker, bank.session() as writer, ThreadPoolExecutor(2) as pool:
-        writer.execute("SELECT count(*) FROM account")
-        others = strata_sessions(worker)
-        maker.execute("SELECT count(*) FROM account")
-        (held,) = strata_sessions(worker) - others
-        for _ in wait_until("the session there is idle"):
-            if worker.query(
-                "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
-            ):
-                break
-        os.kill(held, signal.SIGSTOP)
-        try:
+        (held,) = sessions_of(maker, [worker])
+        with stopped(worker, held):
             making = pool.submit(
                 lambda: maker.execute("SELECT strata.create_restore_point('x')").fetchall()
             )
@@ -661,10 +674,143 @@ def test_no_transaction_decides_while_a_restore_point_is_made(bank: Bank) -> Non
             with pytest.raises(TimeoutError):
                 writing.result(timeout=0.5)
             assert bank.value(decisions) == before
-        finally:
-            os.kill(held, signal.SIGCONT)
         assert len(making.result(timeout=20)) == 1 + len(bank.cluster.workers)
         writing.result(timeout=20)
+    assert bank.value("SELECT sum(v) FROM account") == TOTAL
+
+
+def begin_archiving(node: Node) -> None:
+    """Archive the node's WAL, and take a base backup of it."""
+    archive = node.root / f"{node.name}.archive"
+    make_directory(archive)
+    node.settings |= {"archive_mode": "on", "archive_command": f"'cp %p {archive}/%f'"}
+    node.restart()
+    conninfo = node.conninfo("postgres").replace("dbname=postgres", "")
+    command = [find_binaries() / "pg_basebackup", "-D", node.root / f"{node.name}.base"]
+    command += ["-X", "stream", "-c", "fast", "-d", conninfo]
+    result = run_as_server(command, capture_output=True)
+    assert result.returncode == 0, result.stderr
+
+
+def recover_to(node: Node, point: str) -> None:
+    """Replace the node by its base backup, recovered to a restore point with the archived WAL."""
+    last = node.value("SELECT pg_walfile_name(pg_switch_wal())")
+    archive = node.root / f"{node.name}.archive"
+    for _ in wait_until("the WAL is archived"):
+        if node.value("SELECT last_archived_wal FROM pg_stat_archiver") >= last:
+            break
+    node.stop("immediate")
+    shutil.rmtree(node.data)
+    (node.root / f"{node.name}.base").rename(node.data)
+    del node.settings["archive_mode"], node.settings["archive_command"]
+    node.settings |= {
+        "restore_command": f"'cp {archive}/%f %p'",
+        "recovery_target_name": f"'{point}'",
+        "recovery_target_action": "promote",
+    }
+    signal_file = node.data / "recovery.signal"
+    signal_file.touch()
+    give_to_server(signal_file, 0o600)
+    node.start()
+    for _ in wait_until("recovery ends at the point"):
+        if not node.value("SELECT pg_is_in_recovery()"):
+            break
+
+
+def moved_by(bank: Bank, writer: int) -> tuple[int, int, int]:
+    """How often a writer moved money, as one worker, the other one and the coordinator say."""
+    first, second = bank.keys[0][writer], bank.keys[1][writer]
+    with bank.session() as connection:
+        moved = dict(
+            connection.execute(
+                "SELECT id, moved FROM account WHERE id = ANY(%s)", ([first, second],)
+            ).fetchall()
+        )
+        local = connection.execute(
+            "SELECT moved FROM ledger WHERE writer = %s", (writer,)
+        ).fetchone()
+    return moved[first], moved[second], local[0]
+
+
+def decided_by(bank: Bank, writer: int) -> int:
+    """The same as the coordinator alone says, which waits for no worker."""
+    return bank.value(f"SELECT moved FROM ledger WHERE writer = {writer}")
+
+
+@pytest.mark.long
+def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
+    make_cluster,
+) -> None:
+    """One transaction is prepared and undecided at the point, one decided and not committed on
+    any worker, many others run."""
+    cluster = make_cluster()
+    coordinator, (near, far) = cluster.coordinator, cluster.workers
+    for node in cluster.nodes:
+        begin_archiving(node)
+    coordinator.execute("CREATE SCHEMA bank")
+    bank = Bank(cluster, "bank")
+    extra = "UPDATE ledger SET moved = moved + 1 WHERE writer = {writer};"
+    undecided, decided, running = 0, 1, range(2, 6)
+
+    with (
+        bank.session() as slow,
+        bank.session() as reader,
+        bank.session() as writer,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        slow_near, slow_far = sessions_of(slow, [near, far])
+        (reader_far,) = sessions_of(reader, [far])
+        sessions_of(writer, [far])
+        coordinator.query("SELECT strata.create_restore_point('connected')")
+        jobs = [transfer(bank, n, extra) for n in running]
+        background = pool.submit(run_together, bank, jobs, 4)
+
+        # everything of this transaction but its end
+        steps: list[str] = []
+        transfer(bank, undecided, extra)(SimpleNamespace(execute=steps.append))
+        slow.execute(steps[0].removesuffix("COMMIT"))
+        with stopped(far, slow_far):
+            committing = pool.submit(slow.execute, "COMMIT")
+            for _ in wait_until("it is prepared on the other worker"):
+                if near.query(
+                    "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'idle'"
+                    " AND query LIKE '%%PREPARE TRANSACTION%%'",
+                    (slow_near,),
+                ):
+                    break
+            with stopped(far, reader_far):
+                # who takes snapshots keeps a decided transaction from its workers
+                reading = pool.submit(reader.execute, "SELECT sum(v) FROM account")
+                wait_for_pin(near)
+                deciding = pool.submit(transfer(bank, decided, extra), writer)
+                for _ in wait_until("it is decided", interval=0.01):
+                    if decided_by(bank, decided) == 1:
+                        break
+                before = {n: decided_by(bank, n) for n in running}
+                coordinator.query("SELECT strata.create_restore_point('x')")
+                prepared = "SELECT count(*) FROM pg_prepared_xacts"
+                assert near.value(prepared) >= 2
+                assert far.value(prepared) >= 1
+            reading.exception(timeout=20)
+            deciding.result(timeout=20)
+        committing.result(timeout=20)
+        background.result(timeout=60)
+        run_together(bank, jobs, 1)
+        later = {n: decided_by(bank, n) for n in (undecided, decided, *running)}
+        assert later[undecided] == later[decided] == 1
+
+    for node in cluster.nodes:
+        recover_to(node, "x")
+    for _ in wait_until("nothing is prepared any more"):
+        if not any(worker.value(prepared) for worker in cluster.workers):
+            break
+    assert moved_by(bank, undecided) == (0, 0, 0)
+    assert moved_by(bank, decided) == (1, 1, 1)
+    for n in running:
+        near_moved, far_moved, local_moved = moved_by(bank, n)
+        assert before[n] <= near_moved == far_moved == local_moved < later[n]
+    assert bank.value("SELECT sum(v) FROM account") == TOTAL
+    run_together(bank, [transfer(bank, n, extra) for n in running], 1)
     assert bank.value("SELECT sum(v) FROM account") == TOTAL
 
 
