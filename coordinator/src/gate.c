@@ -68,10 +68,17 @@
 /* So long does a waiting R keep T's that came later from passing. */
 #define PRECEDENCE_MS 100
 
-/* So long does a commit wait for somebody who takes snapshots. */
+/*
+ * These two are no settings, unlike strata.worker_timeout: each session's patience would be
+ * other sessions' delay.  So long does a commit wait for somebody who takes snapshots, which is a round trip.
+ */
 #define EVICT_MS 5000
 
-/* So long does a reader wait for commits: longer than a commit waits for its workers. */
+/*
+ * So long does a reader wait for commits.  A commit holds the gate for EVICT_MS at most, and then for
+ * FINISH_TIMEOUT_MS (commit_protocol.c) until what is not acknowledged is in doubt: a reader who waits longer
+ * than both together fails only if further slow commits came before it.
+ */
 #define WAIT_MS 30000
 
 typedef struct WorkerBits

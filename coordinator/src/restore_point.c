@@ -17,9 +17,14 @@
  * decision row, and is rolled back.  A decision row that is deleted before the point
  * belongs to a transaction that all workers had committed before the coordinator's point.
  *
- * Commits on one worker wait, too, so that of two commits of a client never only the second one is
- * before the point.  The coordinator's own transactions do not: such a one may be missing though a
- * later commit on a worker is there only if it falls between the two points, when that commit waits.
+ * Commits on one worker wait, too, so that of two commits of a client on workers never only the second one
+ * is before the point.
+ *
+ * Transactions that write on the coordinator alone do not wait, and have no order with those on workers: a
+ * client's local commit that falls behind the coordinator's point is missing after the recovery; a commit on a
+ * worker that follows it waits, for EVICT_MS (gate.c) at most, and so is behind the point, too - unless the
+ * point has failed meanwhile.  A point for which create_restore_point() raised an error has some nodes' records
+ * and promises nothing: recover to one that it returned.
  */
 #include "postgres.h"
 

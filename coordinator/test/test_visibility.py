@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -230,35 +230,6 @@ def test_statements_that_write_see_whole_transfers(bank: Bank) -> None:
 # ---- order ------------------------------------------------------------------------------------------
 
 
-def test_nobody_sees_the_second_commit_without_the_first(bank: Bank) -> None:
-    """First on one worker, then on the other, then here; each acknowledged before the next."""
-    first, second = bank.keys[0][0], bank.keys[1][0]
-    state = {"n": 0}
-
-    def write(connection: psycopg.Connection) -> None:
-        state["n"] += 1
-        n = state["n"]
-        connection.execute(f"UPDATE account SET moved = {n} WHERE id = {first}")
-        connection.execute(f"UPDATE account SET moved = {n} WHERE id = {second}")
-        connection.execute(f"UPDATE ledger SET moved = {n} WHERE writer = 0")
-
-    def read(connection: psycopg.Connection) -> None:
-        query = f"SELECT id, moved FROM account WHERE id IN ({first}, {second})"
-        moved = dict(connection.execute(query).fetchall())
-        assert moved[first] - 1 <= moved[second] <= moved[first]
-
-    def read_local(connection: psycopg.Connection) -> None:
-        query = (
-            "SELECT id, a.moved, l.moved FROM account AS a, ledger AS l"
-            f" WHERE id IN ({first}, {second}) AND writer = 0"
-        )
-        rows = {row[0]: row[1:] for row in connection.execute(query).fetchall()}
-        local = rows[first][1]
-        assert local <= rows[second][0] <= rows[first][0] <= local + 1
-
-    run_together(bank, [write] + [read] * 4 + [read_local] * 2, 2.5)
-
-
 def test_what_was_seen_on_one_worker_is_seen_on_the_next(bank: Bank) -> None:
     """Two routed statements after each other, while transactions write on both workers."""
     first, second = bank.keys[0][0], bank.keys[1][0]
@@ -311,6 +282,36 @@ def wait_for_pin(worker: Node) -> None:
             " AND query LIKE '%pin_snapshot%'"
         ):
             return
+
+
+def test_nobody_sees_the_second_commit_without_the_first(bank: Bank) -> None:
+    """First on one worker, then on the other, then here; each acknowledged before the next.
+
+    The reader has its snapshot of the first worker only when the writer begins.
+    """
+    near, far = bank.cluster.workers
+    first, second = bank.keys[0][0], bank.keys[1][0]
+    query = (
+        "SELECT id, a.moved, l.moved FROM account AS a, ledger AS l"
+        f" WHERE id IN ({first}, {second}) AND writer = 0"
+    )
+
+    def write(connection: psycopg.Connection) -> None:
+        connection.execute(f"UPDATE account SET moved = 1 WHERE id = {first}")
+        connection.execute(f"UPDATE account SET moved = 1 WHERE id = {second}")
+        connection.execute("UPDATE ledger SET moved = 1 WHERE writer = 0")
+
+    with bank.session() as reader, bank.session() as writer, ThreadPoolExecutor(2) as pool:
+        (held,) = sessions_of(reader, [far])
+        writer.execute("SELECT count(*) FROM account")
+        with stopped(far, held):
+            reading = pool.submit(lambda: reader.execute(query).fetchall())
+            wait_for_pin(near)
+            writing = pool.submit(write, writer)
+            wait([writing], timeout=1)
+        moved = {key: (there, here) for key, there, here in reading.result(timeout=20)}
+        writing.result(timeout=20)
+    assert moved[first][1] <= moved[second][0] <= moved[first][0]
 
 
 # ---- one state for all parts of a statement ----------------------------------------------------------
@@ -760,15 +761,16 @@ def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
     ):
         slow_near, slow_far = sessions_of(slow, [near, far])
         (reader_far,) = sessions_of(reader, [far])
-        sessions_of(writer, [far])
         coordinator.query("SELECT strata.create_restore_point('connected')")
         jobs = [transfer(bank, n, extra) for n in running]
         background = pool.submit(run_together, bank, jobs, 4)
 
-        # everything of this transaction but its end
+        # everything of these transactions but their ends
         steps: list[str] = []
         transfer(bank, undecided, extra)(SimpleNamespace(execute=steps.append))
+        transfer(bank, decided, extra)(SimpleNamespace(execute=steps.append))
         slow.execute(steps[0].removesuffix("COMMIT"))
+        writer.execute(steps[1].removesuffix("COMMIT"))
         with stopped(far, slow_far):
             committing = pool.submit(slow.execute, "COMMIT")
             for _ in wait_until("it is prepared on the other worker"):
@@ -782,7 +784,7 @@ def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
                 # who takes snapshots keeps a decided transaction from its workers
                 reading = pool.submit(reader.execute, "SELECT sum(v) FROM account")
                 wait_for_pin(near)
-                deciding = pool.submit(transfer(bank, decided, extra), writer)
+                deciding = pool.submit(writer.execute, "COMMIT")
                 for _ in wait_until("it is decided", interval=0.01):
                     if decided_by(bank, decided) == 1:
                         break
