@@ -540,3 +540,38 @@ def test_before_row_triggers_see_and_change_rows_on_insert(data: Pair) -> None:
     data.copy("COPY watched FROM STDIN", "13\tx\n14\ty\n")
     data.same("SELECT * FROM watched")
     data.execute("DROP TABLE watched; DROP FUNCTION mark")
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ("id, b, a", "id, b, a"),
+        ("b, id", "b, id"),
+        ("id, a, note", "id, 5, 'literal'"),
+        ("note, id, a", "'literal', id, b"),
+        ("id", "id"),
+        ("id, b", "id, 90000"),
+        ("b, a, id, note", "DISTINCT b::integer, a::smallint, id, note"),
+    ],
+)
+@pytest.mark.parametrize("conflict", ["", "ON CONFLICT (id) DO UPDATE SET a = excluded.b"])
+def test_insert_select_puts_each_value_into_its_column(
+    data: Pair, columns: str, values: str, conflict: str
+) -> None:
+    """The SELECT is where the rows are, so the whole statement may run there as a text."""
+    columns_sql = (
+        "(id integer PRIMARY KEY, a integer DEFAULT 7, b bigint, note text DEFAULT 'none')"
+    )
+    data.execute(f"CREATE TABLE given {columns_sql}; CREATE TABLE taken {columns_sql}")
+    try:
+        data.distribute("given", "id")
+        data.distribute("taken", "id")
+        data.execute(
+            "INSERT INTO given SELECT g, g + 100, g + 1000, 'x' FROM generate_series(1, 20) g"
+        )
+        if conflict:
+            data.execute("INSERT INTO taken SELECT g FROM generate_series(1, 3) g")
+        data.execute(f"INSERT INTO taken ({columns}) SELECT {values} FROM given {conflict}")
+        assert data.same("SELECT * FROM taken")
+    finally:
+        data.execute("DROP TABLE given, taken")

@@ -18,6 +18,7 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -207,6 +208,55 @@ text_is_complete(PlannerInfo *root, Query *original)
 			return false;
 	}
 	return true;
+}
+
+static int
+compare_sources(const ListCell *a, const ListCell *b)
+{
+	const TargetEntry *entries[] = {lfirst(a), lfirst(b)};
+	AttrNumber columns[2];
+
+	for (int i = 0; i < 2; i++)
+		columns[i] = castNode(Var, strip_implicit_coercions((Node *) entries[i]->expr))->varattno;
+	return columns[0] - columns[1];
+}
+
+/*
+ * Can the text of INSERT ... SELECT name the columns that its SELECT gives, in that order?  The rewriter has
+ * sorted the target list by column, and added defaults, of which the SELECT knows nothing.  Puts the target
+ * list in the SELECT's order.
+ */
+static bool
+match_insert_columns(Query *original)
+{
+	RangeTblRef *from = linitial(original->jointree->fromlist);
+	RangeTblEntry *rte = rt_fetch(from->rtindex, original->rtable);
+	List *tlist = rte->rtekind == RTE_SUBQUERY ? rte->subquery->targetList : NIL;
+	bool in_order = true;
+	bool only_vars = true;
+	int i = 0;
+	ListCell *lc;
+
+	if (ExecCleanTargetListLength(tlist) != list_length(original->targetList))
+		return false;
+	foreach(lc, original->targetList)
+	{
+		TargetEntry *entry = lfirst(lc);
+		TargetEntry *given = list_nth(tlist, i++);
+		Node *value = strip_implicit_coercions((Node *) entry->expr);
+
+		if (IsA(value, Var))
+			in_order &= ((Var *) value)->varattno == i;
+		else
+		{
+			/* core has copied the SELECT's literal */
+			only_vars = false;
+			in_order &= exprType((Node *) given->expr) == UNKNOWNOID;
+		}
+	}
+	if (only_vars && !in_order)
+		list_sort(original->targetList, compare_sources);
+	return only_vars || in_order;
 }
 
 /* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
@@ -463,7 +513,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 
 	if (source != NULL && locus_same_role(&source->locus, &modify->locus) &&
 		text_is_complete(root, modify->original) && root->parse->withCheckOptions == NIL &&
-		!has_user_triggers(modify->table))
+		!has_user_triggers(modify->table) && match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
