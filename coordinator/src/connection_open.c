@@ -355,3 +355,27 @@ connection_connect(WorkerConnection **conns, int count)
 	PG_END_TRY();
 	pfree(attempts);
 }
+
+WorkerConnection *
+connection_try(int worker_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+	WorkerConnection *volatile conn = NULL;
+
+	PG_TRY();
+	{
+		conn = connection_open(worker_id);
+	}
+	PG_CATCH();
+	{
+		int sqlstate = geterrcode();
+
+		if (ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		conn = NULL;
+	}
+	PG_END_TRY();
+	return conn;
+}
