@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.cluster import (
     SUPERUSER,
@@ -103,6 +107,31 @@ def status_of(cluster: Cluster, name: str) -> tuple:
         "SELECT status, since, reason FROM strata.workers WHERE name = %s", (name,)
     )
     return tuple(row)
+
+
+@contextlib.contextmanager
+def packets_dropped(node: Node) -> Iterator[None]:
+    """The kernel drops every TCP packet to and from a server: no reset, no end, as a dead switch does.
+
+    Needs root and iptables; where they are missing the test is skipped, which CI=true makes a failure.
+    """
+    match = ["-i", "lo", "-p", "tcp", "-m", "multiport", "--ports", str(node.port), "-j", "DROP"]
+    program = shutil.which("iptables")
+    if os.geteuid() != 0 or program is None:
+        pytest.skip("dropping packets needs root and iptables")
+
+    def run(action: str) -> subprocess.CompletedProcess:
+        command = [program, "-w", "10", action, "INPUT", *match]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    result = run("-I")
+    if result.returncode != 0:
+        pytest.skip(f"packets cannot be dropped here: {result.stderr.strip()}")
+    try:
+        yield
+    finally:
+        result = run("-D")
+        assert result.returncode == 0, result.stderr
 
 
 class Proxy:

@@ -20,6 +20,7 @@ from tests.failover import (
     conninfo_of,
     frozen,
     make_standby,
+    packets_dropped,
     promote,
     set_conninfo,
     status_of,
@@ -73,6 +74,20 @@ def run_in_thread(connection: psycopg.Connection, query: str) -> tuple[threading
     thread = threading.Thread(target=run)
     thread.start()
     return thread, outcome
+
+
+def heartbeat_of(cluster: Cluster) -> int:
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
+    return cluster.coordinator.value(query)
+
+
+@contextlib.contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -187,7 +202,7 @@ def test_workers_that_come_go_and_move_are_watched(cluster: Cluster) -> None:
 def test_a_heartbeat_that_is_terminated_is_replaced(cluster: Cluster) -> None:
     query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
     for _ in range(2):
-        pid = cluster.coordinator.value(query)
+        pid = heartbeat_of(cluster)
         cluster.coordinator.execute("SELECT pg_terminate_backend(%s)", (pid,))
         for _ in wait_until("another heartbeat runs"):
             rows = cluster.coordinator.query(query)
@@ -269,12 +284,9 @@ def test_a_long_query_is_no_silence(cluster: Cluster) -> None:
 
 
 def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
-    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
-    pid = cluster.coordinator.value(query)
     with cluster.coordinator.connect() as connection:
         connection.execute("SET strata.worker_timeout = '1s'")
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with standing_still(heartbeat_of(cluster)):
             time.sleep(1)
             with locked(cluster.workers[1]) as holder:
                 thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
@@ -283,8 +295,6 @@ def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
                 holder.rollback()
             thread.join(10)
             assert outcome == [[(100,)]]
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_wire_that_loses_all_packets_is_found_and_replaced(cluster: Cluster) -> None:
@@ -316,6 +326,81 @@ def test_a_wire_that_loses_all_packets_is_found_and_replaced(cluster: Cluster) -
     finally:
         proxy.close()
         cluster.passfile.write_text(passfile)
+
+
+def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> None:
+    """Keepalives where rows are awaited, the user timeout for what was sent; the heartbeat stands still."""
+    victim = cluster.workers[1]
+    statements = {"waits": "SELECT sum(v) FROM t", "sends": "UPDATE t SET v = 1"}
+    outcomes: dict[str, tuple[float, str | None, str]] = {}
+
+    def run(name: str) -> None:
+        start = time.monotonic()
+        try:
+            sessions[name].execute(statements[name])
+        except psycopg.Error as error:
+            outcomes[name] = (time.monotonic() - start, error.sqlstate, str(error))
+
+    with contextlib.ExitStack() as stack:
+        sessions = {name: stack.enter_context(cluster.coordinator.connect()) for name in statements}
+        for session in sessions.values():
+            session.execute("SET strata.worker_timeout = '4s'; SELECT count(*) FROM t")
+            session.execute("BEGIN")  # what is a part of a transaction is not repeated
+        threads = {name: threading.Thread(target=run, args=[name]) for name in statements}
+        holder = stack.enter_context(victim.connect_locally())
+        holder.execute("BEGIN")
+        holder.execute("LOCK TABLE t")
+        threads["waits"].start()
+        wait_until_it_waits(victim)
+        victim.disconnect()
+
+        with standing_still(heartbeat_of(cluster)), packets_dropped(victim):
+            threads["sends"].start()
+            for thread in threads.values():
+                thread.join(30)
+        assert outcomes.keys() == statements.keys()
+        for name, (seconds, sqlstate, text) in outcomes.items():
+            assert sqlstate == "08006", f"{name}: {text}"
+            assert "worker2" in text, f"{name}: {text}"
+            assert "timed out" in text, f"{name}: {text}"
+            assert seconds < 10, f"{name}: {seconds}"
+        holder.execute("ROLLBACK")
+        wait_for_status(cluster, "worker2", "up")
+        for session in sessions.values():
+            session.execute("ROLLBACK")
+            assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
+
+
+def test_a_worker_whose_packets_are_dropped_is_down_within_five_seconds(cluster: Cluster) -> None:
+    with cluster.coordinator.connect() as session:
+        session.execute("SELECT count(*) FROM t")
+        with packets_dropped(cluster.workers[1]):
+            wait_for_status(cluster, "worker2", "down", timeout=5)
+            assert status_of(cluster, "worker1")[0] == "up"
+            # nobody waits for the timeout once the worker is known to be silent
+            start = time.monotonic()
+            with pytest.raises(psycopg.OperationalError, match="worker2"):
+                session.execute("SET strata.connect_timeout = '1s'; SELECT count(*) FROM t")
+            assert time.monotonic() - start < 3
+        wait_for_status(cluster, "worker2", "up")
+        assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
+
+
+def test_a_rollback_to_a_savepoint_waits_once_for_all_frozen_workers(cluster: Cluster) -> None:
+    """It cannot be interrupted, so its limit, 10 s, is that of all workers together."""
+    with cluster.coordinator.connect() as session:
+        session.execute("SET strata.worker_timeout = '4s'")
+        session.execute("BEGIN; SELECT count(*) FROM t; SAVEPOINT a; UPDATE t SET v = 1")
+        with frozen(cluster.workers[0]), frozen(cluster.workers[1]):
+            start = time.monotonic()
+            session.execute("ROLLBACK TO a")
+            assert time.monotonic() - start < 13
+            with pytest.raises(psycopg.OperationalError, match="worker"):
+                session.execute("SELECT count(*) FROM t")
+        for worker in cluster.workers:
+            wait_for_status(cluster, worker.name, "up")
+        session.execute("ROLLBACK")
+        assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
 
 
 def test_an_idle_session_survives_the_restart_of_a_worker_without_an_error(
@@ -473,3 +558,53 @@ def test_the_next_statement_works_when_the_replica_was_promoted(make_cluster) ->
             wait_for_status(cluster, "worker2", "up", timeout=5)
     finally:
         second.stop("immediate")
+
+
+def test_a_worker_that_was_made_read_only_is_left_for_the_host_that_is_primary(
+    make_cluster,
+) -> None:
+    """The old primary goes on answering over the wires it has: sessions leave it all the same."""
+    cluster = make_cluster(workers=1)
+    cluster.coordinator.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+        "SELECT strata.create_distributed_table('t', 'id', shard_count => 4);"
+        "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) AS g"
+    )
+    first = cluster.workers[0]
+    second = make_standby(cluster, first, "standby")
+    set_conninfo(cluster, "worker1", conninfo_of(first, second))
+    wait_for_status(cluster, "worker1", "up")
+    try:
+        with cluster.coordinator.connect() as connection:
+            connection.execute("UPDATE t SET v = 1")
+            first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            first.execute("SELECT pg_reload_conf()")
+            wait_for_status(cluster, "worker1", "read-only", timeout=5)
+            assert "default_transaction_read_only" in status_of(cluster, "worker1")[2]
+            for _ in wait_until("the standby has it"):
+                if second.value("SELECT count(*) FROM t WHERE v = 1") == 100:
+                    break
+            promote(second)
+            wait_for_status(cluster, "worker1", "up", timeout=5)
+            connection.execute("UPDATE t SET v = 2")
+            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(200,)]
+            assert second.value("SELECT sum(v) FROM t") == 200
+            assert first.value("SELECT sum(v) FROM t") == 100
+    finally:
+        second.stop("immediate")
+
+
+def test_a_worker_is_added_by_its_second_host_when_the_first_is_powered_off(
+    cluster: Cluster, silent_port: int
+) -> None:
+    node = cluster.new_node("guest")
+    conninfo = conninfo_of(node).replace("host=", "host=127.0.0.1,")
+    conninfo = conninfo.replace("port=", f"port={silent_port},")
+    try:
+        with cluster.coordinator.connect() as connection:
+            connection.execute("SET strata.connect_timeout = '5s'")
+            connection.execute("SELECT strata.add_worker('guest', %s)", (conninfo,))
+            wait_for_status(cluster, "guest", "up", timeout=5)
+            connection.execute("SELECT strata.remove_worker('guest')")
+    finally:
+        node.stop("immediate")

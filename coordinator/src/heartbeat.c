@@ -268,8 +268,8 @@ judge_answer(Beat *beat, const PGresult *answer)
 	note_server(beat, PQgetvalue(answer, 0, 2));
 	rest(beat);
 
-	/* look for a primary with the next beat */
-	if (beat->any_role)
+	/* look for a primary with the next beat: another host may be one by now */
+	if (beat->any_role || (beat->state.status == WORKER_READ_ONLY && beat->dial->count > 1))
 		close_wire(beat);
 	beat->any_role = false;
 }
