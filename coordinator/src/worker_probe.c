@@ -8,8 +8,9 @@
  * server that strata.worker does not know is not used, and can be added again.
  *
  * What must be equal on both sides is asked with one SQL text here and there, and
- * compared column by column.  Waiting is interruptible, and bounded by
- * strata.connect_timeout until the server has answered for the first time.
+ * compared column by column.  Waiting is interruptible, and bounded: by strata.connect_timeout until
+ * one of the hosts has logged us in, by strata.worker_timeout for an answer (locks are waited for in
+ * addition, as an installation of the extension may meet another one).
  */
 #include "postgres.h"
 
@@ -19,22 +20,29 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/fd.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "connection.h"
+#include "connection_internal.h"
+#include "dial.h"
 #include "row_format.h"
 #include "settings.h"
+#include "wire_cleanup.h"
 #include "worker_probe.h"
+
+/* So long its commands may wait for locks; and for one answer, where worker_timeout is off. */
+#define LOCK_TIMEOUT_MS 30000
+#define COMMAND_LIMIT_MS 60000
 
 typedef struct Probe
 {
 	const char *name; /* of the worker to be */
-	PGconn *pg;
+	Dial *dial;
+	PGconn *pg; /* logged in; the dial's */
 } Probe;
+
+static WaitEventSet *probe_set = NULL;
 
 /* ---------------------------------------------------------------- connection strings */
 
@@ -196,75 +204,84 @@ report_unreachable(const Probe *probe, const char *detail)
 					 "here, and that the connection string is right.")));
 }
 
-/* Wait until the socket is ready for `events`, the deadline (0: none) or an interrupt. */
-static bool
-wait_for_socket(PGconn *pg, int events, TimestampTz deadline)
+/* Wait for what the server says.  Frozen, it would let us hold the placement lock for ever. */
+static void
+wait_for_answer(const Probe *probe, int64 deadline)
 {
-	long timeout = -1;
+	int64 left = strata_worker_timeout > 0 ? deadline - wire_now() : COMMAND_LIMIT_MS;
 	int ready;
 
-	if (deadline != 0)
-	{
-		timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
-		if (timeout <= 0)
-			return false;
-		events |= WL_TIMEOUT;
-	}
-	ready = WaitLatchOrSocket(MyLatch, events | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, PQsocket(pg),
-							  timeout, PG_WAIT_EXTENSION);
+	if (left <= 0)
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+						errmsg("worker \"%s\" does not answer", probe->name),
+						errdetail("It was given up after %d ms (strata.worker_timeout, and the "
+								  "time that it may wait for locks).",
+								  strata_worker_timeout + LOCK_TIMEOUT_MS)));
+	ready = WaitLatchOrSocket(MyLatch,
+							  WL_SOCKET_READABLE | WL_TIMEOUT | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH,
+							  PQsocket(probe->pg), left, PG_WAIT_EXTENSION);
 	if (ready & WL_LATCH_SET)
-	{
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return true;
+		connection_handle_latch();
 }
 
+/* Wait until one of the hosts can go on, the next one is due, or the time is over. */
+static void
+wait_for_hosts(Probe *probe, int64 wake_at)
+{
+	WaitEvent events[8]; /* more come with the next call */
+	int occurred;
+
+	/* made anew each time: libpq changes its sockets between polls */
+	if (probe_set != NULL)
+		FreeWaitEventSet(probe_set);
+	probe_set = NULL;
+	probe_set = connection_make_wait_set(probe->dial->count);
+	dial_add_sockets(probe->dial, probe_set);
+	occurred = WaitEventSetWait(probe_set, Max(wake_at - wire_now(), 0), events, lengthof(events),
+								PG_WAIT_EXTENSION);
+	for (int i = 0; i < occurred; i++)
+	{
+		if (events[i].events & WL_LATCH_SET)
+			connection_handle_latch();
+		else
+			dial_advance(events[i].user_data);
+	}
+}
+
+/* Log in to the first host that will do, as sessions and the heartbeat do it (dial.c). */
 static void
 open_probe(Probe *probe, const char *conninfo)
 {
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-													   strata_connect_timeout * 1000);
-	const char *const keywords[] = {"application_name", "dbname", "user", "client_encoding", NULL};
-	const char *const values[] = {"strata add_worker", conninfo,
-								  GetUserNameFromId(GetUserId(), false), GetDatabaseEncodingName(),
-								  NULL};
-	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+	int64 deadline = wire_now() + (int64) strata_connect_timeout * 1000;
+	DialRequest request = {.conninfo = conninfo,
+						   .user = GetUserNameFromId(GetUserId(), false),
+						   .application_name = "strata add_worker",
+						   .preferred_host = -1};
 
-	if (!AcquireExternalFD())
-		report_unreachable(probe, "There are too many open files.");
-	probe->pg = PQconnectStartParams(keywords, values, 1);
-	if (probe->pg == NULL)
+	probe->dial = dial_create(&request);
+	probe->dial->request.any_role = probe->dial->count == 1; /* check_server() says it better */
+	while (probe->dial->winner == NULL)
 	{
-		ReleaseExternalFD();
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	}
+		int64 due = dial_begin_due(probe->dial);
 
-	while (PQstatus(probe->pg) != CONNECTION_BAD && status != PGRES_POLLING_OK &&
-		   status != PGRES_POLLING_FAILED)
-	{
-		if (!wait_for_socket(probe->pg,
-							 status == PGRES_POLLING_READING ? WL_SOCKET_READABLE
-															 : WL_SOCKET_WRITEABLE,
-							 deadline))
-			report_unreachable(probe,
-							   psprintf("There was no answer from %s within %d s.",
-										worker_probe_address(conninfo), strata_connect_timeout));
-		status = PQconnectPoll(probe->pg);
+		if (dial_has_failed(probe->dial))
+			report_unreachable(probe, dial_describe_failure(probe->dial, ""));
+		if (wire_now() >= deadline)
+			report_unreachable(
+				probe, dial_describe_failure(probe->dial, psprintf("%d s (strata.connect_timeout)",
+																   strata_connect_timeout)));
+		wait_for_hosts(probe, due > 0 ? Min(due, deadline) : deadline);
 	}
-	if (PQstatus(probe->pg) != CONNECTION_OK)
-		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+	probe->pg = probe->dial->winner->pg;
 }
 
 static void
 close_probe(Probe *probe)
 {
-	if (probe->pg != NULL)
-	{
-		PQfinish(probe->pg);
-		probe->pg = NULL;
-		ReleaseExternalFD();
-	}
+	probe->pg = NULL;
+	if (probe->dial != NULL)
+		dial_free(probe->dial);
+	probe->dial = NULL;
 }
 
 /* Raise the server's error as ours. */
@@ -298,6 +315,7 @@ run_query(const Probe *probe, const char *sql)
 {
 	char **row = NULL;
 	PGresult *result;
+	int64 deadline = wire_now() + strata_worker_timeout + LOCK_TIMEOUT_MS;
 
 	if (!PQsendQuery(probe->pg, sql))
 		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
@@ -307,7 +325,7 @@ run_query(const Probe *probe, const char *sql)
 
 		while (PQisBusy(probe->pg))
 		{
-			wait_for_socket(probe->pg, WL_SOCKET_READABLE, 0);
+			wait_for_answer(probe, deadline);
 			if (!PQconsumeInput(probe->pg))
 				report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
 		}
@@ -491,7 +509,7 @@ prepare_server(Probe *probe, const char *conninfo)
 	open_probe(probe, conninfo);
 	run_query(probe, "SET search_path = pg_catalog");
 	run_query(probe, "SET client_min_messages = error");
-	run_query(probe, "SET lock_timeout = '30s'");
+	run_query(probe, psprintf("SET lock_timeout = %d", LOCK_TIMEOUT_MS));
 	check_server(probe);
 	install_extensions(probe);
 	run_query(probe, psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ")",
@@ -501,7 +519,7 @@ prepare_server(Probe *probe, const char *conninfo)
 void
 worker_probe_prepare(const char *name, const char *conninfo)
 {
-	Probe probe = {name, NULL};
+	Probe probe = {.name = name};
 
 	PG_TRY();
 	{
