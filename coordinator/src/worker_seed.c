@@ -161,6 +161,7 @@ finish_copy(WorkerConnection *conn, const char *sql)
 	}
 }
 
+/* The worker copies as the table's owner: functions in CHECK, domains and indexes are his. */
 static char *
 get_copy_command(Relation relation, const RowEncoder *encoder)
 {
@@ -169,17 +170,18 @@ get_copy_command(Relation relation, const RowEncoder *encoder)
 	const char *separator = "";
 
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "COPY %s (", table_ddl_qualified_name(relation));
+	appendStringInfo(&sql, "CALL strata_worker.copy_rows(%s::pg_catalog.regclass, ARRAY[",
+					 quote_literal_cstr(table_ddl_qualified_name(relation)));
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 
 		if (column->attisdropped || column->attgenerated != '\0')
 			continue;
-		appendStringInfo(&sql, "%s%s", separator, quote_identifier(NameStr(column->attname)));
+		appendStringInfo(&sql, "%s%s", separator, quote_literal_cstr(NameStr(column->attname)));
 		separator = ", ";
 	}
-	appendStringInfo(&sql, ") FROM STDIN (FORMAT %s)",
+	appendStringInfo(&sql, "]::pg_catalog.text[], '%s')",
 					 row_encoder_is_binary(encoder) ? "binary" : "text");
 	return sql.data;
 }

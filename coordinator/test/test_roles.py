@@ -495,6 +495,53 @@ def test_a_function_with_its_owners_rights_has_them_on_a_new_worker(cluster: Clu
         session.execute("RESET ROLE; DROP SCHEMA app CASCADE")
 
 
+CLIMB = """
+CREATE FUNCTION app.climb (who text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE step text;
+BEGIN
+    FOREACH step IN ARRAY ARRAY['ALTER ROLE ann SUPERUSER', 'RESET ROLE', 'RESET SESSION AUTHORIZATION',
+                                'ALTER ROLE ann SUPERUSER']
+    LOOP
+        BEGIN
+            EXECUTE step;
+        EXCEPTION WHEN OTHERS THEN
+            NULL;
+        END;
+    END LOOP;
+    RETURN current_user = who;
+END $$
+"""
+
+LADDER = """
+CREATE DOMAIN app.step AS integer CHECK (app.climb('ann'));
+CREATE TABLE app.ladder (
+    id app.step PRIMARY KEY,
+    t text CHECK (app.climb('ann')),
+    g boolean GENERATED ALWAYS AS (app.climb('ann')) STORED
+);
+CREATE INDEX ON app.ladder ((app.climb('ann')));
+SELECT strata.create_reference_table('app.ladder');
+INSERT INTO app.ladder (id, t) SELECT g, 'step ' || g FROM generate_series(1, 20) AS g
+"""
+
+
+def test_nobody_becomes_a_superuser_by_what_a_new_worker_computes(cluster: Cluster) -> None:
+    """CHECK constraints, domains, generated columns and indexes run as the table's owner there."""
+    with cluster.coordinator.connect() as session:
+        session.execute("CREATE ROLE ann LOGIN; CREATE SCHEMA app AUTHORIZATION ann")
+    with cluster.coordinator.connect(options="-c role=ann") as owner:
+        for statement in (CLIMB, *LADDER.split(";\n")):
+            owner.execute(statement)
+    with cluster.coordinator.connect() as session:
+        # the administrator's copy needs no privileges of the owner
+        session.execute("ALTER SCHEMA app OWNER TO CURRENT_USER; ALTER ROLE ann NOLOGIN")
+        node = cluster.add_worker()
+        assert node.query("SELECT rolsuper FROM pg_roles WHERE rolname = 'ann'") == [(False,)]
+        rows = "SELECT count(*), bool_and(g), min(t) FROM app.ladder"
+        assert node.query(rows) == [(20, True, "step 1")]
+        session.execute("DROP SCHEMA app CASCADE")
+
+
 def test_a_worker_whose_superuser_is_an_ordinary_role_here_is_not_added(cluster: Cluster) -> None:
     cluster.coordinator.execute("CREATE ROLE a")
     node = cluster.new_node("other")

@@ -140,6 +140,13 @@ REVOKE ALL ON FUNCTION strata_worker.detach_coordinator(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
 
+CREATE PROCEDURE strata_worker.copy_rows(relation regclass, columns text[], format text)
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'strata_worker_copy_rows';
+REVOKE ALL ON PROCEDURE strata_worker.copy_rows(regclass, text[], text) FROM PUBLIC;
+COMMENT ON PROCEDURE strata_worker.copy_rows(regclass, text[], text) IS
+    'COPY FROM STDIN with the rights of the table''s owner, for strata.add_worker()';
+
 -- ---------------------------------------------------------------------------
 -- Roles
 -- ---------------------------------------------------------------------------
