@@ -131,6 +131,7 @@ def test_a_volatile_value_differs_per_row(pair: Pair) -> None:
         "ALTER TABLE {0} ADD CONSTRAINT f FOREIGN KEY (v) REFERENCES p DEFERRABLE, ALTER w SET NOT NULL",
         "ALTER TABLE {0} ALTER w TYPE varchar(50) COLLATE \"C\", ALTER w SET STATISTICS 5, ALTER w SET STORAGE plain",
         "ALTER TABLE {0} ADD COLUMN IF NOT EXISTS v text, ADD COLUMN IF NOT EXISTS a text DEFAULT 'a'",
+        "ALTER TABLE {0} ADD COLUMN b text DEFAULT 'b', ADD COLUMN IF NOT EXISTS b integer CHECK (id > 0)",
         "ALTER TABLE {0} ADD COLUMN a public.test_tables_domain",
         "ALTER TABLE {0} ADD COLUMN a integer, ADD COLUMN a text",
         "ALTER TABLE {0} ADD COLUMN a integer DEFAULT 77 REFERENCES p",

@@ -425,9 +425,16 @@ build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *comm
 	const char *name = castNode(ColumnDef, command->def)->colname;
 	NewColumn *added;
 	char *value;
+	ListCell *cell;
 
+	/* IF NOT EXISTS, of a column that was there before or that the same statement adds */
 	if (get_attnum(parts->relation, name) <= parts->last_column)
-		return; /* IF NOT EXISTS */
+		return;
+	foreach(cell, parts->added)
+	{
+		if (strcmp(((NewColumn *) lfirst(cell))->name, name) == 0)
+			return;
+	}
 	added = palloc0(sizeof(NewColumn));
 	added->name = pstrdup(name);
 	added->attribute = get_attnum(parts->relation, name);
