@@ -10,6 +10,10 @@
  * warning: a function over local tables has no business on a worker.  Whatever the
  * tables need must succeed.
  *
+ * What all that computes, by functions of whoever owns an object, must not have the administrator's rights:
+ * tables have their owners before they have rows and indexes, worker/src/copy_rows.c copies as the
+ * owner, and worker/src/function_guard.c takes care of the rest.
+ *
  * Locks: ShareRowExclusiveLock on reference tables until the transaction's end, so
  * that no write happens between the copy and the moment when writers see the new
  * worker; AccessShareLock on distributed tables keeps their definition.
@@ -225,6 +229,11 @@ create_table(int worker_id, Oid relation_oid)
 	remote_command_run(worker, REMOTE_WRITE,
 					   table_ddl_create(relation, table->key_attribute,
 										is_reference ? 0 : table->colocation->shard_count, NIL));
+	/* rows and indexes are computed as him */
+	remote_command_run(
+		worker, REMOTE_WRITE,
+		psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation),
+				 quote_identifier(GetUserNameFromId(relation->rd_rel->relowner, false))));
 	if (is_reference)
 		copy_rows(worker_id, relation);
 	else
@@ -278,6 +287,7 @@ worker_seed(int worker_id)
 	ListCell *cell;
 
 	create_roles(worker_id);
+	(void) remote_command_fetch(worker_id, "SELECT strata_worker.guard_functions()");
 	commands = list_schema_commands();
 	foreach(cell, commands)
 	{

@@ -140,6 +140,13 @@ REVOKE ALL ON FUNCTION strata_worker.detach_coordinator(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
 
+CREATE FUNCTION strata_worker.guard_functions() RETURNS void
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'strata_worker_guard_functions';
+REVOKE ALL ON FUNCTION strata_worker.guard_functions() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.guard_functions() IS
+    'has functions of ordinary roles run as their owners until the transaction ends, for strata.add_worker()';
+
 CREATE PROCEDURE strata_worker.copy_rows(relation regclass, columns text[], format text)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'strata_worker_copy_rows';

@@ -41,6 +41,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "function_guard.h"
 
 PG_MODULE_MAGIC;
 
@@ -316,4 +317,5 @@ _PG_init(void)
 	ExecutorEnd_hook = end_query;
 	RegisterXactCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
+	function_guard_initialize();
 }

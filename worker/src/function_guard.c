@@ -1,0 +1,145 @@
+/*
+ * function_guard.c
+ *		While a new worker gets its objects, functions of ordinary roles have their owners' rights only.
+ *
+ * strata.add_worker() creates everybody's objects as the administrator.  Some of that computes: the planner
+ * folds an IMMUTABLE function of constants in a generated column, and a foreign key reads rows.
+ * Such a function belongs to somebody who must not become the administrator by it.  So
+ * strata_worker.guard_functions() has every such function of the rest of the transaction run as its owner, in a
+ * security-restricted operation, as core runs the functions of indexes.
+ *
+ * It is done in fmgr's hook, which sees each call of a function that is not built in.  (fmgr does not inline
+ * SQL functions then.)  Who runs restricted already is left alone: copy_rows.c and CREATE INDEX have
+ * switched to the table's owner.  Functions of superusers are trusted, and core's own
+ * with harmful effects are not IMMUTABLE, hence not folded; rows are computed in copy_rows.c only.
+ *
+ * Calls nest strictly, so who ran before each is a stack, in TopTransactionContext.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_authid_d.h"
+#include "catalog/pg_proc.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "function_guard.h"
+
+/* What was before a call; `switched` says whether the call has changed it. */
+typedef struct Caller
+{
+	bool switched;
+	Oid user;
+	int security_context;
+	int settings;
+} Caller;
+
+static bool guarded = false;
+static List *callers = NIL; /* of Caller, the innermost one last */
+static needs_fmgr_hook_type previous_needs_hook = NULL;
+static fmgr_hook_type previous_hook = NULL;
+
+PG_FUNCTION_INFO_V1(strata_worker_guard_functions);
+
+static Oid
+get_function_owner(Oid function)
+{
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid owner = BOOTSTRAP_SUPERUSERID;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+static bool
+needs_hook(Oid function)
+{
+	if (previous_needs_hook != NULL && previous_needs_hook(function))
+		return true;
+	return guarded && !superuser_arg(get_function_owner(function));
+}
+
+static void
+begin_call(Oid function)
+{
+	MemoryContext previous = MemoryContextSwitchTo(TopTransactionContext);
+	Caller *caller = palloc0(sizeof(Caller));
+	Oid owner = get_function_owner(function);
+
+	callers = lappend(callers, caller);
+	MemoryContextSwitchTo(previous);
+	if (InSecurityRestrictedOperation() || superuser_arg(owner))
+		return;
+	GetUserIdAndSecContext(&caller->user, &caller->security_context);
+	SetUserIdAndSecContext(owner, caller->security_context | SECURITY_RESTRICTED_OPERATION);
+	caller->settings = NewGUCNestLevel();
+	caller->switched = true;
+}
+
+/* After an error settings go back with the (sub)transaction. */
+static void
+end_call(bool failed)
+{
+	Caller *caller;
+
+	if (callers == NIL) /* the call began before we were asked to guard */
+		return;
+	caller = llast(callers);
+	callers = list_delete_last(callers);
+	if (caller->switched)
+	{
+		if (!failed)
+			AtEOXact_GUC(false, caller->settings);
+		SetUserIdAndSecContext(caller->user, caller->security_context);
+	}
+	pfree(caller);
+}
+
+static void
+watch_call(FmgrHookEventType event, FmgrInfo *function, Datum *private)
+{
+	if (previous_hook != NULL)
+		previous_hook(event, function, private);
+	if (!guarded)
+		return;
+	if (event == FHET_START)
+		begin_call(function->fn_oid);
+	else
+		end_call(event == FHET_ABORT);
+}
+
+static void
+end_transaction(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE && event != XACT_EVENT_ABORT)
+		return;
+	guarded = false;
+	callers = NIL;
+}
+
+/* guard_functions(): from now on, until the transaction ends */
+Datum
+strata_worker_guard_functions(PG_FUNCTION_ARGS)
+{
+	guarded = true;
+	PG_RETURN_VOID();
+}
+
+void
+function_guard_initialize(void)
+{
+	previous_needs_hook = needs_fmgr_hook;
+	needs_fmgr_hook = needs_hook;
+	previous_hook = fmgr_hook;
+	fmgr_hook = watch_call;
+	RegisterXactCallback(end_transaction, NULL);
+}

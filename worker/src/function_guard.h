@@ -1,0 +1,10 @@
+/*
+ * function_guard.h
+ *		Functions of ordinary roles run as their owners while a worker gets its objects.
+ */
+#ifndef STRATA_WORKER_FUNCTION_GUARD_H
+#define STRATA_WORKER_FUNCTION_GUARD_H
+
+extern void function_guard_initialize(void);
+
+#endif
