@@ -108,6 +108,33 @@ def test_a_cursor_of_a_released_savepoint_goes_on_and_of_a_rolled_back_one_is_go
         pair.same("FETCH 2 FROM d")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT user_id FROM users ORDER BY user_id",
+        "SELECT event_id FROM events ORDER BY event_id",
+        "SELECT u.name, e.event_id FROM users u JOIN events e ON e.event_id = u.user_id * 3"
+        " ORDER BY e.event_id",
+    ],
+)
+def test_a_cursor_goes_on_where_it_was_when_a_savepoint_with_its_first_fetch_is_rolled_back(
+    pair: Pair, query: str
+) -> None:
+    with pair.transaction():
+        pair.execute(f"DECLARE c CURSOR FOR {query}")
+        pair.execute("SAVEPOINT a")
+        pair.same("FETCH 2 FROM c", ordered=True)
+        pair.execute("UPDATE users SET age = 0")
+        pair.execute("SAVEPOINT b")
+        pair.same("FETCH 2 FROM c", ordered=True)
+        pair.execute("ROLLBACK TO b")
+        pair.same("FETCH 2 FROM c", ordered=True)
+        pair.execute("ROLLBACK TO a")
+        pair.same("FETCH 2 FROM c", ordered=True)
+        pair.same("FETCH ALL FROM c", ordered=True)
+        pair.same("SELECT count(*), sum(age) FROM users")
+
+
 def test_an_update_at_the_place_of_a_cursor_is_refused(pair: Pair) -> None:
     """WHERE CURRENT OF needs places of rows, which are on the workers: a clear error, no lie."""
     with pair.ours.transaction(force_rollback=True):

@@ -64,6 +64,7 @@ typedef struct GatherScanState
 	Bitmapset *param_ids;  /* PARAM_EXEC ids that the shipped statement depends on */
 	MemoryContext context; /* of one remote scan */
 	RemoteScan *scan;
+	SubTransactionId subtransaction; /* in which the statement, or cursor, began */
 	bool started;
 	bool finished;	  /* all rows were received */
 	int worker_count; /* that took part, for EXPLAIN */

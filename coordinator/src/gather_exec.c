@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "lib/binaryheap.h"
 #include "miscadmin.h"
@@ -107,6 +108,7 @@ begin_gather(CustomScanState *node, EState *estate, int eflags)
 										   ALLOCSET_DEFAULT_SIZES);
 	state->store_rows = (eflags & EXEC_FLAG_REWIND) != 0;
 	state->last_stream = -1;
+	state->subtransaction = GetCurrentSubTransactionId();
 
 	if (scan->custom_plans != NIL)
 	{
@@ -367,6 +369,9 @@ start_gather(GatherScanState *state)
 	snapshot_pin_prepare(state->css.ss.ps.state, workers, access);
 	state->scan = remote_scan_begin(workers, access, sql, desc);
 	gather_leave_role(saved);
+	/* a cursor from outside of a savepoint goes on when that is rolled back, but the wires do not */
+	if (state->subtransaction != GetCurrentSubTransactionId())
+		remote_scan_keep(state->scan);
 	if (state->plan.sort_columns != NIL && state->worker_count > 1)
 		start_merge(state);
 	MemoryContextSwitchTo(old_context);

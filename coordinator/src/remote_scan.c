@@ -492,6 +492,16 @@ remote_scan_await_all(RemoteScan *scan)
 }
 
 void
+remote_scan_keep(RemoteScan *scan)
+{
+	for (int i = 0; i < scan->count; i++)
+	{
+		if (is_live(&scan->streams[i]))
+			spool_stream(&scan->streams[i]);
+	}
+}
+
+void
 remote_scan_counters(const RemoteScan *scan, int index, int *worker_id, uint64 *rows, uint64 *bytes)
 {
 	*worker_id = scan->streams[index].conn->worker_id;

@@ -46,6 +46,9 @@ extern bool remote_scan_next_from(RemoteScan *scan, int stream, TupleTableSlot *
 /* Wait, before the first row is asked for, until each stream has one or has ended. */
 extern void remote_scan_await_all(RemoteScan *scan);
 
+/* Receive all rows now: they then survive the subtransaction in which they were asked for. */
+extern void remote_scan_keep(RemoteScan *scan);
+
 /* Rows and bytes received so far from one stream, and the worker it comes from. */
 extern void remote_scan_counters(const RemoteScan *scan, int stream, int *worker_id, uint64 *rows,
 								 uint64 *bytes);

@@ -56,6 +56,9 @@ class TransactionGenerator:
     def __init__(self, seed: int | str):
         self.rng = random.Random(f"transaction {seed}")
         self.savepoints: list[str] = []
+        self.cursors: dict[str, int] = {}  # open ones: in how many savepoints each was declared
+        self.scrolls: set[str] = set()
+        self.held: set[str] = set()
         self.next_id = 100
 
     def table(self) -> str:
@@ -203,9 +206,52 @@ class TransactionGenerator:
         name = self.savepoints[position]
         if choice < 0.8:
             del self.savepoints[position + 1 :]
+            self.cursors = {c: depth for c, depth in self.cursors.items() if depth <= position}
             return f"ROLLBACK TO SAVEPOINT {name}"
         del self.savepoints[position:]
+        self.cursors = {c: min(depth, position) for c, depth in self.cursors.items()}
         return f"RELEASE SAVEPOINT {name}"
+
+    def declare(self) -> str:
+        """Every query has one order, so that a part of the rows is the same on both sides."""
+        name = self.rng.choice([f"c{n}" for n in range(1, 5)])
+        if name in self.cursors and self.rng.random() < 0.9:
+            return self.fetch()
+        table = self.table()
+        query = self.rng.choice(
+            [
+                f"SELECT * FROM {SCHEMA}.{table} ORDER BY id, k",
+                f"SELECT id, v FROM {SCHEMA}.{table} WHERE {self.condition(table)} ORDER BY id, k",
+                f"SELECT t, count(*), sum(v) FROM {SCHEMA}.{table} GROUP BY t ORDER BY t",
+                f"SELECT a.id, b.id, a.k FROM {SCHEMA}.m1 AS a JOIN {SCHEMA}.m2 AS b USING (k) ORDER BY 1, 2, 3",
+                f"SELECT a.id, b.id, b.k FROM {SCHEMA}.ml AS a JOIN {SCHEMA}.m3 AS b ON a.v = b.v ORDER BY 1, 2, 3",
+            ]
+        )
+        scroll, hold = self.rng.random() < 0.3, self.rng.random() < 0.15
+        self.cursors[name] = len(self.savepoints)
+        self.scrolls.discard(name)
+        if scroll:
+            self.scrolls.add(name)
+        if hold:
+            self.held.add(name)
+        return f"DECLARE {name} {'SCROLL ' if scroll else ''}CURSOR {'WITH HOLD ' if hold else ''}FOR {query}"
+
+    def fetch(self) -> str:
+        if not self.cursors:
+            return self.declare()
+        name = self.rng.choice(sorted(self.cursors))
+        moves = ["FETCH", "FETCH 3 FROM", "FETCH 7 FROM", "MOVE 2 IN", "FETCH ALL FROM", "CLOSE"]
+        if name in self.scrolls:
+            moves += [
+                "FETCH PRIOR FROM",
+                "FETCH BACKWARD 4 FROM",
+                "FETCH FIRST FROM",
+                "FETCH ABSOLUTE 5 FROM",
+            ]
+        move = self.rng.choices(moves, weights=[5, 6, 3, 3, 2, 1, *[3] * (len(moves) - 6)])[0]
+        if move == "CLOSE":
+            del self.cursors[name]
+        return f"{move} {name}"
 
     def statement(self) -> str:
         return self.rng.choices(
@@ -219,18 +265,21 @@ class TransactionGenerator:
                 self.delete_exists,
                 self.read,
                 self.failure,
+                self.declare,
+                self.fetch,
             ],
-            weights=[24, 7, 8, 16, 6, 8, 4, 24, 3],
+            weights=[24, 7, 8, 16, 6, 8, 4, 24, 3, 7, 16],
         )[0]()
 
     def script(self) -> list[str]:
         """One to three transactions; some statements outside of any."""
         statements = []
         for _ in range(self.rng.randrange(1, 4)):
+            self.savepoints = []
+            self.cursors = {name: 0 for name in sorted(self.cursors) if name in self.held}
             if self.rng.random() < 0.15:
                 statements.append(self.statement())
                 continue
-            self.savepoints = []
             isolation = self.rng.choice(["", "", "", " ISOLATION LEVEL REPEATABLE READ"])
             statements.append(f"BEGIN{isolation}")
             for _ in range(self.rng.randrange(2, 12)):
@@ -238,7 +287,7 @@ class TransactionGenerator:
                     self.savepoint() if self.rng.random() < 0.25 else self.statement()
                 )
             statements.append(self.rng.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]))
-        return statements
+        return [*statements, "CLOSE ALL"]
 
 
 def generate(seed: int | str) -> list[str]:
