@@ -402,6 +402,51 @@ def test_a_new_worker_gets_schemas_types_functions_and_reference_tables(make_clu
     )
 
 
+def test_a_new_worker_gets_the_comments(make_cluster) -> None:
+    cluster = make_cluster(workers=1)
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        'CREATE SCHEMA "my app"; SET search_path = "my app", public;'
+        "CREATE TYPE mood AS ENUM ('sad'); CREATE DOMAIN step AS integer CONSTRAINT up CHECK (VALUE > 0);"
+        "CREATE TYPE pair AS (a integer, b integer);"
+        "CREATE FUNCTION twice (integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2';"
+        "CREATE PROCEDURE nothing () LANGUAGE sql AS '';"
+        'CREATE TABLE "T" (id integer PRIMARY KEY, "Odd col" step, v integer CONSTRAINT pos CHECK (v > 0))'
+    )
+    coordinator.execute(
+        "SELECT strata.create_distributed_table('\"T\"', 'id'); CREATE STATISTICS st ON v, id FROM \"T\";"
+        'CREATE INDEX by_v ON "T" (v);'
+        "CREATE TABLE r (id integer PRIMARY KEY); SELECT strata.create_reference_table('r')"
+    )
+    names = [
+        'SCHEMA "my app"',
+        "TYPE mood",
+        "DOMAIN step",
+        "CONSTRAINT up ON DOMAIN step",
+        "TYPE pair",
+    ]
+    names += [
+        "COLUMN pair.b",
+        "FUNCTION twice (integer)",
+        "PROCEDURE nothing ()",
+        'TABLE "T"',
+        "TABLE r",
+    ]
+    names += ['COLUMN "T"."Odd col"', 'CONSTRAINT pos ON "T"', "STATISTICS st", "INDEX by_v"]
+    names += ["INDEX r_pkey"]
+    for name in names:
+        coordinator.execute(f"COMMENT ON {name} IS '{name} isn''t \\ new'")
+    newcomer = cluster.add_worker()
+    comments = (
+        "SELECT i.type, i.identity, d.description FROM pg_description AS d,"
+        " pg_identify_object(d.classoid, d.objoid, d.objsubid) AS i WHERE d.description LIKE '% new' ORDER BY 1, 2"
+    )
+    known = coordinator.query(comments)
+    assert len(known) == len(names)
+    assert newcomer.query(comments) == known
+    assert cluster.workers[0].query(comments) == known
+
+
 def test_a_new_worker_gets_objects_in_the_order_of_their_dependencies(make_cluster) -> None:
     """Names that need quotes, types within types, a domain that calls a function that comes later..."""
     cluster = make_cluster(workers=1)

@@ -703,6 +703,33 @@ AS $$
         UNION ALL
         SELECT 1001, 7, 0, c.object, c.command, NULL, true
           FROM strata.changed_privileges() AS c
+        UNION ALL
+        -- Comments of an object and its parts; those of foreign keys, which come last, are left out.
+        SELECT 1002, 8, w.oid, format('comments of %s', w.object),
+               string_agg(format('COMMENT ON %s IS %L',
+                                 CASE i.type
+                                     WHEN 'table column' THEN 'COLUMN ' || i.identity
+                                     WHEN 'composite type column' THEN 'COLUMN ' || i.identity
+                                     WHEN 'table constraint' THEN 'CONSTRAINT ' || i.identity
+                                     WHEN 'statistics object' THEN 'STATISTICS ' || i.identity
+                                     WHEN 'domain constraint' THEN
+                                         (SELECT format('CONSTRAINT %I ON DOMAIN %s', c.conname,
+                                                        format_type(c.contypid, NULL))
+                                            FROM pg_constraint AS c WHERE c.oid = d.objoid)
+                                     ELSE upper(i.type) || ' ' || i.identity
+                                 END, d.description),
+                          '; ' ORDER BY d.objsubid, i.identity),
+               NULL, true
+          FROM (SELECT p.class, p.oid, p.whole_class, p.whole FROM part AS p
+                UNION
+                SELECT 'pg_statistic_ext'::regclass, e.oid, w.class, w.oid
+                  FROM wanted AS w
+                  JOIN pg_statistic_ext AS e ON w.class = 'pg_class'::regclass AND e.stxrelid = w.oid)
+               AS p
+          JOIN wanted AS w ON (w.class, w.oid) = (p.whole_class, p.whole)
+          JOIN pg_description AS d ON (d.classoid, d.objoid) = (p.class, p.oid)
+         CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) AS i
+         GROUP BY w.class, w.oid, w.object
     )
     SELECT row_number() OVER (ORDER BY level, rank, oid, object), object, command, relation, optional
       FROM command
