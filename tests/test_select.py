@@ -326,6 +326,27 @@ def test_system_columns_tell_the_table_but_not_places_on_workers(pair: Pair) -> 
     pair.same("SELECT DISTINCT tableoid::regclass FROM users")
     pair.same("SELECT tableoid::regclass, count(*) FROM (TABLE users) AS u, countries GROUP BY 1")
     pair.same("SELECT user_id, tableoid = 'users'::regclass FROM users WHERE user_id = 5")
+    pair.same(
+        "SELECT name, name::regclass::oid = tableoid FROM (SELECT 'users' || left(name, 0) AS name, tableoid"
+        " FROM users) AS u"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT DISTINCT tableoid::regclass FROM users",
+        "SELECT tableoid::regclass::text, count(*) FROM users GROUP BY 1",
+        "SELECT count(*) FROM users WHERE tableoid::regclass::text LIKE '%users'",
+    ],
+)
+def test_workers_name_no_object_by_an_oid_of_the_coordinator(pair: Pair, query: str) -> None:
+    """On a worker the OID of this table may be that of another one."""
+    pair.same(query)
+    plan = pair.rows(f"EXPLAIN (VERBOSE, COSTS OFF) {query}")
+    remote = [line for (line,) in plan if "Remote SQL" in line]
+    assert remote
+    assert not any("regclass" in line for line in remote), remote
 
 
 @cases(

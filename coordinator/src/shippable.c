@@ -251,6 +251,15 @@ shippable_is_shipped_value(PlannerInfo *root, Node *expr)
 		   shippable_is_runtime_constant(root, expr);
 }
 
+/* reg* types name objects by an OID, which differs between nodes. */
+static bool
+is_object_name_type(Oid type)
+{
+	return type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID ||
+		   type == REGTYPEOID || type == REGOPEROID || type == REGOPERATOROID ||
+		   type == REGROLEOID || type == REGNAMESPACEOID;
+}
+
 /* Is a stable built-in function the same wherever our settings are? */
 static bool
 depends_only_on_settings(Oid funcid)
@@ -269,16 +278,8 @@ depends_only_on_settings(Oid funcid)
 		if (strncmp(NameStr(proc->proname), prefix, strlen(prefix)) == 0)
 			result = false;
 	}
-	/* reg* types name objects by an OID that differs between nodes */
 	for (int i = 0; result && i < proc->pronargs; i++)
-	{
-		Oid type = proc->proargtypes.values[i];
-
-		if (type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID ||
-			type == REGTYPEOID || type == REGOPEROID || type == REGOPERATOROID ||
-			type == REGROLEOID || type == REGNAMESPACEOID)
-			result = false;
-	}
+		result = !is_object_name_type(proc->proargtypes.values[i]);
 	ReleaseSysCache(tuple);
 	return result;
 }
@@ -517,6 +518,11 @@ walk_unshippable(Node *node, ShippableContext *context)
 	/* One value for the whole execution: evaluated here, shipped as that value. */
 	if (shippable_is_shipped_value(context->root, node))
 		return false;
+
+	/* the coordinator's tableoid may be the OID of something else there, the OID of a name is another */
+	if ((IsA(node, RelabelType) || IsA(node, FuncExpr) || IsA(node, CoerceViaIO)) &&
+		is_object_name_type(exprType(node)))
+		return true;
 
 	if (check_functions_in_node(node, is_local_function, context))
 		return true;
