@@ -496,7 +496,7 @@ def test_a_function_with_its_owners_rights_has_them_on_a_new_worker(cluster: Clu
 
 
 CLIMB = """
-CREATE FUNCTION app.climb (who text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION app.try (who text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE step text;
 BEGIN
     FOREACH step IN ARRAY ARRAY['ALTER ROLE ann SUPERUSER', 'RESET ROLE', 'RESET SESSION AUTHORIZATION',
@@ -510,6 +510,12 @@ BEGIN
     END LOOP;
     RETURN current_user = who;
 END $$
+"""
+
+# IMMUTABLE: the planner computes it when the table is created; itself it could only read.
+IMMUTABLE_CLIMB = """
+CREATE FUNCTION app.climb (who text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+    AS $$ BEGIN RETURN app.try(who); END $$
 """
 
 LADDER = """
@@ -530,11 +536,14 @@ def test_nobody_becomes_a_superuser_by_what_a_new_worker_computes(cluster: Clust
     with cluster.coordinator.connect() as session:
         session.execute("CREATE ROLE ann LOGIN; CREATE SCHEMA app AUTHORIZATION ann")
     with cluster.coordinator.connect(options="-c role=ann") as owner:
-        for statement in (CLIMB, *LADDER.split(";\n")):
+        for statement in (CLIMB, IMMUTABLE_CLIMB, *LADDER.split(";\n")):
             owner.execute(statement)
     with cluster.coordinator.connect() as session:
         # the administrator's copy needs no privileges of the owner
-        session.execute("ALTER SCHEMA app OWNER TO CURRENT_USER; ALTER ROLE ann NOLOGIN")
+        session.execute(
+            "ALTER SCHEMA app OWNER TO CURRENT_USER; GRANT USAGE ON SCHEMA app TO ann;"
+            "REVOKE ALL ON app.ladder FROM ann; ALTER ROLE ann NOLOGIN"
+        )
         node = cluster.add_worker()
         assert node.query("SELECT rolsuper FROM pg_roles WHERE rolname = 'ann'") == [(False,)]
         rows = "SELECT count(*), bool_and(g), min(t) FROM app.ladder"
