@@ -11,12 +11,15 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from psycopg import sql
 
 from tests.cluster import Cluster, Node, crashes_of_destroyed, started_nodes
+from tests.pair import Pair
+from tests.twin import Twin
 
 LOG_LINES = 60
 
@@ -61,6 +64,13 @@ def schema(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     for node in nodes:
         node.disconnect()
         node.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def as_role(pair: Pair) -> Iterator[Callable[[str], Twin]]:
+    """Twins of roles, in the schema of the module's pair."""
+    with ExitStack() as stack:
+        yield lambda role: Twin(pair.cluster, role, pair.schema, stack)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ same there: the rows, or SQLSTATE 42501.  What is refused is refused before a wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -105,12 +104,6 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         made.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
     for node in cluster.nodes:
         node.execute(f"DROP OWNED BY {', '.join(ROLES)}")
-
-
-@pytest.fixture
-def as_role(pair: Pair) -> Iterator[Callable[[str], Twin]]:
-    with ExitStack() as stack:
-        yield lambda role: Twin(pair.cluster, role, SCHEMA, stack)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ apply them to the rows that they have, without knowing that they are policies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -58,12 +57,6 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         made.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
     for node in cluster.nodes:
         node.execute(f"DROP OWNED BY {', '.join(ROLES)}")
-
-
-@pytest.fixture
-def as_role(pair: Pair) -> Iterator[Callable[[str], Twin]]:
-    with ExitStack() as stack:
-        yield lambda role: Twin(pair.cluster, role, SCHEMA, stack)
 
 
 POLICY_QUERIES = [
