@@ -251,9 +251,9 @@ resolve_transaction(WorkerConnection *conn, const PreparedGid *gid)
 					 errhint("It is left alone: end it by hand.")));
 		return;
 	}
+	FAULT_POINT("resolver_listed");
 	if (decision_log_is_running(gid->incarnation, gid->counter))
 		return;
-	FAULT_POINT("resolver_listed");
 	committed = decision_log_exists((Decision){gid->incarnation, gid->counter});
 	if (committed && !await_replica())
 		(void) in_doubt_add(conn->worker_id, gid, IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
