@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,7 @@ BOOT_HOST = Path(__file__).with_name("boot_host.sh")
 DISKS = ("hot", "cold")
 DISK_SIZE = 2 << 30
 BOOT_TIMEOUT = 120
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -178,7 +180,9 @@ class Host:
     def answers(self) -> bool:
         """Does its ssh server answer the control node?"""
         greeting = "exec 3<>/dev/tcp/$0/22 && read -rt 1 -u 3 line && [[ $line == SSH-* ]]"
-        command = network.inside(self.control, "bash", "-c", greeting, str(self.address))
+        command = network.inside(
+            self.control, "timeout", "2", "bash", "-c", greeting, str(self.address)
+        )
         return run(command, check=False).returncode == 0
 
     def is_ready(self) -> bool:
@@ -215,7 +219,7 @@ class Host:
     def console(self) -> Path:
         return self.directory / "console.log"
 
-    def journal(self, lines: int = 200, unit: str | None = None) -> str:
+    def journal(self, lines: int = 80, unit: str | None = None) -> str:
         """The end of its journal, also of a host that is off."""
         command = ["journalctl", "--no-pager", f"--lines={lines}"]
         command += [f"--unit={unit}"] if unit else []
@@ -230,7 +234,8 @@ class Host:
         if self.init() is not None:
             parts += ["---- failed units", *self.failed_units()]
         if self.console.exists():
-            parts += ["---- console", *self.console.read_text(errors="replace").splitlines()[-40:]]
+            console = COLOUR.sub("", self.console.read_text(errors="replace")).split("\n")
+            parts += ["---- console", *[line for line in console if line.strip()][-40:]]
         return "\n".join([*parts, "---- journal", self.journal()])
 
 

@@ -1,0 +1,105 @@
+"""The PostgreSQL major versions that this machine does not have: building and testing there.
+
+A root of the Debian release that has the version, with compiler and server, is entered with chroot;
+nothing is installed on this machine.  The layer over that root is kept, so that the next run finds
+its Python tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.provisioning.commands import LabError, run
+from tests.provisioning.root import CACHE, MAJORS, build_recipe, layer, make_root, run_inside
+
+TREE = Path(__file__).parents[2]
+PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
+
+
+def suite_of(major: int) -> str:
+    for suite, its_major in MAJORS.items():
+        if its_major == major:
+            return suite
+    raise LabError(f"no Debian release that we know has PostgreSQL {major}")
+
+
+def copy_tree(target: Path) -> None:
+    """Our files as they are in the working tree, without what was built."""
+    listed = run(["git", "-C", TREE, "ls-files", "--cached", "--others", "--exclude-standard"])
+    for name in listed.stdout.splitlines():
+        if (TREE / name).is_file():
+            (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(TREE / name, target / "src" / name)
+
+
+def show(root: Path, arguments: list[str]) -> int:
+    """Run a program in the root, in the copy of the tree, with our standard output."""
+    command = ["sh", "-c", 'cd /src && exec "$@"', "sh", *arguments]
+    return run_inside(root, command, check=False, stdout=None, stderr=None).returncode
+
+
+def build_deb(major: int, output: Path) -> None:
+    """The package for a major version, built in its release's root."""
+    suite = suite_of(major)
+    with layer(make_root(build_recipe(suite)), CACHE / f"build-{suite}") as root:
+        shutil.rmtree(root / "src", ignore_errors=True)
+        copy_tree(root)
+        version = run([TREE / "scripts/deb_version.sh"]).stdout.split()
+        command = ["scripts/build_deb.sh", str(major), "/src/dist", *version]
+        if show(root, command) != 0:
+            raise LabError(f"the package for PostgreSQL {major} was not built")
+        output.mkdir(exist_ok=True)
+        for old in output.glob(f"postgresql-{major}-strata*.deb"):
+            old.unlink()
+        for package in (root / "src/dist").glob("*.deb"):
+            shutil.copy(package, output)
+
+
+def install_python(root: Path, suite: str) -> None:
+    """A virtual environment with the pinned tools; wheels come through this machine's pip."""
+    requirements = (TREE / "requirements.txt").read_text()
+    stamp = root / ".venv" / f"installed-{hashlib.sha256(requirements.encode()).hexdigest()[:12]}"
+    if stamp.exists():
+        return
+    wheels = CACHE / f"wheels-{suite}"
+    run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+        + [f"--python-version={PYTHON[suite]}", "--requirement", TREE / "requirements.txt"]
+        + ["--dest", wheels]
+    )
+    shutil.copytree(wheels, root / "wheels", dirs_exist_ok=True)
+    run_inside(root, ["python3", "-m", "venv", "--clear", "/.venv"])
+    run_inside(
+        root,
+        ["/.venv/bin/pip", "install", "--quiet", "--no-index", "--find-links=/wheels"]
+        + ["--requirement", "/src/requirements.txt"],
+    )
+    stamp.touch()
+
+
+def run_tests(major: int, arguments: list[str]) -> int:
+    """The project's tests against a major version, with its package installed; pytest's result."""
+    suite = suite_of(major)
+    packages = list((TREE / "dist").glob(f"postgresql-{major}-strata_*.deb"))
+    if len(packages) != 1:
+        raise LabError(f"dist has {len(packages)} packages for {major}: run make deb PG={major}")
+    with layer(make_root(build_recipe(suite)), CACHE / f"check-{suite}") as root:
+        copy_tree(root)
+        install_python(root, suite)
+        shutil.copy(packages[0], root / "strata.deb")
+        run_inside(root, ["dpkg", "--install", "/strata.deb"])
+        config = f"PG_CONFIG=/usr/lib/postgresql/{major}/bin/pg_config"
+        if show(root, ["env", config, "scripts/build_assertions.sh"]) != 0:
+            raise LabError("the libraries with assertions were not built")
+        return show(root, ["env", config, "/.venv/bin/python", "-m", "pytest", *arguments])
+
+
+def run_shell(major: int) -> subprocess.CompletedProcess:
+    """A shell where the tests ran."""
+    suite = suite_of(major)
+    with layer(make_root(build_recipe(suite)), CACHE / f"check-{suite}") as root:
+        return run_inside(root, ["bash"], check=False, stdin=None, stdout=None, stderr=None)
