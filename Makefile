@@ -30,10 +30,10 @@ SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
 .PHONY: help build install demo down clean check check-fast check-slow fuzz bench lint format psql
-.PHONY: packages python lab lab-down
+.PHONY: packages python lab lab-down deb check-17
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # ---- the machine ---------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ clean: ## Remove the demo's cluster with its data, and what was built
 	@if test -x $(PG_CONFIG); then for extension in $(EXTENSIONS); do \
 		$(MAKE) -s -C $$extension PG_CONFIG=$(PG_CONFIG) clean; \
 	done; fi
-	@rm -rf .cache/assert .cache/lint .cache/pytest .cache/ruff .cache/stage
+	@rm -rf .cache/assert .cache/lint .cache/pytest .cache/ruff .cache/stage dist
 
 # ---- the lab of real hosts -----------------------------------------------------------------------
 
@@ -86,6 +86,19 @@ lab: python ## Boot the hosts of inventories/lab, real Debians, on this machine 
 
 lab-down: ## Remove the lab's hosts with all that is on them
 	@if test -e .venv/installed; then $(LAB_TOOL) down; fi
+
+# ---- Debian packages -----------------------------------------------------------------------------
+
+PG ?= $(PG_MAJOR)
+
+deb: python ## Build the Debian package into dist/ (PG=15 or 17; not the machine's own: needs root)
+ifeq ($(PG),$(PG_MAJOR))
+	@scripts/install_packages.sh deb
+	@scripts/build_deb.sh $(PG) dist $$(scripts/deb_version.sh)
+else
+	@scripts/install_packages.sh lab
+	@$(LAB_TOOL) deb $(PG)
+endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
@@ -99,6 +112,10 @@ check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minu
 check-slow: install python ## The slow tests
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
+
+check-17: ## Tests on PostgreSQL 17 of Debian 13, with the package installed, in a chroot (needs root)
+	@$(MAKE) deb PG=17
+	@$(LAB_TOOL) check 17 -m "not slow and not long" $(PYTEST)
 
 fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
 	@$(PYTHON) -m tests.fuzz $(FUZZ)

@@ -13,7 +13,7 @@ case ${1:-build} in
 		packages=(
 			"postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
 			"postgresql-$major-hll"
-			build-essential libpq-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev
+			build-essential libpq-dev libicu-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev
 			python3 python3-venv ca-certificates shellcheck
 		)
 		;;

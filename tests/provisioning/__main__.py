@@ -6,6 +6,8 @@ python -m tests.provisioning shell HOST [COMMAND]    a shell on a host
 python -m tests.provisioning host HOST power_loss    power_loss, power_off, boot, reboot, link_down, link_up
 python -m tests.provisioning journal HOST            what the host wrote
 python -m tests.provisioning down                    remove the lab
+python -m tests.provisioning deb MAJOR               build the package in the release that has MAJOR
+python -m tests.provisioning check MAJOR [PYTEST]    run the project's tests there, on that package
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import sys
 import time
 from pathlib import Path
 
+from tests.provisioning import foreign
 from tests.provisioning.commands import LabError
 from tests.provisioning.inventory import InventoryError
-from tests.provisioning.lab import INVENTORY, Lab
+from tests.provisioning.lab import INVENTORY, Lab, why_impossible
 from tests.provisioning.root import MAJORS
 
 ACTIONS = ("power_loss", "power_off", "boot", "reboot", "link_down", "link_up")
@@ -42,6 +45,11 @@ def parse_arguments() -> argparse.Namespace:
     host.add_argument("action", choices=ACTIONS)
     journal = commands.add_parser("journal", help="print a host's console and journal")
     journal.add_argument("host")
+    deb = commands.add_parser("deb", help="build the package for a PostgreSQL not of this machine")
+    deb.add_argument("major", type=int)
+    check = commands.add_parser("check", help="run the tests on a PostgreSQL not of this machine")
+    check.add_argument("major", type=int)
+    check.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
 
 
@@ -56,8 +64,20 @@ def up(lab: Lab) -> None:
     )
 
 
+def use_foreign(arguments: argparse.Namespace) -> None:
+    if reason := why_impossible():
+        raise LabError(f"the root of another release cannot be entered here: {reason}")
+    if arguments.command == "deb":
+        foreign.build_deb(arguments.major, foreign.TREE / "dist")
+    else:
+        sys.exit(foreign.run_tests(arguments.major, arguments.arguments))
+
+
 def main() -> None:
     arguments = parse_arguments()
+    if arguments.command in ("deb", "check"):
+        use_foreign(arguments)
+        return
     lab = Lab(arguments.inventory, arguments.name, arguments.suite)
     if arguments.command == "up":
         up(lab)

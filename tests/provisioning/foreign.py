@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -96,10 +95,3 @@ def run_tests(major: int, arguments: list[str]) -> int:
         if show(root, ["env", config, "scripts/build_assertions.sh"]) != 0:
             raise LabError("the libraries with assertions were not built")
         return show(root, ["env", config, "/.venv/bin/python", "-m", "pytest", *arguments])
-
-
-def run_shell(major: int) -> subprocess.CompletedProcess:
-    """A shell where the tests ran."""
-    suite = suite_of(major)
-    with layer(make_root(build_recipe(suite)), CACHE / f"check-{suite}") as root:
-        return run_inside(root, ["bash"], check=False, stdin=None, stdout=None, stderr=None)
