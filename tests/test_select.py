@@ -326,6 +326,7 @@ def test_system_columns_tell_the_table_but_not_places_on_workers(pair: Pair) -> 
     pair.same("SELECT DISTINCT tableoid::regclass FROM users")
     pair.same("SELECT tableoid::regclass, count(*) FROM (TABLE users) AS u, countries GROUP BY 1")
     pair.same("SELECT user_id, tableoid = 'users'::regclass FROM users WHERE user_id = 5")
+    pair.same("SELECT count(*) FROM users WHERE tableoid::regclass = 'users'::regclass")
     pair.same(
         "SELECT name, name::regclass::oid = tableoid FROM (SELECT 'users' || left(name, 0) AS name, tableoid"
         " FROM users) AS u"

@@ -497,6 +497,12 @@ walk_unshippable(Node *node, ShippableContext *context)
 			if (!shippable_object(ProcedureRelationId, ((WindowFunc *) node)->winfnoid))
 				return true;
 			break;
+		case T_RelabelType:
+			/* between an OID and a name: each node would take it for an object of its own */
+			if (is_object_name_type(((RelabelType *) node)->resulttype) !=
+				is_object_name_type(exprType((Node *) ((RelabelType *) node)->arg)))
+				return true;
+			break;
 		case T_FuncExpr:
 			if (((FuncExpr *) node)->funcretset)
 				return true;
