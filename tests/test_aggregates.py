@@ -50,6 +50,15 @@ POLYMORPHIC = {
     "anymultirange": "int4multirange",
 }
 
+# Combinable since 16, with a result that depends on the order of rows: what of it does not.
+ORDER_DEPENDENT = {
+    ("any_value", "anyelement"): "any_value(c_integer) IS NOT NULL",
+    ("array_agg", "anynonarray"): "cardinality(array_agg(c_integer))",
+    ("array_agg", "anyarray"): "cardinality(array_agg(coalesce(c_integer_array, '{0, 0}')))",
+    ("string_agg", "text"): "length(string_agg(c_text, ', '))",
+    ("string_agg", "bytea"): "length(string_agg(c_bytea, '\\x00'))",
+}
+
 ROWS = 500
 
 
@@ -98,6 +107,8 @@ def call(name: str, types: list[str]) -> str:
         return f"{name}(c_double_precision, c_real)"
     if not types:
         return f"{name}(*)"
+    if fixed := ORDER_DEPENDENT.get((name.removeprefix("pg_catalog."), types[0])):
+        return fixed
     if name.split(".")[-1] == "hll_add_agg":
         defaults = ["c_hll_hashval", "11", "5", "-1", "1"]
         return f"{name}({', '.join(defaults[: len(types)])})"
