@@ -79,6 +79,66 @@ def become_standby(node: Node, primary: Node) -> None:
     give_to_server(node.data / "standby.signal", 0o600)
 
 
+def copy_coordinator(cluster: Cluster, name: str, *options: str) -> Node:
+    """A base backup of the coordinator, not started."""
+    primary = cluster.coordinator
+    taken = {node.port for node in cluster.nodes}
+    settings = dict(primary.settings)
+    copy = Node(name, cluster.root, free_port(taken), cluster.sockets, settings)
+    arguments = [find_binaries() / "pg_basebackup", "-d", primary.conninfo(), "-D", copy.data]
+    arguments += [*options, "-X", "stream", "-c", "fast", "--no-sync"]
+    result = run_as_server(arguments, capture_output=True)
+    assert result.returncode == 0, result.stderr
+    give_to_server(copy.data, 0o700)
+    entry = next(
+        line
+        for line in cluster.passfile.read_text().splitlines()
+        if line.startswith(f"127.0.0.1:{primary.port}:*:postgres:")
+    )
+    cluster._remember_password(copy, "postgres", entry.rpartition(":")[2])
+    return copy
+
+
+class Failover:
+    """A synchronous replica of the coordinator, which can take its place."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.number = 0
+        self.standby = self._make()
+
+    def _make(self) -> Node:
+        """Copy the coordinator, and make it wait for the copy."""
+        primary = self.cluster.coordinator
+        self.number += 1
+        standby = copy_coordinator(self.cluster, f"replica{self.number}", "-R")
+        standby.start()
+        with primary.connect() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+            for _ in wait_until("the replica is synchronous"):
+                state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+                if connection.execute(state).fetchone() == (1,):
+                    return standby
+        raise AssertionError("unreachable")
+
+    def promote(self) -> None:
+        """The replica is the cluster's coordinator from now on, whatever the old one does."""
+        arguments = [find_binaries() / "pg_ctl", "-D", self.standby.data, "-w", "promote"]
+        result = run_as_server(arguments, capture_output=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        self.cluster.coordinator = self.standby
+
+    def take_over(self) -> None:
+        """The coordinator dies, its replica goes on, and gets a replica of its own."""
+        old = self.cluster.coordinator
+        old.kill()
+        self.promote()
+        self.standby.forgive_crash()
+        shutil.rmtree(old.data)
+        self.standby = self._make()
+
+
 def promote(node: Node) -> None:
     node.execute("SELECT pg_promote()")
 

@@ -528,7 +528,9 @@ def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
         node.restart()
 
         node.execute("CREATE EXTENSION hll; CREATE EXTENSION strata_worker")
-        node.execute("SELECT strata_worker.attach_coordinator(gen_random_uuid(), 1)")
+        node.execute(
+            "SELECT strata_worker.attach_coordinator(gen_random_uuid(), 1, gen_random_uuid())"
+        )
         with pytest.raises(psycopg.Error, match="another cluster"):
             add(node)
         node.execute("DELETE FROM strata_worker.cluster")

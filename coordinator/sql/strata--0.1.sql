@@ -14,11 +14,25 @@ CREATE TABLE strata.cluster (
     epoch bigint NOT NULL CHECK (epoch > 0),
     ddl_version bigint NOT NULL DEFAULT 0,
     -- at most one row; no index on an expression, because C code writes the table as a catalog
-    only_row boolean NOT NULL DEFAULT true UNIQUE CHECK (only_row)
+    only_row boolean NOT NULL DEFAULT true UNIQUE CHECK (only_row),
+    holder uuid NOT NULL,
+    timeline bigint
 );
-INSERT INTO strata.cluster VALUES (gen_random_uuid(), 1);
 COMMENT ON TABLE strata.cluster IS
     'identity of this cluster, copied to its workers; the epoch rises when another coordinator takes over';
+COMMENT ON COLUMN strata.cluster.holder IS
+    'drawn when the epoch rose: tells apart two coordinators that took over at once';
+COMMENT ON COLUMN strata.cluster.timeline IS
+    'of the coordinator that has the workers, when the epoch rose; NULL in a copy, which has none';
+
+CREATE FUNCTION strata.claim_server() RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_claim_server';
+REVOKE ALL ON FUNCTION strata.claim_server() FROM PUBLIC;
+COMMENT ON FUNCTION strata.claim_server() IS
+    'notes that this data directory is no copy; returns the timeline of this server';
+
+INSERT INTO strata.cluster (id, epoch, holder, timeline)
+VALUES (gen_random_uuid(), 1, gen_random_uuid(), strata.claim_server());
 COMMENT ON COLUMN strata.cluster.ddl_version IS
     'rises with each transaction that changes the schema of the workers, which record it';
 
@@ -183,6 +197,25 @@ CREATE FUNCTION strata.add_worker(name text, conninfo text) RETURNS integer
 REVOKE ALL ON FUNCTION strata.add_worker(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.add_worker(text, text) IS
     'adds a server to the cluster, with the schema objects and reference tables it needs; returns its id';
+
+CREATE FUNCTION strata.take_over() RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_take_over';
+REVOKE ALL ON FUNCTION strata.take_over() FROM PUBLIC;
+COMMENT ON FUNCTION strata.take_over() IS
+    'makes this server the one coordinator of its workers, whichever was it before; returns the new epoch';
+
+CREATE FUNCTION strata.hold_worker(name text, timeout interval DEFAULT '60 s', drain interval DEFAULT '10 s')
+    RETURNS integer
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_hold_worker';
+REVOKE ALL ON FUNCTION strata.hold_worker(text, interval, interval) FROM PUBLIC;
+COMMENT ON FUNCTION strata.hold_worker(text, interval, interval) IS
+    'lets transactions wait before they first use the worker, until it is released, the timeout, or the end of this session; returns how many still used it when the time to drain was over';
+
+CREATE FUNCTION strata.release_worker(name text) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_release_worker';
+REVOKE ALL ON FUNCTION strata.release_worker(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.release_worker(text) IS
+    'waits until the worker that this session holds takes writes, and lets the transactions go on over new connections';
 
 CREATE FUNCTION strata.remove_worker(name text, drain boolean DEFAULT false) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_remove_worker';
@@ -1065,7 +1098,8 @@ BEGIN
 
         check_name := 'cluster identity';
         answer := strata.run_on_worker(member.worker_id,
-            format('SELECT strata_worker.check_coordinator(%L, %L)', cluster.id, cluster.epoch), false);
+            format('SELECT strata_worker.check_coordinator(%L, %L, %L)',
+                   cluster.id, cluster.epoch, cluster.holder), false);
         ok := answer.success;
         detail := CASE WHEN NOT ok THEN answer.result END;
         RETURN NEXT;

@@ -362,7 +362,7 @@ gid_of(const WorkerConnection *conn)
 static void
 assign_identities(int count)
 {
-	const char *cluster = connection_cluster_id(NULL);
+	const char *cluster = connection_cluster_id();
 	uint64 first = decision_log_take_counters(count);
 
 	session_map_set_prepared(first, count);

@@ -42,6 +42,7 @@
 #include "session_settings.h"
 #include "settings.h"
 #include "wire_cleanup.h"
+#include "worker_hold.h"
 #include "worker_state.h"
 
 /* So often somebody who waits asks what the heartbeat knows. */
@@ -633,6 +634,20 @@ connection_drop(WorkerConnection *conn)
 	}
 }
 
+void
+connection_drop_worker(int worker_id)
+{
+	ListCell *cell;
+
+	foreach(cell, connections)
+	{
+		WorkerConnection *conn = lfirst(cell);
+
+		if (conn->worker_id == worker_id && conn->pg != NULL)
+			connection_drop(conn);
+	}
+}
+
 List *
 connection_list(void)
 {
@@ -748,7 +763,8 @@ check_connection(WorkerConnection *conn)
 	}
 
 	worker = metadata_worker(conn->worker_id);
-	if (strcmp(conn->conninfo, worker->conninfo) == 0 && is_current(conn))
+	if (strcmp(conn->conninfo, worker->conninfo) == 0 && is_current(conn) &&
+		conn->hold_generation == worker_hold_generation(conn))
 	{
 		connection_settle(conn);
 		if (!is_wire_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
@@ -766,6 +782,7 @@ connection_open(int worker_id)
 {
 	WorkerConnection *conn = find_connection(worker_id);
 
+	worker_hold_join(conn);
 	if (!check_connection(conn))
 		connection_connect(&conn, 1);
 	return conn;
@@ -782,6 +799,7 @@ connection_open_all(const Bitmapset *workers)
 	{
 		WorkerConnection *conn = find_connection(worker_id);
 
+		worker_hold_join(conn);
 		if (!check_connection(conn))
 			conns[count++] = conn;
 	}

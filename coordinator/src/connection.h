@@ -74,6 +74,11 @@ typedef struct WorkerConnection
 	bool silent;					  /* broken off: the worker does not answer */
 	uint32 generation;				  /* of the worker, when the connection was made */
 
+	/* worker_hold.c owns these */
+	struct WorkerUse *use;	/* counters of the worker, NULL when not looked for yet */
+	uint32 hold_generation; /* of the worker, when the connection was made */
+	bool joined;			/* the transaction counts as a user of the worker */
+
 	/* remote_transaction.c and commit_protocol.c own these */
 	int xact_depth;	   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
 	int release_depth; /* savepoints of this level and above are to be released, 0 none */
@@ -169,10 +174,7 @@ extern bool connection_is_fatal(const WorkerConnection *conn, const PGresult *re
 extern void
 connection_report(int elevel, WorkerConnection *conn, PGresult *result, const char *sql);
 
-/*
- * Identity of this cluster, from strata.cluster: uuid as text, and epoch.
- * Read with each new connection; the pointer lives as long as the session.
- */
-extern const char *connection_cluster_id(int64 *epoch);
+/* Identity of this cluster, uuid as text; read anew, the pointer lives as long as the session. */
+extern const char *connection_cluster_id(void);
 
 #endif

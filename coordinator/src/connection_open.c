@@ -14,18 +14,11 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/uuid.h"
 
 #include "compat.h"
 #include "connection_internal.h"
@@ -35,12 +28,10 @@
 #include "metadata.h"
 #include "session_map.h"
 #include "settings.h"
+#include "take_over.h"
 #include "wire_cleanup.h"
+#include "worker_hold.h"
 #include "worker_state.h"
-
-/* Columns of strata.cluster. */
-#define CLUSTER_ID 1
-#define CLUSTER_EPOCH 2
 
 /*
  * Timeouts are the coordinator's business, which cancels; a warning of the lexer
@@ -57,44 +48,28 @@ typedef struct Attempt
 	WorkerConnection *conn;
 	const Worker *worker;
 	uint32 generation; /* of the worker, before we dialled */
+	uint32 hold_generation;
 	Dial *dial;
 	PGconn *pg; /* logged in, our own handshake runs; still the dial's */
 	bool done;
 } Attempt;
 
 static WaitEventSet *connect_set = NULL;
-static char cluster_id[UUID_LEN * 2 + 5];
-static int64 cluster_epoch;
+static ClusterIdentity identity;
 static int64 schema_version;
+static ConnectionGreeting greeting = CONNECTION_GREETING_MEMBER;
 
 const char *
-connection_cluster_id(int64 *epoch)
+connection_cluster_id(void)
 {
-	Relation catalog;
-	SysScanDesc scan;
-	HeapTuple tuple;
+	cluster_identity_read(&identity);
+	return identity.id;
+}
 
-	catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	tuple = systable_getnext(scan);
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the cluster has no identity"),
-						errdetail("Table strata.cluster is empty.")));
-	else
-	{
-		bool isnull;
-		Datum id = heap_getattr(tuple, CLUSTER_ID, RelationGetDescr(catalog), &isnull);
-
-		strlcpy(cluster_id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(cluster_id));
-		cluster_epoch = DatumGetInt64(
-			heap_getattr(tuple, CLUSTER_EPOCH, RelationGetDescr(catalog), &isnull));
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	if (epoch != NULL)
-		*epoch = cluster_epoch;
-	return cluster_id;
+void
+connection_set_greeting(ConnectionGreeting wanted)
+{
+	greeting = wanted;
 }
 
 static void
@@ -110,6 +85,7 @@ start_attempt(Attempt *attempt)
 
 	(void) worker_state_get(attempt->worker->id, &state);
 	attempt->generation = state.generation;
+	attempt->hold_generation = worker_hold_generation(attempt->conn);
 	request.preferred_host = state.host;
 	attempt->dial = dial_create(&request);
 	attempt->dial->owner = attempt;
@@ -138,11 +114,27 @@ begin_handshake(Attempt *attempt)
 						   encoding ? encoding : "an unknown one", GetDatabaseEncodingName()),
 				 errhint("Create the worker's database with the coordinator's encoding.")));
 
-	snprintf(message, sizeof(message),
-			 "%sBEGIN ISOLATION LEVEL READ COMMITTED; "
-			 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT "), "
-			 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
-			 PINNED_SETTINGS, cluster_id, cluster_epoch, schema_version);
+	switch (greeting)
+	{
+		case CONNECTION_GREETING_MEMBER:
+			snprintf(message, sizeof(message),
+					 "%sBEGIN ISOLATION LEVEL READ COMMITTED; "
+					 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ", '%s'), "
+					 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
+					 PINNED_SETTINGS, identity.id, identity.epoch, identity.holder, schema_version);
+			break;
+		case CONNECTION_GREETING_ATTACH:
+			snprintf(message, sizeof(message),
+					 "%sSET default_transaction_isolation = 'read committed'; "
+					 "SET synchronous_commit = on; BEGIN; "
+					 "SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT
+					 ", '%s'); COMMIT",
+					 PINNED_SETTINGS, identity.id, identity.epoch, identity.holder);
+			break;
+		case CONNECTION_GREETING_NONE:
+			strlcpy(message, PINNED_SETTINGS, sizeof(message));
+			break;
+	}
 	PQsetnonblocking(attempt->pg, 1);
 	if (!PQsendQuery(attempt->pg, message))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
@@ -164,6 +156,9 @@ report_refusal(Attempt *attempt, PGresult *result)
 								  "old version of it."),
 						errhint("Run CREATE EXTENSION strata_worker in the worker's database.")));
 	}
+	if (sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
+		greeting == CONNECTION_GREETING_MEMBER)
+		take_over_request(); /* a worker that was restored may have forgotten who we are */
 	connection_report(ERROR, attempt->conn, result, "SELECT strata_worker.check_coordinator(...)");
 }
 
@@ -313,6 +308,7 @@ take_wire(Attempt *attempt)
 	conn->conninfo = MemoryContextStrdup(TopMemoryContext, attempt->worker->conninfo);
 	conn->worker_name = MemoryContextStrdup(TopMemoryContext, attempt->worker->name);
 	conn->generation = attempt->generation;
+	conn->hold_generation = attempt->hold_generation;
 	conn->pg = attempt->pg;
 	conn->worker_pid = PQbackendPID(conn->pg);
 	session_map_add(conn);
@@ -326,7 +322,9 @@ connection_connect(WorkerConnection **conns, int count)
 {
 	Attempt *attempts = palloc0(count * sizeof(Attempt));
 
-	(void) connection_cluster_id(NULL);
+	if (greeting == CONNECTION_GREETING_MEMBER)
+		take_over_require();
+	cluster_identity_read(&identity);
 	maintenance_worker_require();
 	schema_version = ddl_version_current();
 	for (int i = 0; i < count; i++)

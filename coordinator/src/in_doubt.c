@@ -518,7 +518,7 @@ Datum
 strata_list_in_doubt(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
-	const char *cluster = connection_cluster_id(NULL);
+	const char *cluster = connection_cluster_id();
 	const Bitmapset *workers = metadata_all_workers();
 	InDoubtEntry *entries;
 	int worker_id = -1;

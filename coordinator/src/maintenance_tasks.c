@@ -23,8 +23,10 @@
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "resolver.h"
+#include "take_over.h"
 
 static const MaintenanceTask tasks[] = {
+	{"take-over", take_over_interval_ms, take_over_run}, /* the first: others use the workers */
 	{"resolver", resolver_interval_ms, resolver_run},
 	{"deadlocks", deadlock_interval, deadlock_detect},
 };

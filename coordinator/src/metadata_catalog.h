@@ -17,7 +17,11 @@
 #include "nodes/pg_list.h"
 
 /* strata.cluster */
+#define CATALOG_CLUSTER_ID 1
+#define CATALOG_CLUSTER_EPOCH 2
 #define CATALOG_CLUSTER_DDL_VERSION 3
+#define CATALOG_CLUSTER_HOLDER 5
+#define CATALOG_CLUSTER_TIMELINE 6
 
 /* strata.worker */
 #define CATALOG_WORKER_ID 1

@@ -11,6 +11,8 @@
 
 #include "lib/stringinfo.h"
 
+#include "take_over.h"
+
 #define GID_FORMAT "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d"
 
 void
@@ -55,25 +57,25 @@ append_gids(List *gids, const WorkerConnection *conn, const PGresult *result, co
 List *
 prepared_gid_list(WorkerConnection *conn, int64 deadline)
 {
-	int64 epoch;
-	const char *cluster = connection_cluster_id(&epoch);
+	ClusterIdentity identity;
 	List *gids = NIL;
 	StringInfoData message;
 	PGresult *result;
 
+	cluster_identity_read(&identity);
 	initStringInfo(&message);
 	appendStringInfo(&message,
-					 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT "); "
+					 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ", '%s'); "
 					 "SELECT gid FROM pg_catalog.pg_prepared_xacts "
 					 "WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database() "
 					 "AND pg_catalog.starts_with(gid, 'strata_%s_')",
-					 cluster, epoch, cluster);
+					 identity.id, identity.epoch, identity.holder, identity.id);
 	connection_send(conn, message.data, 1, "SELECT gid FROM pg_prepared_xacts");
 	while ((result = connection_get_result_until(conn, deadline)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_TUPLES_OK)
 			connection_report(ERROR, conn, result, NULL);
-		gids = append_gids(gids, conn, result, cluster);
+		gids = append_gids(gids, conn, result, identity.id);
 		PQclear(result);
 	}
 	pfree(message.data);

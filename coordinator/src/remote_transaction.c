@@ -51,6 +51,7 @@
 #include "session_settings.h"
 #include "snapshot_pin.h"
 #include "wire_cleanup.h"
+#include "worker_hold.h"
 
 /* How long a rollback to a savepoint may take before the wire is given up. */
 #define ROLLBACK_TIMEOUT_MS 10000
@@ -324,6 +325,12 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	if (access != REMOTE_READ)
 		conn->written = true;
 	send_in_transaction(conn, snapshot, sql);
+}
+
+bool
+remote_transaction_has_begun(void)
+{
+	return participating;
 }
 
 void
@@ -642,6 +649,7 @@ handle_transaction_event(XactEvent event, void *arg)
 			snapshot_pin_end_transaction();
 			ddl_version_reset();
 			remote_insert_reset();
+			worker_hold_leave();
 			participating = false;
 			break;
 		case XACT_EVENT_ABORT:
@@ -652,6 +660,7 @@ handle_transaction_event(XactEvent event, void *arg)
 				commit_protocol_abort();
 			ddl_version_reset();
 			remote_insert_reset();
+			worker_hold_leave();
 			participating = false;
 			break;
 		default: /* parallel workers have no connections */

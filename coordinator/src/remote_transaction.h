@@ -59,6 +59,9 @@ extern void remote_transaction_reclaim(WorkerConnection **conns, int count);
 extern bool remote_transaction_can_restart(void);
 extern void remote_transaction_restart(void);
 
+/* Has the current transaction sent anything to a worker? */
+extern bool remote_transaction_has_begun(void);
+
 extern void remote_transaction_initialize(void); /* from _PG_init: shared memory, callbacks */
 
 #endif

@@ -43,6 +43,7 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
+#include "connection_internal.h"
 #include "decision_log.h"
 #include "fault_point.h"
 #include "in_doubt.h"
@@ -209,7 +210,7 @@ end_transaction(WorkerConnection *conn, const PreparedGid *gid, bool committed)
 	char name[CONNECTION_GID_SIZE];
 	char sql[CONNECTION_GID_SIZE + 32];
 
-	prepared_gid_format(name, connection_cluster_id(NULL), gid);
+	prepared_gid_format(name, connection_cluster_id(), gid);
 	snprintf(sql, sizeof(sql), "%s PREPARED '%s'", committed ? "COMMIT" : "ROLLBACK", name);
 	(void) in_doubt_add(conn->worker_id, gid, decision, IN_DOUBT_LEFT_OVER);
 	FAULT_POINT("resolver_decided");
@@ -337,21 +338,6 @@ confirm_durability(int worker_id)
 						errmsg("worker \"%s\" has not confirmed its commits", conn->worker_name)));
 }
 
-/* In the wire's state after an error nobody can trust. */
-static void
-drop_wires(int worker_id)
-{
-	ListCell *cell;
-
-	foreach(cell, connection_list())
-	{
-		WorkerConnection *conn = lfirst(cell);
-
-		if (conn->worker_id == worker_id && conn->pg != NULL)
-			connection_drop(conn);
-	}
-}
-
 static void
 log_failure(Visit *visit, const ErrorData *error)
 {
@@ -398,7 +384,7 @@ try_worker(Visit *visit, bool confirm, List **gids)
 		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		drop_wires(visit->worker_id);
+		connection_drop_worker(visit->worker_id); /* nobody knows their state */
 		in_doubt_attempted(visit->worker_id, IN_DOUBT_WORKER_SILENT);
 		log_failure(visit, error);
 		FreeErrorData(error);

@@ -430,7 +430,7 @@ Datum
 strata_session_wires(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	const char *cluster = connection_cluster_id(NULL);
+	const char *cluster = connection_cluster_id();
 	WireRow *rows;
 	int count;
 

@@ -12,7 +12,7 @@
 #include "storage/shmem.h"
 
 /* Room for the modules that register. */
-#define PARTS_MAX 16
+#define PARTS_MAX 24
 
 typedef struct Part
 {

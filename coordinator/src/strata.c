@@ -19,7 +19,9 @@
 #include "serializable.h"
 #include "session_map.h"
 #include "settings.h"
+#include "take_over.h"
 #include "utility.h"
+#include "worker_hold.h"
 #include "worker_state.h"
 
 PG_MODULE_MAGIC;
@@ -77,6 +79,8 @@ _PG_init(void)
 	define_settings();
 	metadata_initialize();
 	worker_state_initialize();
+	worker_hold_initialize();
+	take_over_initialize();
 	session_map_initialize(); /* before remote_transaction.c, whose callbacks at commit come first */
 	gate_initialize();
 	remote_transaction_initialize();

@@ -28,6 +28,7 @@
 #include "metadata.h"
 #include "metadata_catalog.h"
 #include "remote_command.h"
+#include "worker_api.h"
 #include "worker_command.h"
 #include "worker_probe.h"
 #include "worker_seed.h"
@@ -119,8 +120,8 @@ strata_add_worker(PG_FUNCTION_ARGS)
 
 /* ---------------------------------------------------------------- remove */
 
-static int
-find_worker(const char *name)
+int
+worker_api_find(const char *name)
 {
 	const Bitmapset *workers = metadata_all_workers();
 	int worker_id = -1;
@@ -201,12 +202,12 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("strata.remove_worker()");
 	metadata_catalog_lock_placement();
-	worker_id = find_worker(name);
+	worker_id = worker_api_find(name);
 	check_empty(worker_id, drain);
 
 	answer = worker_command_try(worker_id, REMOTE_WRITE,
 								psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
-										 worker_seed_undo_command(), connection_cluster_id(NULL)));
+										 worker_seed_undo_command(), connection_cluster_id()));
 	if (!answer.success)
 		ereport(WARNING, (errcode(answer.error->sqlerrcode),
 						  errmsg("worker \"%s\" was not cleaned up", name),

@@ -28,6 +28,7 @@
 #include "dial.h"
 #include "row_format.h"
 #include "settings.h"
+#include "take_over.h"
 #include "wire_cleanup.h"
 #include "worker_probe.h"
 
@@ -503,17 +504,21 @@ install_extensions(const Probe *probe)
 static void
 prepare_server(Probe *probe, const char *conninfo)
 {
-	int64 epoch;
-	const char *cluster_id = connection_cluster_id(&epoch);
+	ClusterIdentity identity;
 
+	take_over_require();
+	cluster_identity_read(&identity);
 	open_probe(probe, conninfo);
 	run_query(probe, "SET search_path = pg_catalog");
 	run_query(probe, "SET client_min_messages = error");
 	run_query(probe, psprintf("SET lock_timeout = %d", LOCK_TIMEOUT_MS));
 	check_server(probe);
 	install_extensions(probe);
-	run_query(probe, psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ")",
-							  cluster_id, epoch));
+	run_query(probe,
+			  psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ", '%s')",
+					   identity.id, identity.epoch, identity.holder));
+	run_query(probe, psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
+							  identity.epoch));
 }
 
 void

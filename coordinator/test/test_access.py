@@ -32,13 +32,15 @@ EVERYBODY = {
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_role
         strata_worker.drop_index_parts strata_worker.execute_patiently strata_worker.index_parts
         strata_worker.next_index_command strata_worker.pin_snapshot strata_worker.record_schema_version
-        strata_worker.shard_list strata_worker.table_list strata_worker.use_snapshot
+        strata_worker.session_mark strata_worker.shard_list strata_worker.table_list
+        strata_worker.use_snapshot
     """,
 }
 MONITORS = {"coordinator": "strata.all_lock_waits", "worker": ""}
 SUPERUSERS = {
     "coordinator": """
         strata.add_worker strata.aggregate_definition strata.changed_privileges strata.check_health
+        strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.find_table_faults
         strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.node_lock_waits
@@ -52,6 +54,7 @@ SUPERUSERS = {
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition
         strata_worker.attach_coordinator strata_worker.detach_coordinator
+        strata_worker.end_older_sessions
     """,
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import threading
 import time
@@ -13,16 +12,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.cluster import (
-    Cluster,
-    ClusterError,
-    Node,
-    find_binaries,
-    free_port,
-    give_to_server,
-    run_as_server,
-    wait_until,
-)
+from tests.cluster import Cluster, Node, wait_until
+from tests.failover import Failover
 from tests.fixtures import new_root
 from tests.ledger import Ledger
 
@@ -30,57 +21,6 @@ WRITERS = 4
 
 # kills in one run of the slow test, over both clusters
 KILLS = int(os.environ.get("STRATA_KILLS", "1000"))
-
-
-class Failover:
-    """A synchronous replica of the coordinator, which can take its place."""
-
-    def __init__(self, cluster: Cluster):
-        self.cluster = cluster
-        self.number = 0
-        self.standby = self._make()
-
-    def _make(self) -> Node:
-        """Copy the coordinator, and make it wait for the copy."""
-        cluster, primary = self.cluster, self.cluster.coordinator
-        self.number += 1
-        taken = {node.port for node in cluster.nodes}
-        name = f"replica{self.number}"
-        standby = Node(name, cluster.root, free_port(taken), cluster.sockets, primary.settings)
-        arguments = [find_binaries() / "pg_basebackup", "-d", primary.conninfo()]
-        arguments += ["-D", standby.data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
-        result = run_as_server(arguments, capture_output=True)
-        if result.returncode != 0:
-            raise ClusterError(f"pg_basebackup failed: {result.stderr}")
-        give_to_server(standby.data, 0o700)
-        entry = next(
-            line
-            for line in cluster.passfile.read_text().splitlines()
-            if line.startswith(f"127.0.0.1:{primary.port}:*:postgres:")
-        )
-        password = entry.rpartition(":")[2]
-        cluster._remember_password(standby, "postgres", password)
-        standby.start()
-        with primary.connect() as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
-            for _ in wait_until("the replica is synchronous"):
-                state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
-                if connection.execute(state).fetchone() == (1,):
-                    return standby
-        raise AssertionError("unreachable")
-
-    def take_over(self) -> None:
-        """The coordinator dies, its replica goes on, and gets a replica of its own."""
-        old = self.cluster.coordinator
-        old.kill()
-        arguments = [find_binaries() / "pg_ctl", "-D", self.standby.data, "-w", "promote"]
-        result = run_as_server(arguments, capture_output=True)
-        assert result.returncode == 0, result.stdout + result.stderr
-        self.standby.forgive_crash()
-        self.cluster.coordinator = self.standby
-        shutil.rmtree(old.data)
-        self.standby = self._make()
 
 
 class Storm:

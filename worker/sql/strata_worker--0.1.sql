@@ -16,43 +16,146 @@ COMMENT ON SCHEMA strata IS 'functions of Strata that have the same name on ever
 CREATE TABLE strata_worker.cluster (
     id uuid NOT NULL,
     epoch bigint NOT NULL,
-    attached_at timestamptz NOT NULL DEFAULT now()
+    attached_at timestamptz NOT NULL DEFAULT now(),
+    holder uuid NOT NULL,
+    is_fenced boolean NOT NULL
 );
 CREATE UNIQUE INDEX cluster_has_one_row ON strata_worker.cluster ((true));
 REVOKE ALL ON strata_worker.cluster FROM PUBLIC;
 COMMENT ON TABLE strata_worker.cluster IS
     'the cluster this worker belongs to, at most one row; a coordinator with an older epoch is refused';
+COMMENT ON COLUMN strata_worker.cluster.holder IS
+    'which of several coordinators has the epoch';
+COMMENT ON COLUMN strata_worker.cluster.is_fenced IS
+    'no session of an older epoch is left, so that this one''s are let in';
+
+-- The advisory lock (this number, epoch) marks a coordinator's session here, for end_older_sessions().
+CREATE FUNCTION strata_worker.session_mark() RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$ SELECT 1398034497 $$;
+COMMENT ON FUNCTION strata_worker.session_mark() IS
+    'first key of the advisory locks that mark sessions of coordinators; the second one is the epoch';
 
 -- A coordinator that does not own this worker must neither read nor write here: a
 -- restored copy of a coordinator would resolve the original's transactions.
-CREATE FUNCTION strata_worker.check_coordinator(id uuid, epoch bigint) RETURNS void
-    LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
+-- The mark comes first, and each look has a new snapshot (hence VOLATILE): who has seen an epoch
+-- that was about to end is found by its mark.
+CREATE FUNCTION strata_worker.check_coordinator(id uuid, epoch bigint, holder uuid) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner strata_worker.cluster;
+    patience CONSTANT timestamptz := clock_timestamp() + interval '3 s';
+BEGIN
+    PERFORM pg_advisory_lock_shared(strata_worker.session_mark(), epoch::integer);
+    LOOP
+        SELECT * INTO owner FROM strata_worker.cluster;
+        IF owner.id IS NULL THEN
+            RAISE EXCEPTION 'this server does not belong to a cluster'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      HINT = 'Add it on the coordinator with strata.add_worker().';
+        ELSIF owner.id <> check_coordinator.id THEN
+            RAISE EXCEPTION 'this server belongs to another cluster'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('It belongs to cluster %s, the coordinator''s is %s.',
+                                      owner.id, check_coordinator.id);
+        ELSIF owner.epoch > check_coordinator.epoch THEN
+            RAISE EXCEPTION 'the coordinator is outdated'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('This server has seen epoch %s of the cluster, the coordinator''s is %s.',
+                                      owner.epoch, check_coordinator.epoch),
+                      HINT = 'Another coordinator took over; connect to that one.';
+        ELSIF owner.epoch = check_coordinator.epoch AND owner.holder <> check_coordinator.holder THEN
+            RAISE EXCEPTION 'another coordinator has this worker'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('Both took over with epoch %s; the other one was faster.', owner.epoch),
+                      HINT = 'Stop one of the two, and run strata.take_over() on the other.';
+        END IF;
+        EXIT WHEN owner.epoch = check_coordinator.epoch AND owner.is_fenced;
+        IF clock_timestamp() > patience THEN
+            RAISE EXCEPTION 'this worker has not heard of the new coordinator yet'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('It knows epoch %s of the cluster, the coordinator''s is %s.',
+                                      owner.epoch, check_coordinator.epoch),
+                      HINT = 'The coordinator''s process "strata maintenance" tells it; its log says what is wrong.';
+        END IF;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.check_coordinator(uuid, bigint, uuid) IS
+    'raises an error unless this worker belongs to the cluster and the epoch is its last one; waits for a moment if that has just been announced';
+
+CREATE FUNCTION strata_worker.attach_coordinator(id uuid, epoch bigint, holder uuid) RETURNS void
+    LANGUAGE plpgsql STRICT
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     owner strata_worker.cluster;
 BEGIN
     SELECT * INTO owner FROM strata_worker.cluster;
+    IF owner.id = attach_coordinator.id AND owner.epoch = attach_coordinator.epoch
+       AND owner.holder = attach_coordinator.holder THEN
+        RETURN;
+    END IF;
+    LOCK TABLE strata_worker.cluster IN SHARE ROW EXCLUSIVE MODE;
+    SELECT * INTO owner FROM strata_worker.cluster;
     IF owner.id IS NULL THEN
-        RAISE EXCEPTION 'this server does not belong to a cluster'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Add it on the coordinator with strata.add_worker().';
-    ELSIF owner.id <> check_coordinator.id THEN
-        RAISE EXCEPTION 'this server belongs to another cluster'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It belongs to cluster %s, the coordinator''s is %s.',
-                                  owner.id, check_coordinator.id);
-    ELSIF owner.epoch > check_coordinator.epoch THEN
-        RAISE EXCEPTION 'the coordinator is outdated'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('This server has seen epoch %s of the cluster, the coordinator''s is %s.',
-                                  owner.epoch, check_coordinator.epoch),
-                  HINT = 'Another coordinator took over; connect to that one.';
+        INSERT INTO strata_worker.cluster (id, epoch, holder, is_fenced) VALUES (id, epoch, holder, true);
+    ELSIF owner.id <> attach_coordinator.id OR owner.epoch >= attach_coordinator.epoch THEN
+        PERFORM strata_worker.check_coordinator(id, epoch, holder);
+    ELSE
+        UPDATE strata_worker.cluster AS c
+           SET epoch = attach_coordinator.epoch, holder = attach_coordinator.holder, is_fenced = false;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION strata_worker.check_coordinator(uuid, bigint) IS
-    'raises an error unless this worker belongs to the cluster and has seen no later epoch';
+REVOKE ALL ON FUNCTION strata_worker.attach_coordinator(uuid, bigint, uuid) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.attach_coordinator(uuid, bigint, uuid) IS
+    'makes this server a worker of the cluster, or raises the epoch: older sessions are refused from then on';
+
+-- In a transaction after attach_coordinator()'s.  A session that does not end is an error, and
+-- the new coordinator's stay locked out.
+CREATE FUNCTION strata_worker.end_older_sessions(epoch bigint) RETURNS integer
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner strata_worker.cluster;
+    patience CONSTANT timestamptz := clock_timestamp() + interval '10 s';
+    older integer[];
+    ended integer := 0;
+BEGIN
+    SELECT * INTO owner FROM strata_worker.cluster AS c WHERE c.epoch = end_older_sessions.epoch;
+    IF owner.id IS NULL OR owner.is_fenced THEN
+        RETURN 0;
+    END IF;
+    LOOP
+        SELECT array_agg(DISTINCT l.pid) INTO older
+          FROM pg_locks AS l
+         WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database AS d
+                                                          WHERE d.datname = current_database())
+           AND l.classid = strata_worker.session_mark()::oid AND l.objsubid = 2
+           AND l.objid::bigint < end_older_sessions.epoch AND l.pid <> pg_backend_pid();
+        EXIT WHEN older IS NULL;
+        IF clock_timestamp() > patience THEN
+            RAISE EXCEPTION 'sessions of an older coordinator do not end'
+                USING ERRCODE = 'object_in_use',
+                      DETAIL = format('Processes %s were told to terminate.', older);
+        END IF;
+        ended := greatest(ended, cardinality(older));
+        PERFORM pg_terminate_backend(pid) FROM unnest(older) AS pid;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+    UPDATE strata_worker.cluster AS c SET is_fenced = true WHERE c.epoch = end_older_sessions.epoch;
+    RETURN ended;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.end_older_sessions(bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.end_older_sessions(bigint) IS
+    'ends the sessions of coordinators with an older epoch, and then lets this one''s in; returns how many there were';
 
 CREATE TABLE strata_worker.schema_version (
     version bigint PRIMARY KEY,
@@ -109,24 +212,6 @@ END
 $$;
 COMMENT ON FUNCTION strata_worker.record_schema_version(bigint) IS
     'notes that this worker has all DDL up to this version';
-
-CREATE FUNCTION strata_worker.attach_coordinator(id uuid, epoch bigint) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    LOCK TABLE strata_worker.cluster IN SHARE ROW EXCLUSIVE MODE;
-    IF EXISTS (SELECT FROM strata_worker.cluster) THEN
-        PERFORM strata_worker.check_coordinator(id, epoch);
-        UPDATE strata_worker.cluster AS c SET epoch = attach_coordinator.epoch;
-    ELSE
-        INSERT INTO strata_worker.cluster VALUES (id, epoch);
-    END IF;
-END
-$$;
-REVOKE ALL ON FUNCTION strata_worker.attach_coordinator(uuid, bigint) FROM PUBLIC;
-COMMENT ON FUNCTION strata_worker.attach_coordinator(uuid, bigint) IS
-    'makes this server a worker of the cluster, or raises the epoch it has seen';
 
 CREATE FUNCTION strata_worker.detach_coordinator(id uuid) RETURNS void
     LANGUAGE sql STRICT

@@ -432,7 +432,13 @@ OURS = uuid.UUID("00000000-0000-0000-0000-0000000000aa")
 FOREIGN = uuid.UUID("00000000-0000-0000-0000-0000000000bb")
 
 
+HOLDER = uuid.UUID("00000000-0000-0000-0000-0000000000cc")
+OTHER_HOLDER = uuid.UUID("00000000-0000-0000-0000-0000000000dd")
+
+
 def call_coordinator(connection: psycopg.Connection, function: str, *arguments) -> None:
+    if len(arguments) == 2:
+        arguments += (HOLDER,)
     marks = ", ".join(["%s"] * len(arguments))
     connection.execute(f"SELECT strata_worker.{function}({marks})", arguments)
 
@@ -463,14 +469,53 @@ def test_an_older_coordinator_is_refused_and_a_younger_one_is_not(
     session: psycopg.Connection,
 ) -> None:
     call_coordinator(session, "attach_coordinator", OURS, 3)
-    call_coordinator(session, "check_coordinator", OURS, 4)  # it has just taken over
+    # it has just taken over, and nobody has told this server
+    assert "not heard" in refused(session, "check_coordinator", OURS, 4).diag.message_primary
     call_coordinator(session, "attach_coordinator", OURS, 5)
     call_coordinator(session, "attach_coordinator", OURS, 5)
+    refused(session, "check_coordinator", OURS, 5)  # sessions of epoch 3 may still run
+    call_coordinator(session, "end_older_sessions", 5)
+    call_coordinator(session, "check_coordinator", OURS, 5)
     error = refused(session, "check_coordinator", OURS, 4)
     assert "5" in error.diag.message_detail
     assert error.diag.message_hint
     refused(session, "attach_coordinator", OURS, 4)
     assert session.execute("SELECT epoch FROM strata_worker.cluster").fetchall() == [(5,)]
+
+
+def test_of_two_coordinators_with_one_epoch_the_first_is_served(
+    session: psycopg.Connection,
+) -> None:
+    call_coordinator(session, "attach_coordinator", OURS, 3, HOLDER)
+    for function in ("check_coordinator", "attach_coordinator"):
+        error = refused(session, function, OURS, 3, OTHER_HOLDER)
+        assert "another coordinator" in error.diag.message_primary
+    call_coordinator(session, "attach_coordinator", OURS, 4, OTHER_HOLDER)
+
+
+def test_sessions_of_an_older_epoch_are_ended_and_no_others(node: Node) -> None:
+    with (
+        node.connect(DATABASE) as administrator,
+        node.connect(DATABASE) as old,
+        node.connect(DATABASE) as bystander,
+        node.connect(DATABASE) as new,
+    ):
+        call_coordinator(administrator, "attach_coordinator", OURS, 1)
+        try:
+            call_coordinator(old, "check_coordinator", OURS, 1)
+            old.execute("BEGIN")
+            call_coordinator(administrator, "attach_coordinator", OURS, 2, OTHER_HOLDER)
+            answer = administrator.execute("SELECT strata_worker.end_older_sessions(2)")
+            assert answer.fetchall() == [(1,)]
+            with pytest.raises(psycopg.OperationalError):
+                old.execute("COMMIT")
+            bystander.execute("SELECT 1")
+            call_coordinator(new, "check_coordinator", OURS, 2, OTHER_HOLDER)
+            answer = administrator.execute("SELECT strata_worker.end_older_sessions(2)")
+            assert answer.fetchall() == [(0,)]
+            new.execute("SELECT 1")
+        finally:
+            call_coordinator(administrator, "detach_coordinator", OURS)
 
 
 def test_a_server_that_left_its_cluster_can_join_another(session: psycopg.Connection) -> None:
@@ -530,7 +575,8 @@ def test_everybody_may_ask_whose_worker_it_is(node: Node, guest: psycopg.Connect
         "UPDATE strata_worker.cluster SET epoch = 1",
         "DELETE FROM strata_worker.cluster",
         "TRUNCATE strata_worker.cluster",
-        f"SELECT strata_worker.attach_coordinator('{FOREIGN}', 1)",
+        f"SELECT strata_worker.attach_coordinator('{FOREIGN}', 1, '{HOLDER}')",
+        "SELECT strata_worker.end_older_sessions(1)",
         f"SELECT strata_worker.detach_coordinator('{OURS}')",
         "SELECT * FROM strata_partial.candidates",
         "SELECT strata_partial.definition('pg_catalog.sum(integer)'::regprocedure, 'x')",

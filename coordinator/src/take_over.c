@@ -1,0 +1,580 @@
+/*
+ * take_over.c
+ *		Epochs: a worker serves one coordinator, and the last one that took over.
+ *
+ * Two servers that both believe to be the coordinator would resolve each other's transactions: the
+ * resolver of one does not know the other's decisions and rolls back.  It happens when a
+ * coordinator was replaced by its replica and still runs behind a partition, and when a
+ * backup of it is started somewhere.  Both look at the workers with the same cluster id and the same
+ * certificates.  The one must succeed without anybody's help, the other one never.
+ *
+ * What tells them apart:
+ *
+ *	restart		same timeline, marked (membership.c): nothing to do, the epoch is still its own
+ *	promotion	another timeline than strata.cluster says, marked, because it was fed by its
+ *				primary: takes over, by itself
+ *	copy		not marked: whether it recovered to a point in time (a new timeline) or was just
+ *				started (the old one), it has no workers.  It says so in its row (timeline is
+ *				NULL), so that standbys of it do not take over either.
+ *
+ * strata.take_over() is the administrator's word that a copy is the coordinator from now on: after
+ * a restore, a move by backup, or pg_upgrade.
+ *
+ * To take over is, in this order:
+ *
+ *	1. epoch + 1 and a new holder are committed here, and confirmed by the replica, if there is one;
+ *	2. on each worker the epoch is raised, and that is confirmed by its replica: sessions of older
+ *	   epochs are refused from now on;
+ *	3. there, sessions of older epochs are ended (each is marked by an advisory lock); what
+ *	   they prepared is the resolver's, what they committed has been committed;
+ *	4. then that worker lets ours in.
+ *
+ * So at no time sessions of two epochs write on one worker, and what an old coordinator decided
+ * without its replica's confirmation it never tells a worker (decision_log.c).  Workers are
+ * independent of each other: one that cannot be reached hears of it later, before anything else.
+ * Sessions wait on the worker for step 4, and here for step 1.
+ *
+ * Two standbys that are promoted at once get the same epoch, and different holders: each worker
+ * serves the first one.  A replica that had not received its primary's last take-over
+ * (asynchronous replication) raises to an epoch that the workers have seen, and is refused.
+ * Both are for strata.take_over(), which asks the workers first.
+ *
+ * Steps 2 to 4 are the maintenance worker's, as the bootstrap superuser; users may not raise epochs.
+ * After each start it visits every worker once; that changes nothing where the epoch is known.
+ */
+#include "postgres.h"
+
+#include "take_over.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/atomics.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "connection_internal.h"
+#include "maintenance_worker.h"
+#include "membership.h"
+#include "metadata.h"
+#include "metadata_catalog.h"
+#include "remote_transaction.h"
+#include "row_format.h"
+#include "settings.h"
+#include "shared_memory.h"
+#include "wire_cleanup.h"
+#include "worker_command.h"
+#include "worker_state.h"
+
+/* How soon a worker that could not be told is visited again: at first, and at most. */
+#define FIRST_RETRY_MS 200
+#define LAST_RETRY_MS 5000
+
+/* While it is down: how often we look whether it is up. */
+#define DOWN_LOOK_MS 200
+
+/* How long a worker may take to end older sessions: longer than it tries. */
+#define FENCE_TIMEOUT_MS 15000
+
+/* How often a session looks whether its server has taken over. */
+#define LOOK_MS 10
+
+/* What the maintenance worker remembers of a worker. */
+typedef struct Telling
+{
+	int worker_id;
+	int64 epoch; /* that it was told */
+	int retry_ms;
+	TimestampTz next;
+	char complaint[NAMEDATALEN * 4]; /* the error logged last */
+} Telling;
+
+static List *tellings = NIL; /* of Telling, in TopMemoryContext */
+static bool is_pending = true;
+static bool has_run = false;
+static uint32 seen_requests = 0;
+static bool request_at_commit = false;
+
+/* In shared memory: how often sessions have asked that the workers be told again. */
+static pg_atomic_uint32 *requests = NULL;
+
+PG_FUNCTION_INFO_V1(strata_claim_server);
+PG_FUNCTION_INFO_V1(strata_take_over);
+
+/* ----------------------------------------------------------------
+ * The row of strata.cluster
+ * ----------------------------------------------------------------
+ */
+
+static void
+copy_uuid(char *target, HeapTuple tuple, int column, TupleDesc desc)
+{
+	bool isnull;
+	Datum value = heap_getattr(tuple, column, desc, &isnull);
+
+	strlcpy(target, DatumGetCString(DirectFunctionCall1(uuid_out, value)), UUID_LEN * 2 + 5);
+}
+
+void
+cluster_identity_read(ClusterIdentity *identity)
+{
+	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
+	TupleDesc desc = RelationGetDescr(catalog);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple tuple = systable_getnext(scan);
+	bool isnull;
+	Datum timeline;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the cluster has no identity"),
+						errdetail("Table strata.cluster is empty.")));
+	copy_uuid(identity->id, tuple, CATALOG_CLUSTER_ID, desc);
+	copy_uuid(identity->holder, tuple, CATALOG_CLUSTER_HOLDER, desc);
+	identity->epoch = DatumGetInt64(heap_getattr(tuple, CATALOG_CLUSTER_EPOCH, desc, &isnull));
+	timeline = heap_getattr(tuple, CATALOG_CLUSTER_TIMELINE, desc, &isnull);
+	identity->timeline = isnull ? 0 : DatumGetInt64(timeline);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+/* Change the row; the lock keeps DDL from doing so at the same time (ddl_version.c). */
+static void
+update_row(const char *assignments)
+{
+	int level = row_format_enter_sql_mode();
+
+	LockRelationOid(metadata_catalog_oid("cluster"), ShareUpdateExclusiveLock);
+	SPI_connect();
+	if (SPI_execute(psprintf("UPDATE strata.cluster SET %s", assignments), false, 0) !=
+			SPI_OK_UPDATE ||
+		SPI_processed != 1)
+		elog(ERROR, "could not update strata.cluster");
+	SPI_finish();
+	row_format_leave_sql_mode(level);
+}
+
+static void
+raise_epoch(int64 epoch)
+{
+	update_row(psprintf("epoch = " INT64_FORMAT ", holder = pg_catalog.gen_random_uuid(), "
+						"timeline = %u",
+						epoch, GetWALInsertionTimeLine()));
+	/* a failover must not forget it, whatever the session says */
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* ----------------------------------------------------------------
+ * Sessions
+ * ----------------------------------------------------------------
+ */
+
+static void
+report_copy(void)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("this server does not have the workers of the cluster"),
+		 errdetail("It is a copy of a coordinator, from a backup for example, which may still "
+				   "use them."),
+		 errhint("If it shall be the coordinator from now on, run SELECT strata.take_over().")));
+}
+
+void
+take_over_require(void)
+{
+	int64 deadline = wire_now() + strata_connect_timeout * INT64CONST(1000);
+	ClusterIdentity identity;
+
+	if (RecoveryInProgress())
+		return; /* its primary's */
+	for (;;)
+	{
+		cluster_identity_read(&identity);
+		if (identity.timeline == 0 || !membership_is_marked())
+			report_copy();
+		if (identity.timeline == GetWALInsertionTimeLine())
+			return;
+		if (MyBgworkerEntry != NULL || wire_now() > deadline)
+			ereport(ERROR,
+					(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+					 errmsg("this server has not taken over the workers yet"),
+					 errdetail("It was promoted, and its process \"strata maintenance\" is to note "
+							   "that.")));
+		maintenance_worker_require();
+		maintenance_worker_poke();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+void
+take_over_request(void)
+{
+	pg_atomic_fetch_add_u32(requests, 1);
+	maintenance_worker_poke();
+}
+
+/* ----------------------------------------------------------------
+ * The maintenance worker tells the workers
+ * ----------------------------------------------------------------
+ */
+
+int
+take_over_interval_ms(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long wait = 3600 * 1000;
+	ListCell *cell;
+
+	if (!has_run || pg_atomic_read_u32(requests) != seen_requests)
+		return 0;
+	if (!is_pending)
+		return (int) wait;
+	foreach(cell, tellings)
+	{
+		const Telling *telling = lfirst(cell);
+
+		if (telling->retry_ms > 0)
+			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->next), 1));
+	}
+	return (int) wait;
+}
+
+static Telling *
+find_telling(int worker_id)
+{
+	Telling *telling;
+	ListCell *cell;
+	MemoryContext previous;
+
+	foreach(cell, tellings)
+	{
+		telling = lfirst(cell);
+		if (telling->worker_id == worker_id)
+			return telling;
+	}
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	telling = palloc0(sizeof(Telling));
+	telling->worker_id = worker_id;
+	tellings = lappend(tellings, telling);
+	MemoryContextSwitchTo(previous);
+	return telling;
+}
+
+/* Open a wire that greets the worker in this way; a wire that there is is closed. */
+static WorkerConnection *
+open_greeting(int worker_id, ConnectionGreeting greeting)
+{
+	WorkerConnection *volatile conn;
+
+	connection_drop_worker(worker_id);
+	connection_set_greeting(greeting);
+	PG_TRY();
+	{
+		conn = connection_open(worker_id);
+	}
+	PG_FINALLY();
+	{
+		connection_set_greeting(CONNECTION_GREETING_MEMBER);
+	}
+	PG_END_TRY();
+	return conn;
+}
+
+/* The wire is closed afterwards: it has no mark, and no later coordinator would find it. */
+static void
+tell_worker(int worker_id, const ClusterIdentity *identity)
+{
+	WorkerConnection *conn = open_greeting(worker_id, CONNECTION_GREETING_ATTACH);
+	char *sql = psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
+						 identity->epoch);
+	int64 deadline = wire_now() + FENCE_TIMEOUT_MS;
+	PGresult *result;
+
+	connection_send(conn, sql, 0, sql);
+	while ((result = connection_get_result_until(conn, deadline)) != NULL)
+	{
+		int ended;
+
+		if (PQresultStatus(result) != PGRES_TUPLES_OK)
+			connection_report(ERROR, conn, result, NULL);
+		ended = atoi(PQgetvalue(result, 0, 0));
+		PQclear(result);
+		if (ended > 0)
+			ereport(LOG, (errmsg("worker \"%s\" ended %d sessions of an older coordinator",
+								 conn->worker_name, ended)));
+	}
+	connection_drop_worker(worker_id);
+}
+
+static void
+note_failure(Telling *telling, const ErrorData *error)
+{
+	telling->retry_ms = telling->retry_ms == 0 ? FIRST_RETRY_MS
+											   : Min(2 * telling->retry_ms, LAST_RETRY_MS);
+	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), telling->retry_ms);
+	if (strncmp(telling->complaint, error->message, sizeof(telling->complaint) - 1) == 0)
+		return;
+	strlcpy(telling->complaint, error->message, sizeof(telling->complaint));
+	ereport(LOG, (errmsg("could not take over a worker: %s", error->message),
+				  error->detail ? errdetail_internal("%s", error->detail) : 0,
+				  error->hint ? errhint("%s", error->hint) : 0));
+}
+
+/* In a subtransaction: one that fails does not keep others from being told. */
+static void
+try_worker(Telling *telling, const ClusterIdentity *identity)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(caller);
+	PG_TRY();
+	{
+		tell_worker(telling->worker_id, identity);
+		ReleaseCurrentSubTransaction();
+		telling->epoch = identity->epoch;
+		telling->retry_ms = 0;
+		telling->complaint[0] = '\0';
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(caller);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		connection_drop_worker(telling->worker_id);
+		note_failure(telling, error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller);
+	CurrentResourceOwner = owner;
+}
+
+/* One that is down is told as soon as it is up. */
+static void
+postpone(Telling *telling)
+{
+	telling->retry_ms = Max(telling->retry_ms, FIRST_RETRY_MS);
+	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DOWN_LOOK_MS);
+}
+
+/* Somebody was refused: what the workers know may not be what they were told. */
+static void
+take_requests(void)
+{
+	uint32 now = pg_atomic_read_u32(requests);
+	ListCell *cell;
+
+	if (now == seen_requests)
+		return;
+	seen_requests = now;
+	foreach(cell, tellings)
+		((Telling *) lfirst(cell))->epoch = 0;
+}
+
+static void
+tell_workers(const ClusterIdentity *identity)
+{
+	Bitmapset *workers = bms_copy(metadata_all_workers());
+	int worker_id = -1;
+
+	is_pending = false;
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		Telling *telling = find_telling(worker_id);
+
+		if (telling->epoch == identity->epoch)
+			continue;
+		if (worker_state_is_down(worker_id))
+			postpone(telling);
+		else if (telling->retry_ms == 0 || telling->next <= GetCurrentTimestamp())
+			try_worker(telling, identity);
+		is_pending |= telling->epoch != identity->epoch;
+	}
+}
+
+/* Commit what the task has done so far. */
+static void
+begin_next_transaction(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+void
+take_over_run(void)
+{
+	ClusterIdentity identity;
+
+	has_run = true;
+	is_pending = false;
+	take_requests();
+	cluster_identity_read(&identity);
+	if (identity.timeline == 0)
+		return;
+	if (!membership_is_marked())
+	{
+		ereport(WARNING, (errmsg("this server is a copy of a coordinator and gets no workers"),
+						  errdetail("Its data directory came from a backup, or the like."),
+						  errhint("If it shall be the coordinator from now on, run SELECT "
+								  "strata.take_over().")));
+		update_row("timeline = NULL");
+		return;
+	}
+	if (identity.timeline == GetWALInsertionTimeLine())
+	{
+		tell_workers(&identity);
+		return;
+	}
+	ereport(LOG, (errmsg("taking over the workers with epoch " INT64_FORMAT, identity.epoch + 1),
+				  errdetail("This server was promoted: timeline %u follows " INT64_FORMAT ".",
+							GetWALInsertionTimeLine(), identity.timeline)));
+	raise_epoch(identity.epoch + 1);
+	begin_next_transaction(); /* no worker hears of what could be forgotten */
+	cluster_identity_read(&identity);
+	tell_workers(&identity);
+}
+
+/* ----------------------------------------------------------------
+ * The administrator's word
+ * ----------------------------------------------------------------
+ */
+
+/* strata.claim_server(): for CREATE EXTENSION */
+Datum
+strata_claim_server(PG_FUNCTION_ARGS)
+{
+	membership_mark();
+	PG_RETURN_INT64(GetWALInsertionTimeLine());
+}
+
+/* Ask a worker that may refuse us. */
+static WorkerAnswer
+ask_stranger(int worker_id, const char *sql)
+{
+	WorkerAnswer answer;
+
+	connection_drop_worker(worker_id);
+	connection_set_greeting(CONNECTION_GREETING_NONE);
+	PG_TRY();
+	{
+		answer = worker_command_try(worker_id, REMOTE_READ, sql);
+	}
+	PG_FINALLY();
+	{
+		connection_set_greeting(CONNECTION_GREETING_MEMBER);
+		connection_drop_worker(worker_id);
+	}
+	PG_END_TRY();
+	return answer;
+}
+
+/* The highest epoch that the workers have seen of this cluster. */
+static int64
+find_last_epoch(const ClusterIdentity *identity)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	char *sql = psprintf("SELECT epoch FROM strata_worker.cluster WHERE id = '%s'", identity->id);
+	int64 last = identity->epoch;
+	int worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerAnswer answer = ask_stranger(worker_id, sql);
+
+		if (!answer.success)
+			ereport(
+				WARNING,
+				(errmsg("worker \"%s\" could not be asked for its epoch",
+						metadata_worker(worker_id)->name),
+				 errdetail_internal("%s", answer.error->message),
+				 errhint("If it refuses this coordinator later, run strata.take_over() again.")));
+		else if (answer.value != NULL)
+			last = Max(last, pg_strtoint64(answer.value));
+	}
+	return last;
+}
+
+/* strata.take_over() */
+Datum
+strata_take_over(PG_FUNCTION_ARGS)
+{
+	ClusterIdentity identity;
+	int64 epoch;
+
+	PreventCommandDuringRecovery("strata.take_over()");
+	PreventCommandIfReadOnly("strata.take_over()");
+	if (remote_transaction_has_begun())
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("cannot take over in a transaction that has used workers")));
+	cluster_identity_read(&identity);
+	epoch = find_last_epoch(&identity) + 1;
+	membership_mark();
+	raise_epoch(epoch);
+	request_at_commit = true;
+	PG_RETURN_INT64(epoch);
+}
+
+static void
+handle_transaction_event(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	if (request_at_commit && event == XACT_EVENT_COMMIT)
+		take_over_request();
+	request_at_commit = false;
+}
+
+static void
+request_shared_memory(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint32)));
+}
+
+static void
+create_shared_memory(void)
+{
+	bool found;
+
+	requests = ShmemInitStruct("strata take over", sizeof(pg_atomic_uint32), &found);
+	if (!found)
+		pg_atomic_init_u32(requests, 0);
+}
+
+void
+take_over_initialize(void)
+{
+	membership_initialize();
+	shared_memory_register(request_shared_memory, create_shared_memory);
+	RegisterXactCallback(handle_transaction_event, NULL);
+}

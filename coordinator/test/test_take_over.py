@@ -1,0 +1,254 @@
+"""Workers serve one coordinator: its promoted replica at once, the old one and copies no more."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node, wait_until
+from tests.failover import Failover, copy_coordinator
+from tests.fixtures import new_root
+from tests.ledger import Ledger
+
+pytestmark = pytest.mark.long
+
+EPOCH = "SELECT epoch FROM strata.cluster"
+WORKER_EPOCH = "SELECT epoch FROM strata_worker.cluster"
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Cluster(new_root(), workers=2) as cluster:
+        cluster.coordinator.execute("ALTER SYSTEM SET strata.resolver_interval = '1s'")
+        cluster.coordinator.execute("SELECT pg_reload_conf()")
+        ledger = Ledger(cluster)
+        ledger.create()
+        yield ledger
+        for node in cluster.nodes:
+            node.forgive_crash()
+
+
+@contextlib.contextmanager
+def stopped_at_the_end(*nodes: Node) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.forgive_crash()
+            node.stop("immediate")
+
+
+def write_on(node: Node, ledger: Ledger) -> int:
+    with node.connect() as connection:
+        return ledger.write(connection)
+
+
+def assert_refused(node: Node, ledger: Ledger, message: str) -> None:
+    """Neither reads nor writes of this server reach the workers."""
+    with node.connect() as connection:
+        connection.execute("SET synchronous_commit = local")
+        for statement in ("SELECT count(*) FROM journal", "INSERT INTO journal VALUES (1, -1)"):
+            with pytest.raises(psycopg.Error, match=message) as caught:
+                connection.execute(statement)
+            assert caught.value.sqlstate == "55000"
+
+
+def test_a_restarted_coordinator_keeps_its_epoch(ledger: Ledger) -> None:
+    coordinator = ledger.cluster.coordinator
+    epoch = coordinator.value(EPOCH)
+    coordinator.kill()
+    coordinator.start()
+    coordinator.disconnect()
+    write_on(coordinator, ledger)
+    assert coordinator.value(EPOCH) == epoch
+    coordinator.forgive_crash()
+
+
+def test_a_promoted_replica_works_at_once_and_the_living_old_one_no_more(ledger: Ledger) -> None:
+    cluster = ledger.cluster
+    old = cluster.coordinator
+    failover = Failover(cluster)
+    first, second = ledger.keys
+    epoch = old.value(EPOCH)
+    write_on(old, ledger)
+    with stopped_at_the_end(old), old.connect() as open_transaction, old.connect() as idle:
+        idle.execute("SELECT count(*) FROM journal")
+        open_transaction.execute("BEGIN")
+        open_transaction.execute(f"INSERT INTO journal VALUES ({first}, -7), ({second}, -7)")
+
+        failover.promote()
+        begin = time.monotonic()
+        write_on(cluster.coordinator, ledger)
+        print(f"first acknowledged write {time.monotonic() - begin:.2f} s after the promotion")
+        assert cluster.coordinator.value(EPOCH) == epoch + 1
+        assert {worker.value(WORKER_EPOCH) for worker in cluster.workers} == {epoch + 1}
+
+        with pytest.raises(psycopg.Error):
+            open_transaction.execute("COMMIT")
+        with pytest.raises(psycopg.Error):
+            idle.execute("INSERT INTO journal VALUES (1, -8)")
+        assert_refused(old, ledger, "outdated")
+        write_on(cluster.coordinator, ledger)
+        ledger.settle()
+        assert min(ledger.check()) > 0
+        assert cluster.coordinator.value("SELECT count(*) FROM journal WHERE n < 0") == 0
+
+
+def test_what_the_old_coordinator_decided_alone_is_rolled_back_everywhere(ledger: Ledger) -> None:
+    """Its commit waits for the replica, which is promoted without having heard of it."""
+    cluster = ledger.cluster
+    old = cluster.coordinator
+    failover = Failover(cluster)
+    standby = failover.standby
+    write_on(old, ledger)
+    with stopped_at_the_end(old), old.connect() as connection, old.connect() as watcher:
+        standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        standby.execute("SELECT pg_reload_conf()")
+        for _ in wait_until("the replica hears nothing any more"):
+            if not watcher.execute("SELECT 1 FROM pg_stat_replication").fetchall():
+                break
+        pid = connection.info.backend_pid
+        errors: list[psycopg.Error] = []
+        lost = ledger.next()
+
+        def commit() -> None:
+            try:
+                ledger.write(connection, lost)
+                ledger.acknowledged.remove(lost)  # with a warning: the wait was cancelled
+            except psycopg.Error as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        waits = "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = %s"
+        for _ in wait_until("the commit waits for the replica"):
+            if watcher.execute(waits, (pid,)).fetchone() == (True,):
+                break
+        failover.promote()
+        write_on(cluster.coordinator, ledger)
+        watcher.execute("SELECT pg_cancel_backend(%s)", (pid,))
+        thread.join(30)
+        assert not thread.is_alive()
+        ledger.settle()
+        assert lost not in ledger.check()
+
+
+def test_a_dead_coordinator_that_comes_back_is_refused(ledger: Ledger) -> None:
+    cluster = ledger.cluster
+    old = cluster.coordinator
+    failover = Failover(cluster)
+    old.kill()
+    failover.promote()
+    write_on(cluster.coordinator, ledger)
+    with stopped_at_the_end(old):
+        old.start()
+        old.disconnect()
+        assert_refused(old, ledger, "outdated")
+        time.sleep(1.5)  # its resolver looks at the workers, and is refused, too
+        write_on(cluster.coordinator, ledger)
+        ledger.settle()
+        ledger.check()
+
+
+def test_a_worker_that_was_down_hears_of_the_new_coordinator_first(ledger: Ledger) -> None:
+    cluster = ledger.cluster
+    old = cluster.coordinator
+    failover = Failover(cluster)
+    absent = cluster.workers[1]
+    absent.stop()
+    with stopped_at_the_end(old):
+        failover.promote()
+        with cluster.coordinator.connect() as connection:
+            connection.execute(f"INSERT INTO journal VALUES ({ledger.keys[0]}, -1)")
+            connection.execute("DELETE FROM journal WHERE id = %s", (ledger.keys[0],))
+        absent.start()
+        absent.disconnect()
+        for _ in wait_until("both workers are written again"):
+            with contextlib.suppress(psycopg.Error):
+                write_on(cluster.coordinator, ledger)
+                break
+        assert_refused(old, ledger, "outdated")
+        assert absent.value(WORKER_EPOCH) == cluster.coordinator.value(EPOCH)
+
+
+def recover_to_a_point(node: Node) -> None:
+    node.settings |= {
+        "restore_command": "'false'",
+        "recovery_target": "'immediate'",
+        "recovery_target_action": "'promote'",
+    }
+    (node.data / "recovery.signal").touch()
+    (node.data / "recovery.signal").chmod(0o644)
+
+
+@pytest.mark.parametrize("recovered", [False, True], ids=["started", "recovered"])
+def test_a_copy_gets_no_workers_until_it_is_told(ledger: Ledger, recovered: bool) -> None:
+    """A base backup is started while the coordinator lives, or while it is down."""
+    cluster = ledger.cluster
+    original = cluster.coordinator
+    write_on(original, ledger)
+    epoch = original.value(EPOCH)
+    copy = copy_coordinator(cluster, "copy")
+    if recovered:
+        recover_to_a_point(copy)
+    with stopped_at_the_end(copy, original):
+        copy.start()
+        for _ in wait_until("the copy can be written"):
+            if not copy.value("SELECT pg_is_in_recovery()"):
+                break
+        assert copy.value("SELECT timeline_id FROM pg_control_checkpoint()") == 1 + recovered
+        assert_refused(copy, ledger, "does not have the workers")
+        for _ in wait_until("the copy says that it is one"):
+            if copy.value("SELECT timeline FROM strata.cluster") is None:
+                break
+        write_on(original, ledger)
+
+        original.stop()
+        copy.restart()
+        copy.disconnect()
+        assert_refused(copy, ledger, "does not have the workers")
+        assert {worker.value(WORKER_EPOCH) for worker in cluster.workers} == {epoch}
+        original.start()
+        original.disconnect()
+        write_on(original, ledger)
+
+        # the administrator's word
+        assert copy.value("SELECT strata.take_over()") == epoch + 1
+        for _ in wait_until("the copy is the coordinator"):
+            with contextlib.suppress(psycopg.Error):
+                copy.query("SELECT count(*) FROM journal")
+                break
+        assert_refused(original, ledger, "outdated")
+        assert original.value("SELECT strata.take_over()") == epoch + 2
+        for _ in wait_until("the original is the coordinator again"):
+            with contextlib.suppress(psycopg.Error):
+                write_on(original, ledger)
+                break
+        assert_refused(copy, ledger, "outdated")
+        ledger.settle()
+        ledger.check()
+
+
+def test_a_standby_of_a_copy_gets_no_workers_either(ledger: Ledger) -> None:
+    cluster = ledger.cluster
+    original = cluster.coordinator
+    copy = copy_coordinator(cluster, "copy")
+    with stopped_at_the_end(copy):
+        copy.start()
+        for _ in wait_until("the copy says that it is one"):
+            if copy.value("SELECT timeline FROM strata.cluster") is None:
+                break
+        cluster.coordinator = copy
+        try:
+            failover = Failover(cluster)
+            with stopped_at_the_end(failover.standby):
+                failover.promote()
+                assert_refused(failover.standby, ledger, "does not have the workers")
+        finally:
+            cluster.coordinator = original
+    write_on(original, ledger)
