@@ -30,7 +30,7 @@ SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
 .PHONY: help build install demo down clean check check-fast check-slow fuzz bench lint format psql
-.PHONY: packages python lab lab-down deb check-17
+.PHONY: packages python lab lab-down deb check-17 drill
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -123,6 +123,11 @@ fuzz: install python ## Compare random statements with plain PostgreSQL until st
 bench: install python ## Measure the performance budgets
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(PYTHON) -m benchmarks.run $(BENCH)
+
+drill: python ## Failover drills on the lab's cluster (CONNINFO=..., DRILL="--long --runs 3"; make lab, site.yml before)
+	@mkdir -p .cache/drill
+	@PYTHONPATH=ansible $(PYTHON) -m drills --lab $(LAB) --conninfo "$(CONNINFO)" \
+		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
 lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint
 	@scripts/lint.sh

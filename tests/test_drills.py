@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
@@ -95,7 +96,11 @@ class LocalFaults:
         return group
 
     def is_redundant(self, group: str) -> bool:
-        return self.nodes[group].running()
+        try:
+            with self.nodes[group].connect(connect_timeout=2):
+                return True
+        except psycopg.Error:
+            return False
 
     def kill_postgres(self, host: str) -> None:
         self.nodes[host].kill()
@@ -115,3 +120,4 @@ def test_a_drill_runs_from_beginning_to_end(make_cluster, group: str, monkeypatc
     assert row.faults == []
     assert row.outcome.acknowledged > 20
     assert row.outcome.errors
+    assert row.outcome.gap > 0.5
