@@ -200,6 +200,18 @@ def test_a_cancelled_drain_holds_nothing(held: Cluster, keys: tuple[int, int]) -
         user.execute("COMMIT")
 
 
+def test_a_session_that_was_terminated_is_not_waited_for(
+    held: Cluster, keys: tuple[int, int]
+) -> None:
+    with held.coordinator.connect() as user:
+        user.execute("BEGIN")
+        user.execute(update(keys[1]))
+        pid = user.info.backend_pid
+        held.coordinator.execute(f"SELECT pg_terminate_backend({pid}, 10000)")
+        with holding(held, drain="10s") as release:
+            release()
+
+
 def test_one_worker_is_held_at_a_time(held: Cluster) -> None:
     with (
         held.coordinator.connect() as second,
