@@ -634,20 +634,6 @@ connection_drop(WorkerConnection *conn)
 	}
 }
 
-void
-connection_drop_worker(int worker_id)
-{
-	ListCell *cell;
-
-	foreach(cell, connections)
-	{
-		WorkerConnection *conn = lfirst(cell);
-
-		if (conn->worker_id == worker_id && conn->pg != NULL)
-			connection_drop(conn);
-	}
-}
-
 List *
 connection_list(void)
 {

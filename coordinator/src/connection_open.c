@@ -72,6 +72,20 @@ connection_set_greeting(ConnectionGreeting wanted)
 	greeting = wanted;
 }
 
+void
+connection_drop_worker(int worker_id)
+{
+	ListCell *cell;
+
+	foreach(cell, connection_list())
+	{
+		WorkerConnection *conn = lfirst(cell);
+
+		if (conn->worker_id == worker_id && conn->pg != NULL)
+			connection_drop(conn);
+	}
+}
+
 static void
 start_attempt(Attempt *attempt)
 {

@@ -803,6 +803,7 @@ def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
 
     for node in cluster.nodes:
         recover_to(node, "x")
+    coordinator.query("SELECT strata.take_over()")  # else it is a copy, which gets no workers
     for _ in wait_until("nothing is prepared any more"):
         if not any(worker.value(prepared) for worker in cluster.workers):
             break
