@@ -208,6 +208,7 @@ def test_a_session_that_was_terminated_is_not_waited_for(
         user.execute(update(keys[1]))
         pid = user.info.backend_pid
         held.coordinator.execute(f"SELECT pg_terminate_backend({pid}, 10000)")
+        user.close()
         with holding(held, drain="10s") as release:
             release()
 
