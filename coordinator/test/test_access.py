@@ -54,7 +54,7 @@ SUPERUSERS = {
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition
         strata_worker.attach_coordinator strata_worker.detach_coordinator
-        strata_worker.end_older_sessions
+        strata_worker.copy_rows strata_worker.end_older_sessions strata_worker.guard_functions
     """,
 }
 
