@@ -21,7 +21,7 @@ mount -t overlay overlay "$directory/root" \
 while true; do
 	status=0
 	systemd-nspawn --quiet --directory="$directory/root" --boot --register=no --keep-unit \
-		--machine="$name" --hostname="$name" --network-namespace-path="/run/netns/$netns" \
+		--capability=CAP_NET_ADMIN --machine="$name" --hostname="$name" --network-namespace-path="/run/netns/$netns" \
 		--resolv-conf=off --timezone=off --link-journal=no --console=read-only "$@" || status=$?
 	# what systemd-nspawn exits with when the host asked for a reboot
 	[[ $status -eq 133 ]] || exit "$status"
