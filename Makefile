@@ -42,10 +42,11 @@ packages:
 
 python: .venv/installed
 
-.venv/installed: requirements.txt | packages
+.venv/installed: requirements.txt ansible/requirements.txt | packages
 	@echo "Installing Python tools into .venv ..."
 	@test -x $(PYTHON) || python3 -m venv --clear .venv
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check \
+		-r requirements.txt -r ansible/requirements.txt
 	@touch $@
 
 # ---- the extensions ------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ drill: python ## Failover drills on the lab's cluster (CONNINFO=..., DRILL="--lo
 	@PYTHONPATH=ansible $(PYTHON) -m drills --lab $(LAB) --conninfo "$(CONNINFO)" \
 		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
-lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint
+lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint, ansible-lint
 	@scripts/lint.sh
 
 format: python ## Format C and Python sources

@@ -52,6 +52,7 @@ check "ruff" "$bin/ruff" check --quiet .
 check "ruff format" "$bin/ruff" format --check --quiet .
 check "shellcheck" shell
 check "yamllint" "$bin/yamllint" --strict .
+check "ansible-lint" env PATH="$PWD/$bin:$PATH" ansible-lint -q --strict
 
 if [[ ${#failed[@]} -gt 0 ]]; then
 	echo "lint failed: ${failed[*]} (make format repairs formats)" >&2
