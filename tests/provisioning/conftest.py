@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.provisioning.lab import Lab, why_impossible
+from tests.provisioning.site import Site
 
 # one for each process: tests of two working trees may run at once
 NAME = f"lab{os.getpid()}"
@@ -24,6 +25,15 @@ def lab() -> Iterator[Lab]:
     made = Lab(name=NAME, suite=os.environ.get("LAB_SUITE", "trixie"))
     with made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def site(lab: Lab) -> Site:
+    """The cluster that the playbook makes of the lab's hosts."""
+    made = Site(lab)
+    made.build_packages()
+    made.play("site.yml")
+    return made
 
 
 @pytest.fixture(autouse=True)

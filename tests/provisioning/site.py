@@ -1,0 +1,106 @@
+"""Makes a cluster on the lab's hosts with the playbooks, and connects to it as a client.
+
+The secrets that an administrator keeps with ansible-vault are made anew for each lab, in its own
+directory: the repository has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.provisioning.foreign import build_deb
+from tests.provisioning.lab import INVENTORY, Lab
+
+ROOT = Path(__file__).parents[2]
+POSTGRESQL_MAJOR = 17
+SECRETS = (
+    "pki_passphrase",
+    "patroni_replication_password",
+    "patroni_rewind_password",
+    "backup_cipher_password",
+    "lab_app_password",
+)
+RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
+
+# Run on the control node: one statement for each argument, each answer a line of JSON.
+CLIENT = """
+import json, sys, psycopg
+with psycopg.connect(sys.argv[1], autocommit=True) as connection:
+    for statement in sys.argv[2:]:
+        cursor = connection.execute(statement)
+        print(json.dumps(cursor.fetchall() if cursor.description else None, default=str))
+"""
+
+
+class PlaybookError(Exception):
+    """A playbook failed; the message is its output."""
+
+
+class Site:
+    """The cluster of one lab."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        self.secrets_file = lab.directory / "secrets.json"
+        self.password_file = lab.directory / "passwords"
+        if not self.secrets_file.exists():
+            values = {name: secrets.token_urlsafe(18) for name in SECRETS}
+            values |= {"pki_directory": str(lab.directory / "pki")}
+            self.write_secretly(self.secrets_file, json.dumps(values))
+            self.write_secretly(self.password_file, f"*:*:*:*:{values['lab_app_password']}\n")
+
+    @staticmethod
+    def write_secretly(file: Path, text: str) -> None:
+        file.touch(0o600)
+        file.write_text(text)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return json.loads(self.secrets_file.read_text())
+
+    @staticmethod
+    def build_packages() -> None:
+        """The packages that the playbook installs, of the sources as they are now."""
+        build_deb(POSTGRESQL_MAJOR, ROOT / "dist")
+
+    def play(self, playbook: str, *arguments: str) -> dict[str, int]:
+        """Run a playbook; how many tasks changed something, by host."""
+        done = self.try_play(playbook, *arguments)
+        if done.returncode != 0:
+            raise PlaybookError(done.stdout + done.stderr)
+        return {host: int(changed) for host, changed, _, _ in RECAP.findall(done.stdout)}
+
+    def try_play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess:
+        ansible = Path(sys.executable).with_name("ansible-playbook")
+        command = [ansible, "-i", INVENTORY, "-e", f"@{self.secrets_file}"]
+        return self.lab.control(
+            [*command, ROOT / "ansible" / playbook, *arguments], check=False, cwd=ROOT
+        )
+
+    def conninfo(self, *hosts: str) -> str:
+        """As an application connects: to both coordinators, whoever is the primary."""
+        hosts = hosts or ("c1", "c2")
+        addresses = ",".join(str(self.lab.host(host).address) for host in hosts)
+        return (
+            f"host={','.join(hosts)} hostaddr={addresses} dbname=app user=app"
+            f" passfile={self.password_file}"
+            " target_session_attrs=read-write connect_timeout=5 sslmode=verify-full"
+            f" sslrootcert={self.secrets['pki_directory']}/servers.crt"
+        )
+
+    def query(self, *statements: str) -> list:
+        """Run statements in one session of the application; the rows of the last one."""
+        done = self.lab.control([sys.executable, "-c", CLIENT, self.conninfo(), *statements])
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def leader(self, member: str) -> str:
+        """Who leads the group of this host, as Patroni there says."""
+        command = "patronictl -c /etc/patroni/config.yml list --format json"
+        members = json.loads(self.lab.host(member).run(command).stdout)
+        (leader,) = [entry["Member"] for entry in members if entry["Role"] == "Leader"]
+        return leader

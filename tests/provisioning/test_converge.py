@@ -1,0 +1,134 @@
+"""The playbook makes a cluster of bare hosts, and the same again changes nothing."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.provisioning.commands import LabError
+from tests.provisioning.site import Site
+
+pytestmark = pytest.mark.timeout(3600)
+
+WORKERS = ("w1a", "w1b", "w2a", "w2b")
+# The database of a worker, as whoever holds a certificate of a host would reach it.
+AS_A_HOST = (
+    "env PGCONNECT_TIMEOUT=5 psql -XAtc 'SELECT 1' 'host={host} dbname=app user={user}"
+    " sslmode=verify-full sslrootcert=/etc/strata/pki/servers.crt"
+    " sslcert=/etc/strata/pki/host.crt sslkey=/etc/strata/pki/host.key'"
+)
+
+
+@pytest.fixture(scope="module")
+def events(site: Site) -> Site:
+    """A distributed table of 1 000 rows that the application made."""
+    site.query(
+        "CREATE TABLE IF NOT EXISTS events (id bigint PRIMARY KEY, what text)",
+        "SELECT strata.create_distributed_table('events', 'id')"
+        " WHERE 'events'::regclass NOT IN (SELECT relation FROM strata.tables)",
+        "INSERT INTO events SELECT n, 'event ' || n FROM generate_series(1, 1000) n"
+        " ON CONFLICT DO NOTHING",
+    )
+    return site
+
+
+def leader_of(site: Site, group: str) -> str:
+    return site.leader({"coordinator": "c1", "worker_1": "w1a", "worker_2": "w2a"}[group])
+
+
+def superuser(site: Site, host: str, sql: str, database: str = "app") -> str:
+    """What the host's own server answers its administrator."""
+    command = f"runuser -u postgres -- psql -XAt -d {database} -c {shlex.quote(sql)}"
+    return site.lab.host(host).run(command).stdout.strip()
+
+
+def test_a_second_run_changes_nothing(site: Site):
+    assert set(site.play("site.yml").values()) == {0}
+
+
+def test_check_mode_finds_nothing_to_change(site: Site):
+    assert set(site.play("site.yml", "--check").values()) == {0}
+
+
+def test_an_application_distributes_a_table_and_queries_it(events: Site):
+    assert events.query("SELECT count(*), sum(id) FROM events") == [[1000, "500500"]]
+    for group in ("worker_1", "worker_2"):
+        rows = int(superuser(events, leader_of(events, group), "SELECT count(*) FROM events"))
+        assert 0 < rows < 1000
+
+
+def test_shards_are_on_the_hot_disk(events: Site):
+    host = leader_of(events, "worker_1")
+    location = superuser(
+        events,
+        host,
+        "SELECT pg_tablespace_location(dattablespace) FROM pg_database"
+        " WHERE datname = current_database()",
+    )
+    assert location == "/srv/hot/strata-worker-1"
+    disk = events.lab.host(host).run(f"stat --format %d {location}; stat --format %r /dev/hot")
+    assert len(set(disk.stdout.split())) == 1
+
+
+@pytest.mark.parametrize("host", WORKERS)
+def test_each_member_of_a_worker_has_a_copy(events: Site, host: str):
+    assert int(superuser(events, host, "SELECT count(*) FROM events")) > 0
+
+
+def test_applications_cannot_reach_workers(events: Site):
+    """The firewall drops what they send; without it there would be no line in pg_hba.conf."""
+    with pytest.raises(LabError, match="timeout expired"):
+        events.lab.control(["psql", "-XAtc", "SELECT 1", events.conninfo("w1a", "w1b")])
+
+
+@pytest.mark.parametrize("user", ["postgres", "app"])
+def test_a_hosts_certificate_opens_no_worker(site: Site, user: str):
+    """From a coordinator, too: only the coordinators' own certificate does."""
+    command = AS_A_HOST.format(host=leader_of(site, "worker_1"), user=user)
+    with pytest.raises(LabError, match=r"certificate|unknown ca"):
+        site.lab.host(leader_of(site, "coordinator")).run(command)
+
+
+def test_etcd_and_patroni_want_certificates(site: Site):
+    for url in ("https://c1:2379/health", "https://c1:8008/cluster"):
+        curl = f"curl -sS --max-time 5 --cacert /etc/strata/pki/servers.crt {url}"
+        refused = site.lab.host("c1").run(curl, check=False)
+        assert refused.returncode != 0
+        certificate = "--cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key"
+        site.lab.host("c1").run(f"{curl} {certificate} --fail")
+
+
+@pytest.mark.parametrize("group", ["worker_1", "coordinator"])
+def test_a_switchover_changes_the_primary_and_keeps_the_rows(events: Site, group: str):
+    before = leader_of(events, group)
+    events.play("switchover.yml", "-e", f"group={group}")
+    assert leader_of(events, group) != before
+    assert events.query("SELECT count(*) FROM events") == [[1000]]
+
+
+def test_a_switchover_of_no_group_is_refused(site: Site):
+    done = site.try_play("switchover.yml", "-e", "group=worker_9")
+    assert done.returncode != 0
+    assert "Name one group of the inventory" in done.stdout
+
+
+def test_a_worker_with_shards_is_not_removed(events: Site):
+    done = events.try_play("remove_worker.yml", "-e", "group=worker_2")
+    assert done.returncode != 0
+    assert "shards" in done.stdout
+    assert events.query("SELECT count(*) FROM events") == [[1000]]
+
+
+def test_a_worker_leaves_and_comes_back(events: Site):
+    events.query("DROP TABLE events")
+    events.play("remove_worker.yml", "-e", "group=worker_2", "-e", "remove_worker_data=true")
+    assert (
+        superuser(events, leader_of(events, "coordinator"), "SELECT count(*) FROM strata.worker")
+        == "1"
+    )
+    events.play("add_worker.yml", "-e", "group=worker_2")
+    events.query(
+        "CREATE TABLE later (id bigint)", "SELECT strata.create_distributed_table('later', 'id')"
+    )
+    assert superuser(events, leader_of(events, "worker_2"), "SELECT count(*) FROM later") == "0"
