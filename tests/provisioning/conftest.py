@@ -2,6 +2,7 @@
 
 Where hosts cannot be booted (not root, a program missing) the tests are skipped with the reason;
 with CI=true that is a failure.  LAB_SUITE=bookworm boots Debian 12 in place of 13.
+LAB=name takes a lab that `make lab LAB=name` has booted, and leaves it as it is then.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ NAME = f"lab{os.getpid()}"
 def lab() -> Iterator[Lab]:
     if reason := why_impossible():
         pytest.skip(f"the lab of real hosts cannot run here: {reason}")
-    made = Lab(name=NAME, suite=os.environ.get("LAB_SUITE", "trixie"))
-    with made:
+    suite = os.environ.get("LAB_SUITE", "trixie")
+    running = Lab(name=os.environ.get("LAB", "lab"), suite=suite)
+    if "LAB" in os.environ and running.is_running():
+        yield running
+        return
+    with Lab(name=NAME, suite=suite) as made:
         yield made
 
 
@@ -31,8 +36,7 @@ def lab() -> Iterator[Lab]:
 def site(lab: Lab) -> Site:
     """The cluster that the playbook makes of the lab's hosts."""
     made = Site(lab)
-    made.build_packages()
-    made.play("site.yml")
+    made.converge()
     return made
 
 

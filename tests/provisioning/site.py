@@ -63,10 +63,13 @@ class Site:
     def secrets(self) -> dict[str, str]:
         return json.loads(self.secrets_file.read_text())
 
-    @staticmethod
-    def build_packages() -> None:
-        """The packages that the playbook installs, of the sources as they are now."""
-        build_deb(POSTGRESQL_MAJOR, ROOT / "dist")
+    def converge(self) -> None:
+        """Make the cluster, with packages of the sources as they are now; once for each lab."""
+        done = self.lab.directory / "converged"
+        if not done.exists():
+            build_deb(POSTGRESQL_MAJOR, ROOT / "dist")
+            self.play("site.yml")
+            done.touch()
 
     def play(self, playbook: str, *arguments: str) -> dict[str, int]:
         """Run a playbook; how many tasks changed something, by host."""
