@@ -6,6 +6,7 @@ These run the playbook itself, on this machine as the only host: no lab is neede
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -95,6 +96,22 @@ def test_a_missing_secret_is_told_by_name(value: str | None):
     (problem,) = problems_of(right_groups(), SECRETS | {"pki_passphrase": value})
     assert "secret pki_passphrase is missing" in problem
     assert value is None or value == "" or value not in problem
+
+
+@pytest.mark.parametrize("name", ["example", "lab", "vagrant"])
+def test_the_inventories_that_we_ship_are_right(name: str):
+    listing = subprocess.run(
+        [ROOT / ".venv" / "bin" / "ansible-inventory", "-i", ROOT / "inventories" / name, "--list"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    inventory = json.loads(listing.stdout)
+    hostvars = inventory.pop("_meta")["hostvars"]
+    groups = {group: value.get("hosts", []) for group, value in inventory.items()}
+    groups |= {"all": sorted(hostvars)}
+    assert filters.inventory_problems(groups, hostvars, SECRETS) == []
 
 
 # ---- the playbook ----------------------------------------------------------------------------------
