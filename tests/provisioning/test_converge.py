@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -69,6 +70,14 @@ def test_shards_are_on_the_hot_disk(events: Site):
     assert location == "/srv/hot/strata-worker-1"
     disk = events.lab.host(host).run(f"stat --format %d {location}; stat --format %r /dev/hot")
     assert len(set(disk.stdout.split())) == 1
+
+
+def test_another_disk_in_a_tablespaces_place_is_refused(events: Site):
+    wrong = {"cluster_tablespaces": [{"name": "hot", "device": "/dev/cold", "path": "/srv/hot"}]}
+    done = events.try_play("site.yml", "--tags", "patroni", "-e", json.dumps(wrong))
+    assert done.returncode != 0
+    assert "is mounted," in done.stdout
+    assert events.query("SELECT count(*) FROM events") == [[1000]]
 
 
 @pytest.mark.parametrize("host", WORKERS)
