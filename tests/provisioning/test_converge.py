@@ -130,7 +130,7 @@ def test_a_worker_with_shards_is_not_removed(events: Site):
 
 
 def test_a_worker_leaves_and_comes_back(events: Site):
-    events.query("DROP TABLE events")
+    events.query("DROP TABLE IF EXISTS events, ledger")
     events.play("remove_worker.yml", "-e", "group=worker_2", "-e", "remove_worker_data=true")
     assert (
         superuser(events, leader_of(events, "coordinator"), "SELECT count(*) FROM strata.worker")
