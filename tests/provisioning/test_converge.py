@@ -99,13 +99,21 @@ def test_a_hosts_certificate_opens_no_worker(site: Site, user: str):
         site.lab.host(leader_of(site, "coordinator")).run(command)
 
 
-def test_etcd_and_patroni_want_certificates(site: Site):
-    for url in ("https://c1:2379/health", "https://c1:8008/cluster"):
-        curl = f"curl -sS --max-time 5 --cacert /etc/strata/pki/servers.crt {url}"
-        refused = site.lab.host("c1").run(curl, check=False)
-        assert refused.returncode != 0
-        certificate = "--cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key"
-        site.lab.host("c1").run(f"{curl} {certificate} --fail")
+@pytest.mark.parametrize(
+    ("url", "metric"),
+    [
+        ("https://c1:2379/metrics", "etcd_server_has_leader 1"),
+        ("https://c1:8008/metrics", "patroni_postgres_running"),
+        ("https://c1:9100/metrics", "strata_certificate_not_after_seconds"),
+        ("https://c1:9187/metrics", "pg_up 1"),
+    ],
+)
+def test_services_answer_only_to_certificates(site: Site, url: str, metric: str):
+    host = site.lab.host("c1")
+    curl = f"curl -sS --max-time 10 --cacert /etc/strata/pki/servers.crt {url}"
+    assert host.run(curl, check=False).returncode != 0
+    certificate = "--cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key"
+    assert metric in host.run(f"{curl} {certificate} --fail").stdout
 
 
 @pytest.mark.parametrize("group", ["worker_1", "coordinator"])
