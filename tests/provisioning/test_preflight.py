@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = ROOT / "ansible" / "preflight.yml"
-FILTERS = ROOT / "ansible" / "roles" / "preflight" / "filter_plugins" / "inventory_problems.py"
+FILTERS = ROOT / "roles" / "preflight" / "filter_plugins" / "inventory_problems.py"
 
 SECRETS = {
     "pki_passphrase": "a passphrase of the test",
