@@ -140,7 +140,7 @@ def test_a_fast_shutdown_is_fast(coordinator: Node) -> None:
 
 def test_a_shortage_of_processes_is_told_once(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(workers=0)
-    cluster.coordinator.settings["max_worker_processes"] = "2"  # core's launcher and ours
+    cluster.coordinator.settings["max_worker_processes"] = "3"  # launcher of core, two of ours
     cluster.coordinator.restart()
     for _ in wait_until("the shortage is told"):
         if "Raise max_worker_processes" in cluster.coordinator.log_text():

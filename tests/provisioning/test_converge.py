@@ -10,7 +10,7 @@ import pytest
 from tests.provisioning.commands import LabError
 from tests.provisioning.site import Site
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 WORKERS = ("w1a", "w1b", "w2a", "w2b")
 # The database of a worker, as whoever holds a certificate of a host would reach it.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.provisioning.site import Site
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 WRITER = Path(__file__).with_name("writer.py")
 SERIAL = "openssl x509 -noout -serial"
