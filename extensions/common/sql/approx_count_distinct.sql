@@ -25,8 +25,9 @@ CREATE FUNCTION strata.hll_hash(value "char") RETURNS hll_hashval
 CREATE FUNCTION strata.hll_from_bits(value bigint) RETURNS hll_hashval
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN value::hll_hashval;
 
--- pg_typeof(), but immutable: the type of an expression never changes.
-CREATE FUNCTION strata.type_of(value "any") RETURNS regtype
+-- pg_typeof(), but immutable: the type of an expression never changes.  And an OID: what names
+-- objects of a node, as regtype does, is not sent to workers.
+CREATE FUNCTION strata.type_of(value "any") RETURNS oid
     LANGUAGE internal IMMUTABLE PARALLEL SAFE AS 'pg_typeof';
 
 -- Values of user-defined types.  PostgreSQL hashes the OID of an enum's label, which
@@ -37,7 +38,7 @@ CREATE FUNCTION strata.hll_hash_user_type(value anyelement) RETURNS hll_hashval
 AS $$
 BEGIN
     IF EXISTS (WITH RECURSIVE part (oid) AS (
-                   SELECT strata.type_of(value)::oid
+                   SELECT strata.type_of(value)
                    UNION
                    SELECT CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
                      FROM part JOIN pg_type AS t USING (oid))
@@ -57,7 +58,7 @@ CREATE FUNCTION strata.hll_hash(value anyelement) RETURNS hll_hashval
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT CASE
               WHEN value IS NOT DISTINCT FROM NULL THEN NULL
-              WHEN strata.type_of(value)::pg_catalog.oid OPERATOR(pg_catalog.<) '16384'::pg_catalog.oid
+              WHEN strata.type_of(value) OPERATOR(pg_catalog.<) '16384'::pg_catalog.oid
               THEN strata.hll_from_bits(pg_catalog.hash_array_extended(ARRAY[value], 0::bigint))
               ELSE strata.hll_hash_user_type(value) END $$;
 
@@ -73,7 +74,7 @@ COMMENT ON FUNCTION strata.hll_hash(anyelement) IS
     'hash of a value for HyperLogLog, by the type''s extended hash function';
 COMMENT ON FUNCTION strata.hll_hash_user_type(anyelement) IS
     'hash of a value of a user-defined type for HyperLogLog, the same on every node';
-COMMENT ON FUNCTION strata.type_of("any") IS 'type of an expression, as pg_typeof()';
+COMMENT ON FUNCTION strata.type_of("any") IS 'OID of an expression''s type';
 COMMENT ON FUNCTION strata.hll_from_bits(bigint) IS 'a 64-bit hash as HyperLogLog hash value';
 
 -- NULL (no rows) counts as 0, as count() does.
