@@ -71,6 +71,10 @@ class Bank:
 
 @pytest.fixture
 def bank(cluster: Cluster, schema: str) -> Bank:
+    # when the heartbeat has met a worker for the first time, sessions look at their wires again
+    for _ in wait_until("the heartbeat knows the workers"):
+        if cluster.coordinator.query("SELECT FROM strata.workers WHERE status <> 'up'") == []:
+            break
     return Bank(cluster, schema)
 
 
