@@ -1,6 +1,6 @@
 /*
  * commit_protocol.c
- *		One- and two-phase commit over the workers, and abort.
+ *		One- and two-phase commit over the workers.
  *
  * The protocol (TRANSACTIONS.md section 1):
  *
@@ -11,8 +11,6 @@
  *		COMMIT		COMMIT PREPARED on all writers, bounded wait
  *
  * gate.c hears of a two-phase commit when all is prepared, and of each worker that has committed.
- *
- *		ABORT		cancel, ROLLBACK, ROLLBACK PREPARED
  *
  * Names and decision rows are in decision_log.c.  If a session has two connections to one worker
  * (as two roles), the second one gets a counter, and a decision row, of its own.
@@ -38,16 +36,15 @@
 #include "commands/async.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "commit_abort.h"
 #include "commit_protocol.h"
 #include "connection.h"
 #include "decision_log.h"
 #include "fault_point.h"
 #include "gate.h"
-#include "in_doubt.h"
-#include "maintenance_worker.h"
+#include "participants.h"
 #include "prepared_gid.h"
 #include "remote_transaction.h"
 #include "session_map.h"
@@ -55,9 +52,8 @@
 #include "settings.h"
 #include "wire_cleanup.h"
 
-/* How long the workers together may take for COMMIT PREPARED, and for an abort. */
+/* How long the workers together may take for COMMIT PREPARED. */
 #define FINISH_TIMEOUT_MS 10000
-#define ABORT_TIMEOUT_MS 10000
 
 typedef enum CommitProtocol
 {
@@ -73,11 +69,6 @@ typedef struct CommitWait
 	bool cancelled; /* the worker was told of a cancel */
 } CommitWait;
 
-/* The transaction's connections by task; room for all that the session has. */
-static WorkerConnection **selected = NULL;
-static const char **commands = NULL;
-static int selected_capacity = 0;
-
 /* The worker has committed in one phase; interrupts wait until we have, too. */
 static bool holding_interrupts = false;
 
@@ -85,8 +76,6 @@ static bool holding_interrupts = false;
  * Choosing connections
  * ----------------------------------------------------------------
  */
-
-typedef bool (*Predicate)(const WorkerConnection *conn);
 
 static bool
 is_reader(const WorkerConnection *conn)
@@ -104,35 +93,6 @@ static bool
 is_prepared(const WorkerConnection *conn)
 {
 	return conn->prepare_state == PREPARE_DONE;
-}
-
-/* Collect connections into selected[]; needs no memory after commit_protocol_reserve(). */
-static int
-select_connections(Predicate predicate)
-{
-	int count = 0;
-	ListCell *lc;
-
-	foreach(lc, connection_list())
-	{
-		WorkerConnection *conn = lfirst(lc);
-
-		if (conn->pg != NULL && count < selected_capacity && predicate(conn))
-			selected[count++] = conn;
-	}
-	return count;
-}
-
-void
-commit_protocol_reserve(void)
-{
-	int needed = list_length(connection_list());
-
-	if (needed <= selected_capacity)
-		return;
-	selected = MemoryContextAlloc(TopMemoryContext, needed * sizeof(WorkerConnection *));
-	commands = MemoryContextAlloc(TopMemoryContext, needed * sizeof(char *));
-	selected_capacity = needed;
 }
 
 /*
@@ -246,17 +206,17 @@ expect_tag(WorkerConnection *conn, const char *tag)
 static void
 commit_readers(void)
 {
-	int count = select_connections(is_reader);
+	int count = participants_select(is_reader);
 
 	for (int i = 0; i < count; i++)
-		connection_send(selected[i], "COMMIT", 0, "COMMIT");
+		connection_send(participants[i], "COMMIT", 0, "COMMIT");
 	for (int i = 0; i < count; i++)
 	{
 		if (IsolationIsSerializable())
-			expect_tag(selected[i], "COMMIT");
+			expect_tag(participants[i], "COMMIT");
 		else
-			selected[i]->end_pending = true;
-		leave_transaction(selected[i]);
+			participants[i]->end_pending = true;
+		leave_transaction(participants[i]);
 	}
 }
 
@@ -352,12 +312,6 @@ commit_single_writer(WorkerConnection *conn)
 	FAULT_POINT("single_committed");
 }
 
-static PreparedGid
-gid_of(const WorkerConnection *conn)
-{
-	return (PreparedGid){decision_log_incarnation(), conn->prepared_counter, conn->worker_id};
-}
-
 /* Name the transaction on each writer, and make the texts that are needed when nothing may fail. */
 static void
 assign_identities(int count)
@@ -368,15 +322,15 @@ assign_identities(int count)
 	session_map_set_prepared(first, count);
 	for (int i = 0; i < count; i++)
 	{
-		WorkerConnection *conn = selected[i];
+		WorkerConnection *conn = participants[i];
 		int same_worker = 0;
 		char gid[CONNECTION_GID_SIZE];
 		PreparedGid name;
 
 		for (int j = 0; j < i; j++)
-			same_worker += selected[j]->worker_id == conn->worker_id;
+			same_worker += participants[j]->worker_id == conn->worker_id;
 		conn->prepared_counter = first + same_worker;
-		name = gid_of(conn);
+		name = participant_gid(conn);
 		prepared_gid_format(gid, cluster, &name);
 		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
 		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'",
@@ -441,7 +395,7 @@ is_repeated_counter(int index)
 {
 	for (int i = 0; i < index; i++)
 	{
-		if (selected[i]->prepared_counter == selected[index]->prepared_counter)
+		if (participants[i]->prepared_counter == participants[index]->prepared_counter)
 			return true;
 	}
 	return false;
@@ -455,7 +409,7 @@ write_decision(int count)
 
 	for (int i = 0; i < count; i++)
 		if (!is_repeated_counter(i))
-			counters[ncounters++] = selected[i]->prepared_counter;
+			counters[ncounters++] = participants[i]->prepared_counter;
 	decision_log_write(counters, ncounters);
 	pfree(counters);
 }
@@ -467,7 +421,7 @@ announce_commit(int count)
 	int *worker_ids = palloc(sizeof(int) * count);
 
 	for (int i = 0; i < count; i++)
-		worker_ids[i] = selected[i]->worker_id;
+		worker_ids[i] = participants[i]->worker_id;
 	gate_commit_announce(worker_ids, count);
 	pfree(worker_ids);
 }
@@ -479,14 +433,14 @@ prepare_writers(int count)
 	for (int i = 0; i < count; i++)
 	{
 		FAULT_POINT_OF("prepare", i);
-		send_prepare(selected[i]);
+		send_prepare(participants[i]);
 		FAULT_POINT_OF("prepare_sent", i);
 	}
 	write_decision(count); /* while the workers flush */
 	FAULT_POINT("decision_written");
 	for (int i = 0; i < count; i++)
 	{
-		finish_prepare(selected[i]);
+		finish_prepare(participants[i]);
 		FAULT_POINT_OF("prepared", i);
 	}
 
@@ -504,7 +458,7 @@ commit_protocol_prepare(void)
 	int writers;
 	ListCell *lc;
 
-	commit_protocol_reserve();
+	participants_reserve();
 	foreach(lc, connection_list())
 	{
 		WorkerConnection *conn = lfirst(lc);
@@ -514,13 +468,13 @@ commit_protocol_prepare(void)
 	}
 
 	commit_readers();
-	writers = select_connections(is_writer);
+	writers = participants_select(is_writer);
 	switch (choose_protocol(writers, has_local_xid))
 	{
 		case COMMIT_READ_ONLY:
 			break;
 		case COMMIT_ONE_PHASE:
-			commit_single_writer(selected[0]);
+			commit_single_writer(participants[0]);
 			break;
 		case COMMIT_TWO_PHASE:
 			prepare_writers(writers);
@@ -532,31 +486,6 @@ commit_protocol_prepare(void)
  * After the commit
  * ----------------------------------------------------------------
  */
-
-/* The resolver will end it.  Throws nothing. */
-static void
-leave_in_doubt(const WorkerConnection *conn, InDoubtDecision decision, InDoubtReason reason)
-{
-	PreparedGid gid = gid_of(conn);
-
-	(void) in_doubt_add(conn->worker_id, &gid, decision, reason);
-	ereport(WARNING,
-			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
-			 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
-			 decision == IN_DOUBT_COMMIT
-				 ? errdetail("It is prepared and will be committed when that is possible.")
-				 : errdetail("It may be prepared and will be rolled back when that is possible."),
-			 errhint("SELECT * FROM strata.in_doubt shows what it waits for.")));
-}
-
-/* The workers' part is over, or the resolver's. */
-static void
-end_identities(bool doubt)
-{
-	decision_log_leave();
-	if (doubt)
-		maintenance_worker_poke();
-}
 
 static bool
 is_committed(const WorkerConnection *conn)
@@ -570,8 +499,8 @@ is_acknowledged_everywhere(uint64 counter, int count)
 {
 	for (int i = 0; i < count; i++)
 	{
-		if (selected[i]->prepared_counter == counter &&
-			(!is_committed(selected[i]) || selected[i]->replica_wait_cancelled))
+		if (participants[i]->prepared_counter == counter &&
+			(!is_committed(participants[i]) || participants[i]->replica_wait_cancelled))
 			return false;
 	}
 	return true;
@@ -593,30 +522,32 @@ commit_prepared_writers(int count)
 
 	for (int i = 0; i < count; i++)
 	{
-		selected[i]->quiet = true;
-		selected[i]->replica_wait_cancelled = false;
-		commands[i] = selected[i]->commit_prepared;
+		participants[i]->quiet = true;
+		participants[i]->replica_wait_cancelled = false;
+		participant_commands[i] = participants[i]->commit_prepared;
 	}
 	FAULT_POINT("committed");
-	wire_run(selected, commands, count, wire_now() + FINISH_TIMEOUT_MS, acknowledge_to_gate);
+	wire_run(participants, participant_commands, count, wire_now() + FINISH_TIMEOUT_MS,
+			 acknowledge_to_gate);
 	FAULT_POINT("acknowledged");
 
 	for (int i = 0; i < count; i++)
 	{
 		if (!is_repeated_counter(i) &&
-			is_acknowledged_everywhere(selected[i]->prepared_counter, count))
-			decision_log_acknowledge(selected[i]->prepared_counter);
+			is_acknowledged_everywhere(participants[i]->prepared_counter, count))
+			decision_log_acknowledge(participants[i]->prepared_counter);
 	}
 	for (int i = 0; i < count; i++)
 	{
-		WorkerConnection *conn = selected[i];
+		WorkerConnection *conn = participants[i];
 		bool done = is_committed(conn);
 
 		conn->quiet = false;
 		if (!done)
 		{
-			leave_in_doubt(conn, IN_DOUBT_COMMIT,
-						   conn->outcome == WIRE_ERROR ? IN_DOUBT_REFUSED : IN_DOUBT_WORKER_SILENT);
+			participant_leave_in_doubt(conn, IN_DOUBT_COMMIT,
+									   conn->outcome == WIRE_ERROR ? IN_DOUBT_REFUSED
+																   : IN_DOUBT_WORKER_SILENT);
 			connection_drop(conn);
 			doubt = true;
 		}
@@ -632,16 +563,16 @@ leave_all_in_doubt(int count)
 {
 	for (int i = 0; i < count; i++)
 	{
-		leave_in_doubt(selected[i], IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
-		selected[i]->prepared_counter = 0;
-		selected[i]->prepare_state = PREPARE_NONE;
+		participant_leave_in_doubt(participants[i], IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
+		participants[i]->prepared_counter = 0;
+		participants[i]->prepare_state = PREPARE_NONE;
 	}
 }
 
 void
 commit_protocol_finish(void)
 {
-	int count = select_connections(is_prepared);
+	int count = participants_select(is_prepared);
 	bool doubt = true;
 
 	if (holding_interrupts)
@@ -658,7 +589,7 @@ commit_protocol_finish(void)
 	}
 	gate_end(); /* what is in doubt is marked by now */
 	if (count > 0)
-		end_identities(doubt);
+		participants_end(doubt);
 }
 
 /* ----------------------------------------------------------------
@@ -666,163 +597,11 @@ commit_protocol_finish(void)
  * ----------------------------------------------------------------
  */
 
-static bool
-is_concerned(const WorkerConnection *conn)
-{
-	return conn->xact_depth > 0 || conn->failed || conn->prepare_state != PREPARE_NONE;
-}
-
-/* A wire on which something still runs, after what has arrived was thrown away. */
-static bool
-is_busy(const WorkerConnection *conn)
-{
-	return is_concerned(conn) && conn->outcome == WIRE_PENDING &&
-		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
-}
-
-static bool
-needs_rollback(const WorkerConnection *conn)
-{
-	return is_concerned(conn) && conn->outcome != WIRE_LOST;
-}
-
-/*
- * What the answer to PREPARE was, as far as it was still to come when we were aborted.  Silence
- * says nothing: part of the answer may have been read before.
- */
-static void
-note_prepare_answer(WorkerConnection *conn)
-{
-	if (conn->prepare_state != PREPARE_SENT)
-		return;
-	if (strcmp(conn->tag, "PREPARE TRANSACTION") == 0)
-		conn->prepare_state = PREPARE_DONE;
-	else if (conn->outcome == WIRE_ERROR)
-		conn->prepare_state = PREPARE_NONE;
-}
-
-/* Cancel and drain whatever runs; wires that do not become idle are WIRE_LOST. */
-static void
-stop_statements(int64 deadline)
-{
-	int count = select_connections(is_concerned);
-
-	for (int i = 0; i < count; i++)
-	{
-		WorkerConnection *conn = selected[i];
-
-		conn->occupant = NULL;
-		conn->quiet = true;
-		conn->outcome = WIRE_PENDING;
-		conn->tag[0] = '\0';
-		conn->copy_ended = false;
-		conn->end_pending = false;
-		if (PQstatus(conn->pg) != CONNECTION_OK || conn->failed)
-			conn->outcome = WIRE_LOST;
-		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
-		{
-			(void) wire_drain_arrived(conn);
-			note_prepare_answer(conn);
-		}
-	}
-
-	for (int i = 0; i < count; i++)
-	{
-		/* an error in the middle of a statement leaves its last result, but it is still running */
-		if (selected[i]->outcome != WIRE_LOST &&
-			PQtransactionStatus(selected[i]->pg) == PQTRANS_ACTIVE)
-			selected[i]->outcome = WIRE_PENDING;
-	}
-	count = select_connections(is_busy);
-	if (count == 0)
-		return;
-	wire_cancel(selected, count, deadline);
-	wire_drain(selected, count, deadline);
-	for (int i = 0; i < count; i++)
-		note_prepare_answer(selected[i]);
-}
-
-/* The command that undoes what is there, NULL when nothing is. */
-static const char *
-choose_rollback(const WorkerConnection *conn)
-{
-	switch (PQtransactionStatus(conn->pg))
-	{
-		case PQTRANS_INTRANS:
-		case PQTRANS_INERROR:
-			return "ROLLBACK";
-		default:
-			return conn->prepare_state != PREPARE_NONE ? conn->rollback_prepared : NULL;
-	}
-}
-
-static void
-run_rollbacks(int64 deadline)
-{
-	int candidates = select_connections(needs_rollback);
-	int count = 0;
-
-	for (int i = 0; i < candidates; i++)
-	{
-		const char *command = choose_rollback(selected[i]);
-
-		if (command == NULL)
-			continue;
-		selected[count] = selected[i];
-		commands[count++] = command;
-	}
-	wire_run(selected, commands, count, deadline, NULL);
-	for (int i = 0; i < count; i++)
-	{
-		if (selected[i]->outcome == WIRE_OK)
-			selected[i]->prepare_state = PREPARE_NONE;
-		else
-			selected[i]->outcome = WIRE_LOST;
-	}
-}
-
 void
 commit_protocol_abort(void)
 {
-	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
-	bool doubt = false;
-	int count;
-
 	holding_interrupts = false; /* the error has released them */
 	gate_end();
 	decision_log_end(false);
-	if (!in_error_recursion_trouble())
-	{
-		FAULT_POINT("abort");
-		stop_statements(deadline);
-		FAULT_POINT("abort_stopped");
-		run_rollbacks(deadline);
-		FAULT_POINT("abort_rolled_back");
-	}
-
-	count = select_connections(is_concerned);
-	for (int i = 0; i < count; i++)
-	{
-		WorkerConnection *conn = selected[i];
-
-		conn->quiet = false;
-		if (conn->prepare_state != PREPARE_NONE)
-		{
-			leave_in_doubt(conn, IN_DOUBT_ROLLBACK, IN_DOUBT_WORKER_SILENT);
-			doubt = true;
-		}
-		if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK ||
-			PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
-		{
-			connection_drop(conn);
-			continue;
-		}
-		conn->xact_depth = 0;
-		conn->release_depth = 0;
-		conn->written = false;
-		conn->prepared_counter = 0;
-		conn->prepare_state = PREPARE_NONE;
-		session_settings_rolled_back(conn);
-	}
-	end_identities(doubt);
+	commit_abort_workers();
 }

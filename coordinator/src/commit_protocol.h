@@ -9,9 +9,6 @@
 
 #include "postgres.h"
 
-/* Make room for all connections of the session; to be called before any of them is used. */
-extern void commit_protocol_reserve(void);
-
 /* At PRE_COMMIT: one-phase COMMIT, or PREPARE everywhere and the decision row.  May ERROR. */
 extern void commit_protocol_prepare(void);
 

@@ -45,6 +45,7 @@
 #include "constraint_mode.h"
 #include "ddl_version.h"
 #include "decision_log.h"
+#include "participants.h"
 #include "remote_insert.h"
 #include "remote_transaction.h"
 #include "serializable.h"
@@ -186,7 +187,7 @@ reserve_for_callbacks(void)
 	int needed = list_length(connection_list());
 	MemoryContext previous;
 
-	commit_protocol_reserve();
+	participants_reserve();
 	if (needed <= selected_capacity)
 		return;
 	needed = Max(needed, 2 * selected_capacity);
