@@ -14,9 +14,8 @@ from tests.cluster import Cluster, Node, give_to_server, wait_until
 MakeCluster = Callable[..., Cluster]
 
 
-@pytest.fixture
-def pair_of_workers(make_cluster: MakeCluster) -> Cluster:
-    cluster = make_cluster(workers=2)
+def make_pair_of_workers(make_cluster: MakeCluster, **options: bool) -> Cluster:
+    cluster = make_cluster(workers=2, **options)
     cluster.coordinator.execute(
         "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
         "SELECT strata.create_distributed_table('t', 'id', shard_count => 4);"
@@ -25,8 +24,17 @@ def pair_of_workers(make_cluster: MakeCluster) -> Cluster:
     return cluster
 
 
+@pytest.fixture
+def pair_of_workers(make_cluster: MakeCluster) -> Cluster:
+    return make_pair_of_workers(make_cluster)
+
+
 def version(node: Node) -> int:
     return node.value("SELECT ddl_version FROM strata.cluster")
+
+
+def changes(node: Node) -> int:
+    return node.value("SELECT ddl_version >> 32 FROM strata.cluster")
 
 
 def save_directory(node: Node) -> None:
@@ -74,6 +82,40 @@ def test_a_worker_restored_from_an_old_backup_is_refused(pair_of_workers: Cluste
     assert not coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok")
 
 
+def test_versions_that_users_make_up_neither_hide_a_stale_worker_nor_refuse_a_good_one(
+    make_cluster: MakeCluster,
+) -> None:
+    """Users can have functions of theirs run on workers, and these can record versions."""
+    cluster = make_pair_of_workers(make_cluster, tls=True)
+    coordinator, worker = cluster.coordinator, cluster.workers[0]
+    coordinator.execute("CREATE ROLE mallory; GRANT CREATE ON SCHEMA public TO mallory")
+    coordinator.execute("SET ROLE mallory")
+    coordinator.execute(
+        "CREATE FUNCTION forge (version bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN PERFORM strata_worker.record_schema_version(version); RETURN true; END';"
+        "CREATE TABLE m (id bigint, v integer);"
+        "SELECT strata.create_distributed_table('m', 'id', 4, 'none'); INSERT INTO m VALUES (0);"
+    )
+    coordinator.execute("RESET ROLE")
+    counted = changes(coordinator)
+    coordinator.execute("SET ROLE mallory")
+    for forged in (2**63 - 1, (counted + 1) << 32, (counted + 2 << 32) - 1):
+        coordinator.execute(f"UPDATE m SET v = v WHERE forge({forged} - id + id)")
+    coordinator.execute("RESET ROLE")
+    versions = "SELECT count(*) FROM strata_worker.schema_version WHERE version = {}"
+    assert any(node.value(versions.format(2**63 - 1)) for node in cluster.workers)
+
+    coordinator.disconnect()
+    assert coordinator.value("SELECT count(*) FROM t") == 40
+    save_directory(worker)
+    coordinator.disconnect()
+    coordinator.execute("ALTER TABLE t ADD COLUMN w text DEFAULT 'new'")
+    restore_directory(worker)
+    coordinator.disconnect()
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="schema of this server"):
+        coordinator.query("SELECT w FROM t")
+
+
 def test_ddl_fails_while_a_worker_is_down_and_changes_no_node(pair_of_workers: Cluster) -> None:
     coordinator, down = pair_of_workers.coordinator, pair_of_workers.workers[1]
     before = version(coordinator)
@@ -104,7 +146,7 @@ def test_ddl_fails_while_a_worker_is_down_and_changes_no_node(pair_of_workers: C
 
 def test_sessions_that_connect_while_ddl_commits_are_not_refused(pair_of_workers: Cluster) -> None:
     coordinator = pair_of_workers.coordinator
-    before = version(coordinator)
+    before = changes(coordinator)
 
     def change(table: str) -> None:
         with coordinator.connect() as session:
@@ -123,9 +165,11 @@ def test_sessions_that_connect_while_ddl_commits_are_not_refused(pair_of_workers
         tasks += [pool.submit(read), pool.submit(read)]
         for task in tasks:
             task.result()
-    assert version(coordinator) == before + 32
+    assert changes(coordinator) == before + 32
     for worker in pair_of_workers.workers:
-        assert worker.value("SELECT max(version) FROM strata_worker.schema_version") == before + 32
+        assert worker.value("SELECT max(version) FROM strata_worker.schema_version") == version(
+            coordinator
+        )
 
 
 def test_a_worker_that_holds_a_prepared_transaction_of_the_cluster_is_not_refused(
@@ -222,10 +266,10 @@ def test_ddl_and_new_workers_wait_for_each_other(pair_of_workers: Cluster) -> No
 def test_ddl_goes_on_beside_an_old_transaction(cluster: Cluster, schema: str) -> None:
     """Old versions of the version's row fill its page, so that a new one needs index entries."""
     coordinator = cluster.coordinator
-    before = version(coordinator)
+    before = changes(coordinator)
     with coordinator.connect() as session:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM strata.cluster")
         for number in range(150):
             coordinator.execute(f"CREATE TYPE kind_{number} AS ENUM ('a')")
-    assert version(coordinator) == before + 150
+    assert changes(coordinator) == before + 150
     assert coordinator.query("SELECT count(*) FROM strata.cluster WHERE only_row") == [(1,)]

@@ -34,7 +34,7 @@ COMMENT ON FUNCTION strata.claim_server() IS
 INSERT INTO strata.cluster (id, epoch, holder, timeline)
 VALUES (gen_random_uuid(), 1, gen_random_uuid(), strata.claim_server());
 COMMENT ON COLUMN strata.cluster.ddl_version IS
-    'rises with each transaction that changes the schema of the workers, which record it';
+    'changes with each transaction that changes the schema of the workers, which record it; the upper 32 bits count';
 
 CREATE SEQUENCE strata.worker_id_seq AS integer;
 COMMENT ON SEQUENCE strata.worker_id_seq IS 'ids of workers, never used twice';

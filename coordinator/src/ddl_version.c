@@ -10,6 +10,9 @@
  * worker that does not know it refuses (strata_worker.check_schema_version); a restored server
  * has no old connections.
  *
+ * Whoever may run DDL records versions, and so may a function of a user that is shipped there.  Therefore a
+ * version is a count and 32 random bits: one that is still to come cannot be recorded in advance.
+ *
  * No refusal is false: when the new version is visible here, every worker has prepared the
  * transaction that brings it, and a worker that is behind but holds a prepared transaction of
  * this cluster is admitted: its locks protect what it is about to change.
@@ -122,6 +125,18 @@ record_on_workers(int64 version)
 	SetUserIdAndSecContext(role, context);
 }
 
+/* The next count, which no one can guess in advance. */
+static int64
+choose_next(int64 version)
+{
+	uint32 token;
+
+	if (!pg_strong_random(&token, sizeof(token)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	return ((version >> 32) + 1) << 32 | token;
+}
+
 void
 ddl_version_advance(void)
 {
@@ -139,7 +154,7 @@ ddl_version_advance(void)
 	if (metadata_all_workers() == NULL)
 		return;
 	catalog = table_open(metadata_catalog_oid("cluster"), ShareUpdateExclusiveLock);
-	version = read_version(catalog, &tuple) + 1;
+	version = choose_next(read_version(catalog, &tuple));
 	columns = RelationGetNumberOfAttributes(catalog);
 	values = palloc0(columns * sizeof(Datum));
 	nulls = palloc0(columns * sizeof(bool));

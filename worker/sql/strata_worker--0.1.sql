@@ -163,11 +163,12 @@ CREATE TABLE strata_worker.schema_version (
 );
 REVOKE ALL ON strata_worker.schema_version FROM PUBLIC;
 COMMENT ON TABLE strata_worker.schema_version IS
-    'the last transactions of the coordinator that changed the schema here, by its count';
+    'the last transactions of the coordinator that changed the schema here; the upper 32 bits count them';
 
 -- A server that was restored from a backup may lack DDL that the cluster has committed.
 -- A prepared transaction may be the one that brings the version: it is looked for first, so
 -- that one that commits meanwhile is seen by the second look, which needs a new snapshot: hence VOLATILE.
+-- Only this very version counts, as anybody may have recorded a larger one.  A new member has none yet.
 CREATE FUNCTION strata_worker.check_schema_version(version bigint) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
@@ -177,13 +178,14 @@ DECLARE
         SELECT FROM pg_prepared_xacts AS x
          WHERE x.database = current_database()
            AND starts_with(x.gid, format('strata_%s_', (SELECT c.id FROM strata_worker.cluster AS c))));
-    known CONSTANT bigint := (SELECT max(v.version) FROM strata_worker.schema_version AS v);
+    known CONSTANT boolean := coalesce((SELECT bool_or(v.version = check_schema_version.version)
+                                          FROM strata_worker.schema_version AS v), true);
 BEGIN
-    IF known < check_schema_version.version AND NOT undecided THEN
+    IF NOT known AND NOT undecided THEN
         RAISE EXCEPTION 'the schema of this server is older than the cluster''s'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It has version %s, the coordinator has %s.',
-                                  known, check_schema_version.version),
+                  DETAIL = format('It lacks change number %s of the schema, the coordinator''s last one.',
+                                  check_schema_version.version >> 32),
                   HINT = format('Restore a newer backup of it; or repeat there what it missed and '
                                 'run SELECT strata_worker.record_schema_version(%s) there.',
                                 check_schema_version.version);
@@ -193,25 +195,27 @@ $$;
 COMMENT ON FUNCTION strata_worker.check_schema_version(bigint) IS
     'raises an error if this worker has missed DDL that the coordinator has committed';
 
--- Whoever may run DDL through the coordinator may call this: it can only make the check above milder.
+-- Whoever may run DDL through the coordinator may call this, but nobody knows versions that are still to come.
 -- Inserts do not fail in REPEATABLE READ when other DDL was faster, and skipping locked rows
--- waits for no transaction in doubt.
+-- waits for no transaction in doubt.  Only administrators' DDL removes old versions: a count
+-- that a user has made up would remove those that are needed.
 CREATE FUNCTION strata_worker.record_schema_version(version bigint) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO strata_worker.schema_version VALUES (version) ON CONFLICT DO NOTHING;
-    IF current_setting('transaction_isolation') = 'read committed' THEN
+    IF current_setting('transaction_isolation') = 'read committed'
+       AND (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = session_user) THEN
         DELETE FROM strata_worker.schema_version AS v
          WHERE v.version IN (SELECT o.version FROM strata_worker.schema_version AS o
-                              WHERE o.version < record_schema_version.version - 100
+                              WHERE o.version >> 32 < (record_schema_version.version >> 32) - 100
                                 FOR UPDATE SKIP LOCKED);
     END IF;
 END
 $$;
 COMMENT ON FUNCTION strata_worker.record_schema_version(bigint) IS
-    'notes that this worker has all DDL up to this version';
+    'notes that this worker has all DDL up to this version of the coordinator''s';
 
 CREATE FUNCTION strata_worker.detach_coordinator(id uuid) RETURNS void
     LANGUAGE sql STRICT
