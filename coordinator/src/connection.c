@@ -542,6 +542,7 @@ connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **resul
 PGresult *
 connection_get_result_until(WorkerConnection *conn, int64 deadline)
 {
+	int64 start = wire_now();
 	PGresult *result;
 
 	if (deadline == 0)
@@ -551,8 +552,7 @@ connection_get_result_until(WorkerConnection *conn, int64 deadline)
 		conn->statement_failed = true;
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
 						errmsg("worker \"%s\" does not answer", conn->worker_name),
-						errdetail("It was given up after %d ms (strata.worker_timeout).",
-								  strata_worker_timeout),
+						errdetail("It was given up after " INT64_FORMAT " ms.", wire_now() - start),
 						errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, conn->sql)));
 	}
 	return result;
