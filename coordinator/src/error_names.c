@@ -25,7 +25,9 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "common/string.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -217,4 +219,15 @@ error_names_localize(ErrorNames *names)
 		names->message = replace_name(names->message, names->constraint, constraint);
 		names->constraint = constraint;
 	}
+}
+
+const char *
+error_names_sendable(const char *worker_name, int worker_id)
+{
+	static char number[16];
+
+	if (pg_get_client_encoding() == GetDatabaseEncoding() || pg_is_ascii(worker_name))
+		return worker_name;
+	snprintf(number, sizeof(number), "#%d", worker_id);
+	return number;
 }

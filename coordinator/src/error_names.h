@@ -23,4 +23,10 @@ typedef struct ErrorNames
 
 extern void error_names_localize(ErrorNames *names);
 
+/*
+ * A worker's name for messages to the client where nothing may be thrown: its number, if the
+ * client's encoding may lack a character of the name.
+ */
+extern const char *error_names_sendable(const char *worker_name, int worker_id);
+
 #endif

@@ -12,6 +12,7 @@
 #include "utils/memutils.h"
 
 #include "decision_log.h"
+#include "error_names.h"
 #include "maintenance_worker.h"
 
 WorkerConnection **participants = NULL;
@@ -65,20 +66,28 @@ participant_gid(const WorkerConnection *conn)
 	return (PreparedGid){decision_log_incarnation(), conn->prepared_counter, conn->worker_id};
 }
 
+/*
+ * Nothing may be thrown, so the warning has no name that the client's encoding may lack: neither the
+ * worker's, nor those of functions in the context.
+ */
 void
 participant_leave_in_doubt(const WorkerConnection *conn, InDoubtDecision decision,
 						   InDoubtReason reason)
 {
+	ErrorContextCallback *context = error_context_stack;
 	PreparedGid gid = participant_gid(conn);
 
 	(void) in_doubt_add(conn->worker_id, &gid, decision, reason);
+	error_context_stack = NULL;
 	ereport(WARNING,
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
-			 errmsg("transaction on worker \"%s\" is in doubt", conn->worker_name),
+			 errmsg("transaction on worker \"%s\" is in doubt",
+					error_names_sendable(conn->worker_name, conn->worker_id)),
 			 decision == IN_DOUBT_COMMIT
 				 ? errdetail("It is prepared and will be committed when that is possible.")
 				 : errdetail("It may be prepared and will be rolled back when that is possible."),
 			 errhint("SELECT * FROM strata.in_doubt shows what it waits for.")));
+	error_context_stack = context;
 }
 
 void

@@ -1,0 +1,64 @@
+"""What could break a commit half-way: names, promotions, copies, limits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, wait_until
+from tests.fixtures import new_root
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    """Table t has rows 1 .. 100 with v = 0."""
+    with Cluster(new_root(), workers=2) as cluster:
+        cluster.coordinator.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+            "SELECT strata.create_distributed_table('t', 'id', shard_count => 8);"
+            "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) AS g"
+        )
+        yield cluster
+
+
+# ---- after the local commit ----------------------------------------------------------------------
+
+
+def test_a_commit_in_doubt_is_told_to_a_client_whose_encoding_lacks_the_workers_name(
+    made: Cluster,
+) -> None:
+    coordinator = made.coordinator
+    coordinator.execute("UPDATE strata.worker SET name = 'λάμδα' WHERE name = 'worker2'")
+    coordinator.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    coordinator.execute("SELECT pg_reload_conf()")
+    warnings: list[str] = []
+    try:
+        with coordinator.connect(client_encoding="LATIN1") as session:
+            session.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+            with coordinator.connect() as other:
+                cancel_when_it_waits_for_a_replica(other, session, "UPDATE t SET v = v + 1")
+            assert session.execute("SELECT 1").fetchall() == [(1,)]
+    finally:
+        coordinator.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        coordinator.execute("SELECT pg_reload_conf()")
+        coordinator.execute("UPDATE strata.worker SET name = 'worker2' WHERE name = 'λάμδα'")
+    assert 'transaction on worker "#2" is in doubt' in warnings
+    assert 'transaction on worker "worker1" is in doubt' in warnings
+    assert coordinator.query("SELECT DISTINCT v FROM t") == [(1,)]
+
+
+def cancel_when_it_waits_for_a_replica(
+    other: psycopg.Connection, session: psycopg.Connection, statement: str
+) -> None:
+    """Run a statement that commits, and cancel the session's wait for its own server's replica."""
+    thread = threading.Thread(target=session.execute, args=(statement,))
+    thread.start()
+    for _ in wait_until("the commit waits for a replica"):
+        query = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+        if other.execute(query, (session.info.backend_pid,)).fetchone() == ("SyncRep",):
+            break
+    session.cancel()
+    thread.join()
