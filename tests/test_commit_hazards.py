@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, wait_until
+from tests.failover import Failover
 from tests.fixtures import new_root
 
 
@@ -62,3 +63,28 @@ def cancel_when_it_waits_for_a_replica(
             break
     session.cancel()
     thread.join()
+
+
+# ---- copies ------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_the_database_on_a_promoted_coordinator_gets_no_workers(make_cluster) -> None:
+    """Its resolver would roll back what the original has committed."""
+    cluster = make_cluster(workers=1)
+    cluster.coordinator.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY);"
+        "SELECT strata.create_distributed_table('t', 'id');"
+        "INSERT INTO t SELECT generate_series(1, 10)"
+    )
+    Failover(cluster).take_over()
+    coordinator = cluster.coordinator
+    assert coordinator.query("SELECT count(*) FROM t") == [(10,)]
+    coordinator.disconnect()
+    with coordinator.connect("postgres") as connection:
+        connection.execute("CREATE DATABASE copy TEMPLATE strata")
+    with (
+        coordinator.connect("copy") as connection,
+        pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have the work"),
+    ):
+        connection.execute("SELECT count(*) FROM t")
+    assert coordinator.query("SELECT count(*) FROM t") == [(10,)]

@@ -8,15 +8,17 @@
  * the server itself never removes any.  It holds its own inode number, by which also "cp" or
  * "rsync" of a data directory is noticed.  (A snapshot of a whole file system is not.)
  *
- * A mark is made
- *	- for one database, by CREATE EXTENSION strata and by strata.take_over();
- *	- for all databases, on a standby that receives WAL from its primary: so it is fed by the
- *	  coordinator, and may be promoted in its place.  The coordinator could be a copy itself,
- *	  but then its row of strata.cluster says so, on the standby, too: see take_over.c.
+ * A mark is made for one database, by CREATE EXTENSION strata, by strata.take_over(), and by the
+ * take-over after a promotion.  That needs another mark, for the whole server, which a
+ * standby makes when it receives WAL from its primary: so it is fed by the coordinator, and may be
+ * promoted in its place.  The coordinator could be a copy itself, but then its row of
+ * strata.cluster says so, on the standby, too: see take_over.c.  The server's mark is good for the
+ * take-over only: databases that are copied on a promoted server (CREATE DATABASE ... TEMPLATE) must
+ * not find it.
  *
  * A server that recovers from an archive only, as a restored one does, never gets a mark.
  *
- * Once seen, a mark is not looked for again by the same process.
+ * Once seen, a database's mark is not looked for again by the same process.
  */
 #include "postgres.h"
 
@@ -92,8 +94,14 @@ membership_is_marked(void)
 	static bool marked = false;
 
 	if (!marked)
-		marked = is_mark_valid(MyDatabaseId) || is_mark_valid(InvalidOid);
+		marked = is_mark_valid(MyDatabaseId);
 	return marked;
+}
+
+bool
+membership_was_standby(void)
+{
+	return is_mark_valid(InvalidOid);
 }
 
 void

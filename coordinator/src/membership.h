@@ -7,8 +7,11 @@
 
 #include "postgres.h"
 
-/* Is there a mark in this data directory that a backup would not have brought? */
+/* Is there a mark for the current database that a copy would not have brought? */
 extern bool membership_is_marked(void);
+
+/* Is there a mark that this server was, or is, a standby fed by its primary? */
+extern bool membership_was_standby(void);
 
 /* Make one for the current database; durable. */
 extern void membership_mark(void);

@@ -11,11 +11,12 @@
  * What tells them apart:
  *
  *	restart		same timeline, marked (membership.c): nothing to do, the epoch is still its own
- *	promotion	another timeline than strata.cluster says, marked, because it was fed by its
- *				primary: takes over, by itself
+ *	promotion	another timeline than strata.cluster says, and marked as a standby that was fed by
+ *				its primary: takes over, by itself, and is marked as the coordinator
  *	copy		not marked: whether it recovered to a point in time (a new timeline) or was just
- *				started (the old one), it has no workers.  It says so in its row (timeline is
- *				NULL), so that standbys of it do not take over either.
+ *				started (the old one), or is a copy of the database on this server, it has no
+ *				workers.  It says so in its row (timeline is NULL), so that standbys of it do not
+ *				take over either.
  *
  * strata.take_over() is the administrator's word that a copy is the coordinator from now on: after
  * a restore, a move by backup, or pg_upgrade.
@@ -200,6 +201,16 @@ report_copy(void)
 		 errhint("If it shall be the coordinator from now on, run SELECT strata.take_over().")));
 }
 
+/* Is this the coordinator, or a standby of it that was promoted and has not taken over yet? */
+static bool
+is_member(const ClusterIdentity *identity)
+{
+	if (identity->timeline == 0)
+		return false;
+	return membership_is_marked() ||
+		   (identity->timeline != GetWALInsertionTimeLine() && membership_was_standby());
+}
+
 void
 take_over_require(void)
 {
@@ -211,7 +222,7 @@ take_over_require(void)
 	for (;;)
 	{
 		cluster_identity_read(&identity);
-		if (identity.timeline == 0 || !membership_is_marked())
+		if (!is_member(&identity))
 			report_copy();
 		if (identity.timeline == GetWALInsertionTimeLine())
 			return;
@@ -442,7 +453,7 @@ take_over_run(void)
 	cluster_identity_read(&identity);
 	if (identity.timeline == 0)
 		return;
-	if (!membership_is_marked())
+	if (!is_member(&identity))
 	{
 		ereport(WARNING, (errmsg("this server is a copy of a coordinator and gets no workers"),
 						  errdetail("Its data directory came from a backup, or the like."),
@@ -459,6 +470,7 @@ take_over_run(void)
 	ereport(LOG, (errmsg("taking over the workers with epoch " INT64_FORMAT, identity.epoch + 1),
 				  errdetail("This server was promoted: timeline %u follows " INT64_FORMAT ".",
 							GetWALInsertionTimeLine(), identity.timeline)));
+	membership_mark();
 	raise_epoch(identity.epoch + 1);
 	begin_next_transaction(); /* no worker hears of what could be forgotten */
 	cluster_identity_read(&identity);
