@@ -93,6 +93,76 @@ def test_a_cursor_does_not_see_later_changes_of_its_transaction(pair: Pair) -> N
         pair.same("SELECT count(*), max(age) FROM users")
 
 
+CURSORS = {
+    "of one worker": "SELECT age FROM users WHERE user_id = 7",
+    "of all": "SELECT user_id, age FROM users ORDER BY user_id",
+    "of a sum": "SELECT count(*), sum(age) FROM users",
+    "of a join": "SELECT u.age, e.event_id FROM users u JOIN events e ON e.event_id = u.user_id * 3"
+    " ORDER BY e.event_id",
+    "of a key that is looked up": "SELECT age FROM users WHERE user_id = (SELECT min(user_id) + 3 FROM users)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("query", CURSORS.values(), ids=CURSORS)
+def test_a_cursor_sees_its_transaction_as_it_was_when_it_was_declared(
+    pair: Pair, level: str, query: str
+) -> None:
+    with pair.transaction(begin=f"BEGIN ISOLATION LEVEL {level}"):
+        pair.same("UPDATE users SET age = 3000 WHERE user_id = 6")
+        pair.execute(f"DECLARE before CURSOR FOR {query}")
+        pair.same("UPDATE users SET age = age + 1000")
+        pair.execute(f"DECLARE between CURSOR FOR {query}")
+        pair.same("DELETE FROM users WHERE user_id > 5")
+        pair.same("SELECT count(*), max(age) FROM users")
+        pair.same("FETCH 3 FROM before", ordered=True)
+        pair.same("FETCH ALL FROM between", ordered=True)
+        pair.same("FETCH ALL FROM before", ordered=True)
+
+
+def test_a_loop_of_plpgsql_does_not_see_what_it_writes_in_repeatable_read(pair: Pair) -> None:
+    with pair.transaction(begin="BEGIN ISOLATION LEVEL REPEATABLE READ"):
+        pair.execute(
+            """DO $$
+            DECLARE
+                c CURSOR FOR SELECT user_id, age FROM users ORDER BY user_id;
+                one record;
+            BEGIN
+                OPEN c;
+                UPDATE users SET age = 1;
+                LOOP
+                    FETCH c INTO one;
+                    EXIT WHEN NOT FOUND;
+                    UPDATE users SET age = age + one.age WHERE user_id = one.user_id;
+                END LOOP;
+            END $$"""
+        )
+        pair.same("SELECT user_id, age FROM users ORDER BY user_id", ordered=True)
+
+
+def test_a_serializable_cursor_sees_one_worker_as_it_was_when_it_was_declared(pair: Pair) -> None:
+    with pair.transaction(begin="BEGIN ISOLATION LEVEL SERIALIZABLE"):
+        pair.execute("DECLARE c CURSOR FOR SELECT age FROM users WHERE user_id = 7")
+        pair.same("UPDATE users SET age = 2000 WHERE user_id = 7")
+        pair.same("FETCH ALL FROM c")
+
+
+def test_a_serializable_statement_on_one_worker_may_call_functions(pair: Pair) -> None:
+    pair.execute("CREATE FUNCTION older(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN $1 + 1")
+    pair.execute(
+        "CREATE FUNCTION oldest(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN RETURN $1 + 100; END'"
+    )
+    for function in ("older", "oldest"):
+        with pair.transaction(begin="BEGIN ISOLATION LEVEL SERIALIZABLE"):
+            pair.execute(
+                f"DECLARE c CURSOR FOR SELECT {function}(age) FROM users WHERE user_id = 7"
+            )
+            pair.same(f"UPDATE users SET age = {function}(age) WHERE user_id = 7")
+            pair.same("FETCH ALL FROM c")
+            pair.same("SELECT age FROM users WHERE user_id = 7")
+
+
 def test_a_cursor_of_a_released_savepoint_goes_on_and_of_a_rolled_back_one_is_gone(
     pair: Pair,
 ) -> None:

@@ -435,6 +435,32 @@ def test_a_read_is_repeated_when_a_worker_is_restarted_before_its_first_row(
         assert connection.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
 
 
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM t a JOIN t b ON a.id = b.id % 7", 86),
+        ("SELECT count(*) FROM (SELECT id FROM t UNION ALL SELECT id FROM t) AS twice", 200),
+        ("SELECT (SELECT count(*) FROM t) + (SELECT max(id) FROM t)", 200),
+        ("SELECT count(*) FROM t WHERE id < (SELECT avg(id) FROM t)", 50),
+    ],
+    ids=["join", "union", "sub-selects", "sub-select in a condition"],
+)
+def test_a_read_in_several_places_is_repeated_when_a_worker_is_restarted_before_its_first_row(
+    cluster: Cluster, mode: str, query: str, expected: int
+) -> None:
+    with cluster.coordinator.connect() as connection:
+        plan = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {query}"))
+        assert plan.count("Strata Gather") >= 2, plan
+        with locked(cluster.workers[1]):
+            thread, outcome = run_in_thread(connection, query)
+            wait_until_it_waits(cluster.workers[1])
+            cluster.workers[1].restart(mode)
+        thread.join(30)
+        assert outcome == [[(expected,)]]
+        assert connection.execute(query).fetchall() == [(expected,)]
+
+
 def test_what_is_not_a_single_read_fails_with_the_workers_name(cluster: Cluster) -> None:
     for prepare, statement in [
         ("BEGIN", "SELECT count(*) FROM t"),

@@ -365,6 +365,7 @@ start_gather(GatherScanState *state)
 
 	if (access == REMOTE_WRITE)
 		remote_insert_flush_all();
+	snapshot_pin_take_pending(state->css.ss.ps.state);
 	saved = gather_enter_role(state);
 	snapshot_pin_prepare(state->css.ss.ps.state, workers, access);
 	state->scan = remote_scan_begin(workers, access, sql, desc);

@@ -6,12 +6,17 @@
  * wire, need not fail it.  The query may be sent again if nobody can tell the difference:
  *
  *	- the statement is all of the transaction, only reads, and is in READ COMMITTED;
- *	- it has one Gather, whose rows are read once, and nothing of it has arrived here;
+ *	- its rows are read once, and nothing of it has arrived here;
  *	- nobody else has read under its snapshots (snapshot_pin.c): all workers take new
- *	  ones together.
+ *	  ones together.  So of several Gathers it is the first one that reads, in a statement which reads
+ *	  nothing here and calls no functions that could.
  *
- * Below an aggregate or a sort nothing can be returned before all rows are here, so there the first row
- * is handed up only when every worker has one: the work, mostly, is done by then.
+ * Below an aggregate, a sort or a hash table nothing can be returned before all rows are here, so there the
+ * first row is handed up only when every worker has one: the work, mostly, is done by then.
+ *
+ * A worker that is lost when the second Gather reads fails the statement.  The nodes of the plan have the
+ * first one's rows then, of a state that the worker may have left; only a new executor could
+ * begin again, and PostgreSQL has no way to throw away a running one but to abort its (sub)transaction.
  *
  * All wires are then rolled back, and the whole remote statement starts anew, once.  A worker that was
  * lost on the way is given strata.connect_timeout to come back.  One that is silent is not: who
@@ -50,20 +55,47 @@ gather_retry_is_possible(const GatherScanState *state)
 		   snapshot_pin_can_restart(state->css.ss.ps.state);
 }
 
+static bool waits_in_list(List *plans, const Plan *mine, bool waits);
+
+/* Is `mine` in this plan, below a node that returns nothing before it has read everything? */
+static bool
+waits_in_plan(const Plan *plan, const Plan *mine, bool waits)
+{
+	if (plan == NULL)
+		return false;
+	if (plan == mine)
+		return waits;
+	waits |= IsA(plan, Agg) || IsA(plan, Sort) || IsA(plan, Hash);
+	if (IsA(plan, Append))
+		return waits_in_list(((const Append *) plan)->appendplans, mine, waits);
+	if (IsA(plan, MergeAppend))
+		return waits_in_list(((const MergeAppend *) plan)->mergeplans, mine, waits);
+	if (IsA(plan, SubqueryScan))
+		return waits_in_plan(((const SubqueryScan *) plan)->subplan, mine, waits);
+	return waits_in_plan(outerPlan(plan), mine, waits) ||
+		   waits_in_plan(innerPlan(plan), mine, waits);
+}
+
+static bool
+waits_in_list(List *plans, const Plan *mine, bool waits)
+{
+	ListCell *lc;
+
+	foreach(lc, plans)
+	{
+		if (waits_in_plan(lfirst(lc), mine, waits))
+			return true;
+	}
+	return false;
+}
+
 bool
 gather_retry_may_wait(const GatherScanState *state)
 {
+	const PlannedStmt *plan = state->css.ss.ps.state->es_plannedstmt;
 	const Plan *mine = state->css.ss.ps.plan;
-	bool waits = false;
 
-	for (const Plan *plan = state->css.ss.ps.state->es_plannedstmt->planTree; plan != mine;
-		 plan = outerPlan(plan))
-	{
-		if (plan == NULL)
-			return false;
-		waits |= IsA(plan, Agg) || IsA(plan, Sort);
-	}
-	return waits;
+	return waits_in_plan(plan->planTree, mine, false) || waits_in_list(plan->subplans, mine, false);
 }
 
 bool

@@ -11,7 +11,8 @@
  *		snapshot_pin_sent()		wait until each worker says that it has its snapshot, leave the gate
  *
  * A statement that reads in several places, several Gathers or a Gather and rows of the
- * coordinator, takes all these snapshots after ExecutorStart.  They form a Scope: a token under
+ * coordinator, takes all these snapshots after ExecutorStart, or, if it has nothing but Gathers to read, when the
+ * first of these does: then losing a worker right there is no reason to fail (gather_retry.c).  They form a Scope: a token under
  * which the workers keep them, and the local snapshot that stands for them.  A cursor has a scope because its
  * rows are read later.  So has what a Gather below a nested loop reads.
  *
@@ -28,7 +29,9 @@
  * REPEATABLE READ.  The first statement of the transaction, whatever it reads, has all workers
  * take their transactions' snapshots, and replaces the coordinator's in place.  A worker that
  * cannot be reached then is left out, and using it later in the transaction is an error.  A wire that
- * joins later as another role imports the snapshot from the first role's wire.
+ * joins later as another role imports the snapshot from the first role's wire.  What such a snapshot does
+ * not tell is how much of its own transaction a statement sees: cursors and statements that
+ * write have a scope, too, whose tokens stand for the command ids that the workers had.
  *
  * Functions.  A STABLE function may read workers that the calling statement does not.  So a scope that begins
  * with such a statement's first read takes the snapshots of all workers that can be reached, though the
@@ -43,18 +46,16 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "tcop/pquery.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "gate.h"
 #include "gather.h"
 #include "in_doubt.h"
 #include "metadata.h"
+#include "plan_reads.h"
 #include "remote_insert.h"
 #include "snapshot_pin.h"
 
@@ -62,20 +63,14 @@ typedef struct Scope
 {
 	Snapshot snapshot;
 	uint64 token;
-	List *wires; /* of WorkerConnection: they keep a snapshot under the token */
-	bool early;	 /* taken for several readers, before the first one */
-	int uses;	 /* SQL texts that were, or are to be, sent under it */
+	List *wires;	 /* of WorkerConnection: they keep a snapshot under the token */
+	bool early;		 /* taken for several readers, before the first one */
+	bool pending;	 /* to be taken when the first of them reads */
+	QueryDesc *lazy; /* whose snapshots may be taken then, or taken anew; else NULL */
+	int uses;		 /* SQL texts that were, or are to be, sent under it */
 	MemoryContext context;
 	MemoryContextCallback forget;
 } Scope;
-
-/* What a plan reads, and where. */
-typedef struct PlanReads
-{
-	List *gathers;	 /* of GatherScanState */
-	bool local;		 /* rows of the coordinator */
-	bool repeatedly; /* something may be read more than once */
-} PlanReads;
 
 RunningQuery *snapshot_pin_running = NULL;
 
@@ -511,44 +506,6 @@ snapshot_pin_join(WorkerConnection *conn)
  * ----------------------------------------------------------------
  */
 
-static bool
-look_at_plan(PlanState *state, PlanReads *reads)
-{
-	GatherScanState *gather;
-
-	if (state == NULL)
-		return false;
-	gather = gather_from_plan_state(state);
-	if (gather != NULL)
-	{
-		if (gather->plan.kind != GATHER_INSERT_ROWS)
-			reads->gathers = lappend(reads->gathers, gather);
-		reads->repeatedly |= !bms_is_empty(gather->param_ids);
-	}
-	else if (nodeTag(state) >= T_ScanState && nodeTag(state) <= T_CustomScanState)
-	{
-		Relation relation = ((ScanState *) state)->ss_currentRelation;
-
-		reads->local |= relation != NULL;
-	}
-	reads->repeatedly |= IsA(state, NestLoopState) || state->subPlan != NIL;
-	return planstate_tree_walker(state, look_at_plan, reads);
-}
-
-/* Does the plan call functions that are not core's own?  They may read. */
-static bool
-calls_functions(const PlannedStmt *plan)
-{
-	ListCell *lc;
-
-	foreach(lc, plan->invalItems)
-	{
-		if (((PlanInvalItem *) lfirst(lc))->cacheId == PROCOID)
-			return true;
-	}
-	return false;
-}
-
 /* Is this the query of a portal whose rows are fetched by further commands? */
 static bool
 is_cursor(void)
@@ -557,68 +514,98 @@ is_cursor(void)
 		   ActivePortal->status == PORTAL_DEFINED;
 }
 
-static bool
-is_writing(const QueryDesc *query)
-{
-	return query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE;
-}
-
-/* All wires that the statement may read from. */
+/* All wires that the statement may read from; in SERIALIZABLE those that it is certain to. */
 static List *
 wires_of_statement(const QueryDesc *query, const PlanReads *reads)
 {
+	bool certain = IsolationIsSerializable();
 	List *wires = NIL;
 	ListCell *lc;
 
 	foreach(lc, reads->gathers)
 	{
 		GatherScanState *gather = lfirst(lc);
-		SavedRole saved = gather_enter_role(gather);
+		SavedRole saved;
 
+		if (certain && !bms_is_empty(gather->param_ids))
+			continue;
+		saved = gather_enter_role(gather);
 		wires = list_concat_unique_ptr(wires,
 									   ready_wires(gather_possible_workers(gather), REMOTE_READ));
 		gather_leave_role(saved);
 	}
-	if (calls_functions(query->plannedstmt))
+	if (!certain && plan_reads_functions(query->plannedstmt))
 		wires = list_concat_unique_ptr(wires, ready_wires(metadata_all_workers(), REMOTE_READ));
 	return wires;
 }
 
 static void
-start_scope(QueryDesc *query, const PlanReads *reads)
+take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 {
 	bool in_gate = !IsolationUsesXactSnapshot();
 	bool renew = in_gate && reads->local && !IsInParallelMode() &&
 				 find_owner(query->snapshot) == NULL;
 	List *wires = wires_of_statement(query, reads);
-	Scope *scope = create_scope(query->estate);
 	Snapshot fresh = NULL;
 	ListCell *lc;
 
-	scope->early = true;
 	if (in_gate)
 		fresh = enter_gate(workers_of(wires), renew);
 	if (renew)
-		renew_snapshot(query->snapshot, fresh, CurrentMemoryContext);
+		renew_snapshot(query->snapshot, fresh, scope->context);
 	take_pins(wires, scope->token, in_gate);
 	foreach(lc, wires)
 		add_wire(scope, lfirst(lc));
 }
 
+/* Is nothing read before the first Gather, not even by a function, that would have to fit in? */
+static bool
+can_be_lazy(const QueryDesc *query, const PlanReads *reads)
+{
+	return !IsolationUsesXactSnapshot() && !reads->local && !is_cursor() &&
+		   find_owner(query->snapshot) == NULL && !plan_reads_writes(query->plannedstmt) &&
+		   !plan_reads_functions(query->plannedstmt);
+}
+
+static void
+start_scope(QueryDesc *query, const PlanReads *reads)
+{
+	Scope *scope = create_scope(query->estate);
+
+	scope->early = true;
+	scope->lazy = can_be_lazy(query, reads) ? query : NULL;
+	scope->pending = scope->lazy != NULL;
+	if (!scope->pending)
+		take_scope(scope, query, reads);
+}
+
+void
+snapshot_pin_take_pending(const EState *estate)
+{
+	Scope *scope = find_scope(estate->es_snapshot);
+	PlanReads reads;
+
+	if (scope == NULL || !scope->pending)
+		return;
+	reads = plan_reads_collect(scope->lazy->planstate);
+	take_scope(scope, scope->lazy, &reads);
+	scope->pending = false;
+}
+
 void
 snapshot_pin_start_query(QueryDesc *query, int eflags)
 {
-	PlanReads reads = {0};
+	PlanReads reads;
 
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) || !metadata_available())
 		return;
 	snapshot_pin_transaction(query->snapshot);
-	(void) look_at_plan(query->planstate, &reads);
+	reads = plan_reads_collect(query->planstate);
 	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
 		return;
-	if (IsolationUsesXactSnapshot()
-			? is_writing(query)
-			: list_length(reads.gathers) > 1 || reads.local || reads.repeatedly || is_cursor())
+	if (is_cursor() || (IsolationUsesXactSnapshot()
+							? plan_reads_writes(query->plannedstmt)
+							: list_length(reads.gathers) > 1 || reads.local || reads.repeatedly))
 		start_scope(query, &reads);
 }
 
@@ -665,10 +652,10 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
 	if (scope == NULL && IsolationUsesXactSnapshot() &&
-		(owner == NULL || owner->estate == estate || !is_writing(owner)))
+		(owner == NULL || owner->estate == estate || !plan_reads_writes(owner->plannedstmt)))
 		return;
-	if (scope == NULL &&
-		(calls_functions(estate->es_plannedstmt) || (owner != NULL && owner->estate != estate)))
+	if (scope == NULL && (plan_reads_functions(estate->es_plannedstmt) ||
+						  (owner != NULL && owner->estate != estate)))
 		scope = start_function_scope(estate, workers);
 	if (scope != NULL)
 		scope->uses++;
@@ -739,7 +726,7 @@ snapshot_pin_can_restart(EState *estate)
 
 	if (scope == NULL)
 		return scopes == NIL;
-	return list_length(scopes) == 1 && !scope->early && scope->uses <= 1;
+	return list_length(scopes) == 1 && (!scope->early || scope->lazy != NULL) && scope->uses <= 1;
 }
 
 void
@@ -757,6 +744,7 @@ snapshot_pin_restart(void)
 			((WorkerConnection *) lfirst(lc))->kept_snapshots--;
 		scope->wires = NIL;
 		scope->uses = 0;
+		scope->pending = scope->lazy != NULL;
 	}
 }
 

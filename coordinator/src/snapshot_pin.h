@@ -23,6 +23,11 @@ extern RunningQuery *snapshot_pin_running;
  */
 extern void snapshot_pin_start_query(QueryDesc *query, int eflags);
 
+/*
+ * Before a Gather reads, as whoever runs the query: some statements' snapshots are only taken now.
+ */
+extern void snapshot_pin_take_pending(const EState *estate);
+
 /* In REPEATABLE READ: take the transaction's snapshots now if that has not been done. */
 extern void snapshot_pin_transaction(Snapshot snapshot);
 
