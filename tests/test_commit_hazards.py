@@ -88,3 +88,58 @@ def test_a_copy_of_the_database_on_a_promoted_coordinator_gets_no_workers(make_c
     ):
         connection.execute("SELECT count(*) FROM t")
     assert coordinator.query("SELECT count(*) FROM t") == [(10,)]
+
+
+# ---- two databases with the extension on one coordinator -----------------------------------------
+
+
+@pytest.fixture
+def second(made: Cluster) -> Iterator[str]:
+    """Another cluster, in another database of each of the same servers; the same rows in t."""
+    for node in made.nodes:
+        with node.connect("postgres") as connection:
+            connection.execute("CREATE DATABASE second")
+    for worker in made.workers:
+        with worker.connect("second") as connection:
+            connection.execute("CREATE EXTENSION strata_worker CASCADE")
+    with made.coordinator.connect("second") as connection:
+        connection.execute("CREATE EXTENSION strata CASCADE")
+        for worker in made.workers:
+            address = worker.conninfo("second", user=None)
+            connection.execute("SELECT strata.add_worker(%s, %s)", (worker.name, address))
+        connection.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+            "SELECT strata.create_distributed_table('t', 'id', shard_count => 8);"
+            "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) AS g"
+        )
+    yield "second"
+    for node in made.nodes:
+        with node.connect("postgres") as connection:
+            connection.execute("DROP DATABASE second WITH (FORCE)")
+
+
+def test_sessions_of_another_database_are_not_taken_for_this_ones(
+    made: Cluster, second: str
+) -> None:
+    """Both clusters have a worker 1, on hosts whose process numbers may be the same."""
+    query = "SELECT array_agg(DISTINCT session) FROM strata.session_wires()"
+    with made.coordinator.connect() as here, made.coordinator.connect(second) as there:
+        here.execute("SELECT count(*) FROM t")
+        there.execute("SELECT count(*) FROM t")
+        ((mine,),) = here.execute(query).fetchall()
+        ((theirs,),) = there.execute(query).fetchall()
+        assert here.info.backend_pid in mine and here.info.backend_pid not in theirs
+        assert there.info.backend_pid in theirs and there.info.backend_pid not in mine
+
+
+def test_commits_of_one_database_leave_the_decisions_of_another_to_it(
+    made: Cluster, second: str
+) -> None:
+    """Each commit removes the rows of former ones, which are in its own database."""
+    rows = "SELECT count(*) FROM strata.distributed_transaction"
+    with made.coordinator.connect() as here, made.coordinator.connect(second) as there:
+        for _ in range(5):
+            here.execute("UPDATE t SET v = v + 1")
+            there.execute("UPDATE t SET v = v + 1")
+        assert here.execute(rows).fetchone()[0] <= 2
+        assert there.execute(rows).fetchone()[0] <= 2

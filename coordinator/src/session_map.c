@@ -47,9 +47,10 @@
 
 #define LOCK_TRANCHE "strata sessions"
 
-/* A backend of a worker. */
+/* A backend of a worker.  Each database has a cluster, and so a worker 1, of its own. */
 typedef struct WireKey
 {
+	Oid database;
 	int worker_id;
 	int worker_pid;
 } WireKey;
@@ -65,6 +66,7 @@ typedef struct Wire
 typedef struct SessionSlot
 {
 	int pid; /* 0: none */
+	Oid database;
 	int64 wait_number;
 	TimestampTz waits_since; /* 0: it does not */
 	TimestampTz transaction_start;
@@ -131,6 +133,7 @@ enter_map(void)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot = &slots[index];
 	my_slot->pid = MyProcPid;
+	my_slot->database = MyDatabaseId;
 	my_slot->waits_since = 0;
 	my_slot->counter_count = 0;
 	my_slot->victim_of = 0;
@@ -140,7 +143,8 @@ enter_map(void)
 static WireKey
 make_key(const WorkerConnection *conn)
 {
-	WireKey key = {.worker_id = conn->worker_id, .worker_pid = conn->worker_pid};
+	WireKey key = {
+		.database = MyDatabaseId, .worker_id = conn->worker_id, .worker_pid = conn->worker_pid};
 
 	return key;
 }
@@ -303,7 +307,7 @@ find_waits(TimestampTz *first, TimestampTz *last)
 	LWLockAcquire(lock, LW_SHARED);
 	for (int i = 0; i < MaxBackends; i++)
 	{
-		if (slots[i].pid == 0 || slots[i].waits_since == 0)
+		if (slots[i].pid == 0 || slots[i].waits_since == 0 || slots[i].database != MyDatabaseId)
 			continue;
 		*first = Min(*first, slots[i].waits_since);
 		*last = Max(*last, slots[i].waits_since);
@@ -389,6 +393,8 @@ copy_wires(int *count)
 		const SessionSlot *slot = &slots[wire->slot];
 		WireRow *row;
 
+		if (wire->key.database != MyDatabaseId)
+			continue;
 		if (*count == capacity)
 		{
 			hash_seq_term(&scan);
