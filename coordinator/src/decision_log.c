@@ -55,6 +55,13 @@ typedef struct RunningCommit
 	pg_atomic_uint32 count; /* 0 = none */
 } RunningCommit;
 
+/* A decision row that can go, in the database that has it. */
+typedef struct Acknowledged
+{
+	Oid database;
+	uint64 counter;
+} Acknowledged;
+
 /* Identities of transactions, in shared memory. */
 typedef struct TransactionIdentity
 {
@@ -62,7 +69,7 @@ typedef struct TransactionIdentity
 	pg_atomic_uint64 counter;
 	slock_t mutex; /* of what follows */
 	int acknowledged_count;
-	uint64 acknowledged[ACKNOWLEDGED_MAX];		  /* counters whose decision rows can go */
+	Acknowledged acknowledged[ACKNOWLEDGED_MAX];
 	RunningCommit running[FLEXIBLE_ARRAY_MEMBER]; /* by index of the session's PGPROC */
 } TransactionIdentity;
 
@@ -138,23 +145,29 @@ decision_log_acknowledge(uint64 counter)
 {
 	SpinLockAcquire(&identity->mutex);
 	if (identity->acknowledged_count < ACKNOWLEDGED_MAX)
-		identity->acknowledged[identity->acknowledged_count++] = counter;
+		identity->acknowledged[identity->acknowledged_count++] = (Acknowledged){MyDatabaseId,
+																				counter};
 	SpinLockRelease(&identity->mutex);
 }
 
-/* Take some counters out of shared memory: nobody else will delete their rows. */
+/*
+ * Take some counters of this database out of shared memory: nobody else will delete their rows.  They
+ * are in no order: the last one fills the gap.
+ */
 static void
 take_acknowledged(void)
 {
-	int count;
-
 	SpinLockAcquire(&identity->mutex);
-	count = Min(identity->acknowledged_count, DELETED_MAX - deleting_count);
-	identity->acknowledged_count -= count;
-	memcpy(deleting + deleting_count, identity->acknowledged + identity->acknowledged_count,
-		   count * sizeof(uint64));
+	for (int i = identity->acknowledged_count - 1; i >= 0 && deleting_count < DELETED_MAX; i--)
+	{
+		Acknowledged *acknowledged = &identity->acknowledged[i];
+
+		if (acknowledged->database != MyDatabaseId)
+			continue;
+		deleting[deleting_count++] = acknowledged->counter;
+		*acknowledged = identity->acknowledged[--identity->acknowledged_count];
+	}
 	SpinLockRelease(&identity->mutex);
-	deleting_count += count;
 }
 
 /* Look for one row; NULL as snapshot: the latest. */
