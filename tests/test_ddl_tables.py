@@ -212,7 +212,7 @@ def test_an_index_becomes_a_constraint(pair: Pair, table: str) -> None:
 
 
 def test_statistics_objects_live_with_their_table(pair: Pair) -> None:
-    query = "SELECT string_agg(pg_get_statisticsobjdef(oid) || stxstattarget, ';' ORDER BY stxname) FROM pg_statistic_ext WHERE stxnamespace = 'test_tables'::regnamespace"
+    query = "SELECT string_agg(pg_get_statisticsobjdef(oid) || coalesce(stxstattarget, -1), ';' ORDER BY stxname) FROM pg_statistic_ext WHERE stxnamespace = 'test_tables'::regnamespace"
     pair.execute(
         "CREATE STATISTICS one (ndistinct, dependencies) ON id, v FROM t; CREATE STATISTICS IF NOT EXISTS one ON v, w FROM t"
     )
@@ -252,6 +252,19 @@ def test_comments_are_the_same_on_all_nodes(pair: Pair) -> None:
     assert everywhere(pair, query) == "the tablethe columnthe indexthe type"
     pair.execute("COMMENT ON TABLE t IS NULL")
     assert everywhere(pair, query) is None
+
+
+def test_a_comment_on_the_database_is_the_coordinators(pair: Pair) -> None:
+    query = (
+        "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
+        " WHERE datname = current_database()"
+    )
+    pair.ours.execute("COMMENT ON DATABASE strata IS 'all of it'")
+    try:
+        assert pair.rows(query) == [("all of it",)]
+        assert pair.on_workers(query) == [None, None]
+    finally:
+        pair.ours.execute("COMMENT ON DATABASE strata IS NULL")
 
 
 # ---- what cannot be distributed ---------------------------------------------------------------------------

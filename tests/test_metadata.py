@@ -416,7 +416,10 @@ def test_a_new_worker_gets_the_comments(make_cluster) -> None:
     coordinator.execute(
         "SELECT strata.create_distributed_table('\"T\"', 'id'); CREATE STATISTICS st ON v, id FROM \"T\";"
         'CREATE INDEX by_v ON "T" (v);'
-        "CREATE TABLE r (id integer PRIMARY KEY); SELECT strata.create_reference_table('r')"
+        "CREATE TABLE r (id integer PRIMARY KEY); SELECT strata.create_reference_table('r');"
+        "CREATE TABLE c (id integer, rid integer CONSTRAINT to_r REFERENCES r);"
+        "SELECT strata.create_distributed_table('c', 'id', colocate_with => '\"T\"');"
+        'ALTER TABLE c ADD CONSTRAINT "To" FOREIGN KEY (id) REFERENCES "T"'
     )
     names = [
         'SCHEMA "my app"',
@@ -433,7 +436,7 @@ def test_a_new_worker_gets_the_comments(make_cluster) -> None:
         "TABLE r",
     ]
     names += ['COLUMN "T"."Odd col"', 'CONSTRAINT pos ON "T"', "STATISTICS st", "INDEX by_v"]
-    names += ["INDEX r_pkey"]
+    names += ["INDEX r_pkey", 'CONSTRAINT "To" ON c', "CONSTRAINT to_r ON c"]
     for name in names:
         coordinator.execute(f"COMMENT ON {name} IS '{name} isn''t \\ new'")
     newcomer = cluster.add_worker()

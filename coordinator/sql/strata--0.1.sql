@@ -559,13 +559,23 @@ AS $$
          WHERE s.kind = 'setting' AND s.role IN (SELECT role FROM known)
            AND NOT EXISTS (SELECT FROM local AS l
                             WHERE (l.kind, l.role, l.key, l.detail) = ('setting', s.role, s.key, s.detail))
+        UNION ALL
+        SELECT 5, 0, l.role, NULL, format('comment of role %I', l.role),
+               format('COMMENT ON ROLE %I IS %L', l.role, l.value)
+          FROM missing AS l WHERE l.kind = 'comment'
+        UNION ALL
+        SELECT 5, 0, s.role, NULL, format('comment of role %I', s.role),
+               format('COMMENT ON ROLE %I IS NULL', s.role)
+          FROM surplus AS s
+         WHERE s.kind = 'comment' AND s.role IN (SELECT role FROM known)
+           AND NOT EXISTS (SELECT FROM local AS l WHERE (l.kind, l.role) = ('comment', s.role))
     )
     SELECT s.object, s.command FROM step AS s WHERE s.command IS NOT NULL
      ORDER BY s.phase, s.depth, s.role, s.key
 $$;
 REVOKE ALL ON FUNCTION strata.role_commands(json) FROM PUBLIC;
 COMMENT ON FUNCTION strata.role_commands(json) IS
-    'commands that give a worker the roles, memberships and settings of roles of this server';
+    'commands that give a worker the roles, memberships, settings and comments of roles of this server';
 
 -- Roles belong to the whole server: what is done to them in another database of it
 -- does not reach the workers by itself.
@@ -616,11 +626,11 @@ END
 $$;
 REVOKE ALL ON FUNCTION strata.sync_roles(integer) FROM PUBLIC;
 COMMENT ON FUNCTION strata.sync_roles(integer) IS
-    'makes the roles, memberships and settings of roles on the workers those of this server; returns what was done';
+    'makes the roles, memberships, settings and comments of roles on the workers those of this server; returns what was done';
 
 -- Extensions first, then everything else by its depth in the graph of dependencies.
 -- Objects of extensions come with these.  A NULL command stands for a distributed or
--- reference table, which src/worker_seed.c creates.
+-- reference table, which src/worker_seed.c creates; a command with a relation needs its foreign keys.
 CREATE FUNCTION strata.schema_commands(
     OUT ordinal bigint, OUT object text, OUT command text, OUT relation regclass, OUT optional boolean)
     RETURNS SETOF record
@@ -737,7 +747,7 @@ AS $$
         SELECT 1001, 7, 0, c.object, c.command, NULL, true
           FROM strata.changed_privileges() AS c
         UNION ALL
-        -- Comments of an object and its parts; those of foreign keys, which come last, are left out.
+        -- Comments of an object and its parts.
         SELECT 1002, 8, w.oid, format('comments of %s', w.object),
                string_agg(format('COMMENT ON %s IS %L',
                                  CASE i.type
@@ -763,6 +773,13 @@ AS $$
           JOIN pg_description AS d ON (d.classoid, d.objoid) = (p.class, p.oid)
          CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) AS i
          GROUP BY w.class, w.oid, w.object
+        UNION ALL
+        SELECT 1003, 9, c.oid, format('comment of foreign key %I of table %s', c.conname, t.relation),
+               format('COMMENT ON CONSTRAINT %I ON %s IS %L', c.conname, t.relation, d.description),
+               t.relation, true
+          FROM strata.distributed_table AS t
+          JOIN pg_constraint AS c ON c.conrelid = t.relation AND c.contype = 'f'
+          JOIN pg_description AS d ON (d.classoid, d.objoid) = ('pg_constraint'::regclass, c.oid)
     )
     SELECT row_number() OVER (ORDER BY level, rank, oid, object), object, command, relation, optional
       FROM command

@@ -54,11 +54,11 @@ namespace_is_everywhere(Oid namespace)
 		   strcmp(name, "strata_partial") != 0 && strcmp(name, "strata_worker") != 0;
 }
 
-/* Is this a relation that the workers lack?  Composite types are relations, too. */
+/* Is this a relation, or the index of a table, that the workers lack?  Composite types are relations, too. */
 static bool
 relation_is_local(Oid relation)
 {
-	return get_rel_relkind(relation) != RELKIND_COMPOSITE_TYPE && metadata_table(relation) == NULL;
+	return get_rel_relkind(relation) != RELKIND_COMPOSITE_TYPE && ddl_find_table(relation) == NULL;
 }
 
 /* Does an object depend on a relation, or its row type, that the workers lack? */

@@ -50,7 +50,7 @@ typedef struct SchemaCommand
 {
 	char *object; /* for messages */
 	char *sql;	  /* NULL: it is a table of ours */
-	Oid relation; /* that table */
+	Oid relation; /* that table, or the one whose foreign keys the command needs */
 	bool optional;
 } SchemaCommand;
 
@@ -76,7 +76,7 @@ list_schema_commands(void)
 
 		command->object = pstrdup(SPI_getvalue(row, desc, 1));
 		command->sql = sql != NULL ? pstrdup(sql) : NULL;
-		if (sql == NULL)
+		if (SPI_getvalue(row, desc, 3) != NULL)
 			command->relation = DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull));
 		command->optional = DatumGetBool(SPI_getbinval(row, desc, 4, &isnull));
 		commands = lappend(commands, command);
@@ -296,6 +296,8 @@ worker_seed(int worker_id)
 		CHECK_FOR_INTERRUPTS();
 		if (command->sql == NULL)
 			create_table(worker_id, command->relation);
+		else if (OidIsValid(command->relation))
+			continue;
 		else if (command->optional)
 			run_optional_command(worker_id, command);
 		else
@@ -307,6 +309,8 @@ worker_seed(int worker_id)
 
 		if (command->sql == NULL)
 			create_foreign_keys(worker_id, command->relation);
+		else if (OidIsValid(command->relation))
+			run_optional_command(worker_id, command); /* ordered after all tables */
 	}
 }
 

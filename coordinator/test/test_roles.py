@@ -93,6 +93,7 @@ COMMANDS = [
     "GRANT a TO b; REVOKE a FROM b CASCADE",
     "GRANT a TO b GRANTED BY CURRENT_USER",
     "ALTER ROLE a RENAME TO renamed",
+    "COMMENT ON ROLE a IS 'who''s \\ that'; COMMENT ON ROLE b IS 'b'; COMMENT ON ROLE b IS NULL",
     "ALTER ROLE a SET work_mem = '7MB'; ALTER ROLE a SET enable_hashjoin TO off",
     "ALTER ROLE a SET search_path = \"$user\", \"A,b\", public; ALTER USER b SET search_path = ''",
     "SET work_mem = '9MB'; ALTER ROLE a SET work_mem FROM CURRENT",
@@ -265,7 +266,7 @@ def test_a_namesake_on_a_worker_keeps_nothing_that_it_was_granted_there(
 ) -> None:
     cluster.workers[0].execute(
         "CREATE ROLE r BYPASSRLS CREATEDB; GRANT pg_write_all_data TO r; ALTER ROLE r SET jit = on;"
-        "ALTER ROLE r IN DATABASE strata SET work_mem = '3MB'"
+        "ALTER ROLE r IN DATABASE strata SET work_mem = '3MB'; COMMENT ON ROLE r IS 'of the worker'"
     )
     session.execute("CREATE ROLE r NOINHERIT IN ROLE pg_monitor")
     here = same_roles(cluster)
@@ -311,14 +312,16 @@ def test_roles_changed_from_another_database_are_shown_and_mended(
     cluster: Cluster, session: psycopg.Connection
 ) -> None:
     session.execute("CREATE ROLE a; CREATE ROLE b; GRANT a TO b; ALTER ROLE b SET work_mem = '5MB'")
+    session.execute("COMMENT ON ROLE a IS 'a'; COMMENT ON ROLE b IS 'b'")
     assert faults(cluster) == []
     with cluster.coordinator.connect("postgres") as elsewhere:
         elsewhere.execute(
             "CREATE ROLE c CREATEDB; GRANT a TO c WITH ADMIN OPTION; REVOKE a FROM b;"
             "ALTER ROLE a BYPASSRLS; ALTER ROLE b RESET ALL; ALTER ROLE a SET search_path = 'x y', z;"
-            "GRANT pg_monitor TO a, b WITH ADMIN OPTION"
+            "GRANT pg_monitor TO a, b WITH ADMIN OPTION;"
+            "COMMENT ON ROLE a IS 'new'; COMMENT ON ROLE b IS NULL; COMMENT ON ROLE c IS 'c'"
         )
-    expected = "role a; role a, member b; role a, member c; role a, setting search_path; role b, setting work_mem; role c; role pg_monitor, member a; role pg_monitor, member b"
+    expected = "comment of role a; comment of role b; comment of role c; role a; role a, member b; role a, member c; role a, setting search_path; role b, setting work_mem; role c; role pg_monitor, member a; role pg_monitor, member b"
     assert faults(cluster) == [expected, expected]
     steps = session.execute(
         "SELECT worker_name, object, success FROM strata.sync_roles()"

@@ -289,6 +289,9 @@ BEGIN
         EXECUTE format('ALTER ROLE %I RESET ALL', role);
         EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', role, current_database());
     END IF;
+    IF shobj_description(known.oid, 'pg_authid') IS NOT NULL THEN
+        EXECUTE format('COMMENT ON ROLE %I IS NULL', role);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION strata_worker.create_role(name, text) IS

@@ -22,6 +22,7 @@ COMMENT ON FUNCTION strata.role_attributes(oid) IS
 -- role        the role      -            -                             its attributes as SQL
 -- member      granted role  the member   who granted it (since 16)     options as SQL
 -- setting     the role      setting      true: in this database only   the value
+-- comment     the role      -            -                             its comment
 --
 -- Left out is how clients log in (LOGIN, PASSWORD, VALID UNTIL, CONNECTION LIMIT), which is the
 -- coordinator's business; and the bootstrap superuser, who differs by nature.
@@ -55,7 +56,11 @@ AS $$
       LEFT JOIN pg_database AS d ON d.oid = s.setdatabase
      CROSS JOIN LATERAL unnest(s.setconfig) AS item
      WHERE r.oid >= 16384 AND (s.setdatabase = 0 OR d.datname = current_database())
+    UNION ALL
+    SELECT 'comment', r.rolname, NULL, NULL, d.description
+      FROM pg_shdescription AS d JOIN pg_roles AS r ON r.oid = d.objoid
+     WHERE d.classoid = 'pg_authid'::regclass AND r.oid >= 16384
 $$;
 REVOKE ALL ON FUNCTION strata.role_state() FROM PUBLIC;
 COMMENT ON FUNCTION strata.role_state() IS
-    'roles, memberships and settings of roles on this server, without what concerns logging in';
+    'roles, memberships, settings and comments of roles on this server, without what concerns logging in';
