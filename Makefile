@@ -125,9 +125,9 @@ bench: install python ## Measure the performance budgets
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(PYTHON) -m benchmarks.run $(BENCH)
 
-drill: python ## Failover drills on the lab's cluster (CONNINFO=..., DRILL="--long --runs 3"; make lab, site.yml before)
+drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--long --runs 3")
 	@mkdir -p .cache/drill
-	@PYTHONPATH=ansible $(PYTHON) -m drills --lab $(LAB) --conninfo "$(CONNINFO)" \
+	@PYTHONPATH=ansible:. $(PYTHON) -m drills --lab $(LAB) \
 		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
 lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint, ansible-lint

@@ -1,153 +1,104 @@
-"""What a drill can do to a cluster, and how it is done in the lab.
+"""What a drill may do to a cluster.
 
-`Faults` is all that drills know of the hosts: another environment (virtual machines, a cloud) is
-another class of this shape.
+`Faults` is all that drills know of the hosts: lab_faults.py does it in the lab; another environment
+(virtual machines, a cloud) is another class of this shape.
 """
 
 from __future__ import annotations
 
-import shlex
-import threading
-from typing import Any, Protocol
-
-
-class Faults(Protocol):
-    """Groups are Ansible's: coordinator, worker_1, ...  Hosts are names of the inventory."""
-
-    def client_command(self, arguments: list[str]) -> list[str]:
-        """A command line that runs a program where clients are."""
-
-    def leader(self, group: str) -> str:
-        """The host of the group whose server takes writes."""
-
-    def is_redundant(self, group: str) -> bool:
-        """Has the group a primary, and all its other hosts as standbys, one of them synchronous?"""
-
-    def switchover(self, group: str) -> None:
-        """Make another host of the group the primary, as an administrator would."""
-
-    def kill_postgres(self, host: str) -> None:
-        """kill -9 of the server and all its processes."""
-
-    def kill_patroni(self, host: str) -> None:
-        """kill -9 of Patroni and of the server."""
-
-    def power_loss(self, host: str) -> None: ...
-
-    def repair(self, host: str) -> None:
-        """Whatever was done to the host: it is on, and reachable."""
+from typing import Protocol
 
 
 class NoLeaderError(Exception):
     """No host of the group takes writes."""
 
 
-def psql(sql: str, database: str = "postgres") -> str:
-    return f"runuser -u postgres -- psql -XAt -d {database} -c {shlex.quote(sql)}"
+class Faults(Protocol):
+    """Groups are Ansible's: coordinator, worker_1, ...  Hosts are names of the inventory."""
 
-
-class LabFaults:
-    """The lab of tests/provisioning, with a cluster that ansible/site.yml has made there."""
-
-    def __init__(self, lab: Any, groups: dict[str, list[str]], database: str):
-        self.lab = lab
-        self.groups = groups
-        self.database = database
-
-    def ask(self, host: str, sql: str) -> str:
-        """What the host's own server says; empty when there is none."""
-        if not self.lab.host(host).is_on():
-            return ""
-        return self.lab.host(host).run(psql(sql), check=False).stdout.strip()
+    # ---- looking ---------------------------------------------------------------------------------
 
     def client_command(self, arguments: list[str]) -> list[str]:
-        return self.lab.control_command(arguments)
+        """A command line that runs a program where clients are."""
 
-    def leader(self, group: str) -> str:
-        for host in self.groups[group]:
-            if self.ask(host, "SELECT NOT pg_is_in_recovery()") == "t":
-                return host
-        raise NoLeaderError(f"no host of {group} takes writes")
+    def groups(self) -> list[str]:
+        """The coordinator and the workers."""
 
-    def is_redundant(self, group: str) -> bool:
-        standbys = len(self.groups[group]) - 1
-        try:
-            leader = self.leader(group)
-        except NoLeaderError:
-            return False
-        answer = self.ask(
-            leader,
-            "SELECT count(*) FILTER (WHERE state = 'streaming'),"
-            " count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication"
-            " WHERE application_name <> 'pg_basebackup'",
-        )
-        streaming, synchronous = (int(word) for word in (answer or "0|0").split("|"))
-        return streaming >= standbys and synchronous >= min(standbys, 1)
+    def hosts(self, group: str) -> list[str]:
+        """Of a group, or of "etcd"."""
+
+    def leader(self, group: str, besides: str = "") -> str:
+        """The host of the group whose server takes writes; `besides`: another one than this."""
+
+    def standby(self, group: str) -> str:
+        """A host of the group that does not lead."""
+
+    def etcd_leader(self) -> str: ...
+
+    def is_redundant(self) -> bool:
+        """Has each group a primary, all its other hosts as standbys, one of them synchronous; is
+        every member of etcd there?"""
+
+    def wait_for_prepared(self, group: str) -> None:
+        """Until the group's server has transactions of the coordinator prepared."""
+
+    # ---- what administrators do ------------------------------------------------------------------
 
     def switchover(self, group: str) -> None:
-        if group == "coordinator":
-            self.patronictl_switchover(group)
-        else:
-            self.held_switchover(group)
+        """Make another host of the group the primary, as an administrator would."""
 
-    def patronictl_switchover(self, group: str) -> None:
-        host = self.lab.host(self.leader(group))
-        config = "$(ls /etc/patroni/*.y*ml | head -n 1)"
-        host.run(f"patronictl -c {config} switchover --force")
+    def hand_over(self, group: str, host: str) -> None:
+        """Make this host the primary, if it is not, in whatever way."""
 
-    def held_switchover(self, group: str) -> None:
-        """One session of psql on the coordinator holds the worker until the switchover is over."""
-        name = group.replace("_", "")
-        coordinator = self.lab.host(self.leader("coordinator"))
-        row = self.ask_in_database(
-            coordinator.name,
-            "SELECT name FROM strata.workers"
-            f" WHERE regexp_replace(name, '\\W|_', '', 'g') = '{name}'",
-        )
-        worker = row or group
-        held, done = "/tmp/drill.held", "/tmp/drill.done"
-        wait = f"touch {held}; for i in $(seq 600); do test -e {done} && break; sleep 0.1; done"
-        commands = [
-            f"SELECT strata.hold_worker('{worker}', '60 s', '15 s')",
-            f"\\! {wait}",
-            f"SELECT strata.release_worker('{worker}')",
-        ]
-        session = f"rm -f {held} {done}; runuser -u postgres -- psql -X -v ON_ERROR_STOP=1"
-        session += f" -d {self.database} " + " ".join(f"-c {shlex.quote(c)}" for c in commands)
-        failures: list[BaseException] = []
+    def rolling_restart(self) -> None:
+        """Restart all servers, as an administrator would."""
 
-        def hold() -> None:
-            try:
-                coordinator.run(session)
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        try:
-            coordinator.run(
-                f"for i in $(seq 300); do test -e {held} && exit; sleep 0.1; done; false"
-            )
-            self.patronictl_switchover(group)
-        finally:
-            coordinator.run(f"touch {done}")
-            thread.join()
-        if failures:
-            raise failures[0]
-
-    def ask_in_database(self, host: str, sql: str) -> str:
-        return self.lab.host(host).run(psql(sql, self.database)).stdout.strip()
+    # ---- faults ----------------------------------------------------------------------------------
 
     def kill_postgres(self, host: str) -> None:
-        self.lab.host(host).run("pkill -KILL -x postgres")
+        """kill -9 of the server and all its processes."""
 
     def kill_patroni(self, host: str) -> None:
-        self.lab.host(host).run("pkill -KILL -f /patroni; pkill -KILL -x postgres; true")
+        """kill -9 of Patroni alone."""
+
+    def kill_both(self, host: str) -> None:
+        """kill -9 of Patroni and of the server."""
 
     def power_loss(self, host: str) -> None:
-        self.lab.host(host).power_loss()
+        """It says no word more, not even that it goes."""
 
-    def repair(self, host: str) -> None:
-        self.lab.host(host).link_up()
-        if not self.lab.host(host).is_on():
-            self.lab.host(host).boot()
+    def cut_off(self, host: str) -> None:
+        """Nothing goes in or out."""
+
+    def deafen(self, host: str) -> None:
+        """Nothing goes in."""
+
+    def mute(self, host: str) -> None:
+        """Nothing goes out."""
+
+    def cut_between(self, host: str, other: str) -> None:
+        """Two hosts do not reach each other; all others do."""
+
+    def freeze_replication(self, standby: str) -> None:
+        """The standby stays connected and confirms nothing."""
+
+    def thaw_replication(self, standby: str) -> None: ...
+
+    def fill_disk(self, host: str) -> None:
+        """Of the database's tablespace."""
+
+    def free_disk(self, host: str) -> None: ...
+
+    def have_own_clock(self, host: str) -> None:
+        """Let the host's clock be stepped from now on; its server restarts."""
+
+    def step_clock(self, host: str, seconds: int) -> None:
+        """This far from the right time."""
+
+    # ---- repair ----------------------------------------------------------------------------------
+
+    def heal_network(self) -> None:
+        """All hosts that are on reach each other."""
+
+    def repair(self) -> None:
+        """Whatever was done: all hosts are on, reach each other, and have room and time."""

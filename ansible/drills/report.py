@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from drills.drills import Row
+from drills.drill import Row
 
 HEADINGS = (
     "drill",

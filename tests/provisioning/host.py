@@ -213,6 +213,14 @@ class Host:
     def heal_one_side(self, other: Host) -> None:
         network.drop_rule("-D", self.control, other.address, self.address)
 
+    def deafen(self) -> None:
+        """Nothing arrives here any more; what we send does arrive."""
+        network.drop_all(self.control, "destination", self.address)
+
+    def mute(self) -> None:
+        """Nothing that we send arrives anywhere; we hear everybody."""
+        network.drop_all(self.control, "source", self.address)
+
     # ---- what it says ----------------------------------------------------------------------------
 
     @property

@@ -188,9 +188,13 @@ class Lab:
 
     def heal(self) -> None:
         """End every fault of the network."""
-        network.forget_drop_rules(self.name)
+        self.heal_rules()
         for host in self.hosts:
             host.link_up()
+
+    def heal_rules(self) -> None:
+        """End all one-sided cuts."""
+        network.forget_drop_rules(self.name)
 
     def report(self) -> str:
         """For a failed test: the state and journal of every host."""

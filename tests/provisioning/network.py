@@ -16,6 +16,7 @@ from tests.provisioning import cgroup
 from tests.provisioning.commands import run, wait_for
 
 BRIDGE = "br0"
+CHAINS = ("FORWARD", "INPUT", "OUTPUT")  # between hosts; to and from the control node
 PORTS = {"http": 80, "https": 443}
 
 
@@ -73,8 +74,16 @@ def drop_rule(
     run(inside(control, "ebtables", change, "FORWARD", *rule))
 
 
+def drop_all(control: str, side: str, address: ipaddress.IPv4Address) -> None:
+    """The bridge drops all that this host sends (`side` source), or all that is sent to it."""
+    rule = ["-p", "IPv4", f"--ip-{side}", str(address), "-j", "DROP"]
+    for chain in CHAINS:
+        run(inside(control, "ebtables", "-A", chain, *rule))
+
+
 def forget_drop_rules(control: str) -> None:
-    run(inside(control, "ebtables", "-F", "FORWARD"))
+    for chain in CHAINS:
+        run(inside(control, "ebtables", "-F", chain))
 
 
 def serve_mirror(

@@ -92,7 +92,8 @@ class Site:
         return (
             f"host={','.join(hosts)} hostaddr={addresses} dbname=app user=app"
             f" passfile={self.password_file}"
-            " target_session_attrs=read-write connect_timeout=5 sslmode=verify-full"
+            " target_session_attrs=read-write connect_timeout=2 tcp_user_timeout=3000"
+            " keepalives_idle=2 keepalives_interval=1 keepalives_count=3 sslmode=verify-full"
             f" sslrootcert={self.secrets['pki_directory']}/servers.crt"
         )
 

@@ -1,0 +1,201 @@
+"""Faults in the lab of tests/provisioning, whose cluster the playbooks have made.
+
+A power loss there kills the processes of a host, and the kernel, which lives on, would close their
+connections politely; so the cable is pulled first.  Hosts share the machine's clock, which cannot be
+stepped for one of them: a preloaded library (faketime) shows Patroni and PostgreSQL another time.
+etcd takes no notice of it, being linked statically; it counts with the monotonic clock anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+from drills.faults import NoLeaderError
+
+if TYPE_CHECKING:
+    from tests.provisioning.lab import Lab
+    from tests.provisioning.site import Site
+
+PKI = "--cacert /etc/strata/pki/servers.crt --cert /etc/strata/pki/host.crt"
+ETCDCTL = f"etcdctl --command-timeout 2s {PKI} --key /etc/strata/pki/host.key"
+PATRONICTL = "patronictl -c /etc/patroni/config.yml"
+PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'strata\\_%'"
+STANDBYS = (
+    "SELECT count(*) FILTER (WHERE state = 'streaming'),"
+    " count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication"
+    " WHERE application_name <> 'pg_basebackup'"
+)
+FILL = "/srv/hot/filled-by-a-drill"
+CLOCK = "/run/strata-drill-clock"
+OWN_CLOCK = f"""[Service]
+Environment=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
+Environment=FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1
+"""
+OWN_CLOCK_FILE = "/etc/systemd/system/patroni.service.d/drill-clock.conf"
+
+
+class LabFaults:
+    def __init__(self, lab: Lab, site: Site, groups: dict[str, list[str]]):
+        """`groups`: hosts by group, with those of etcd."""
+        self.lab = lab
+        self.site = site
+        self._hosts = groups
+
+    # ---- looking ---------------------------------------------------------------------------------
+
+    def client_command(self, arguments: list[str]) -> list[str]:
+        return self.lab.control_command(arguments)
+
+    def groups(self) -> list[str]:
+        return [group for group in self._hosts if group != "etcd"]
+
+    def hosts(self, group: str) -> list[str]:
+        return self._hosts[group]
+
+    def run(self, host: str, command: str, check: bool = True) -> str:
+        return self.lab.host(host).run(command, check=check).stdout.strip()
+
+    def ask(self, host: str, sql: str) -> str:
+        """What the host's own server says; empty when there is none."""
+        if not self.lab.host(host).is_on():
+            return ""
+        psql = f"timeout 10 runuser -u postgres -- psql -XAt -c {shlex.quote(sql)}"
+        try:
+            return self.run(host, psql, check=False)
+        except Exception:  # it went off meanwhile
+            if self.lab.host(host).is_on():
+                raise
+            return ""
+
+    def leader(self, group: str, besides: str = "") -> str:
+        for host in self._hosts[group]:
+            if host != besides and self.ask(host, "SELECT NOT pg_is_in_recovery()") == "t":
+                return host
+        raise NoLeaderError(f"no host of {group} takes writes")
+
+    def standby(self, group: str) -> str:
+        leader = self.leader(group)
+        return next(host for host in self._hosts[group] if host != leader)
+
+    def etcd_status(self) -> list[dict]:
+        """Of the members that answer."""
+        host = next(name for name in self._hosts["etcd"] if self.lab.host(name).is_on())
+        endpoints = ",".join(f"https://{name}:2379" for name in self._hosts["etcd"])
+        answer = self.run(
+            host, f"{ETCDCTL} --endpoints {endpoints} endpoint status -w json", check=False
+        )
+        lines = [line for line in answer.splitlines() if line.startswith("[")]
+        return json.loads(lines[-1]) if lines else []
+
+    def etcd_leader(self) -> str:
+        for member in self.etcd_status():
+            status = member["Status"]
+            if status["header"]["member_id"] == status["leader"]:
+                return member["Endpoint"].removeprefix("https://").removesuffix(":2379")
+        raise NoLeaderError("etcd has no leader")
+
+    def is_redundant(self) -> bool:
+        if len({m["Endpoint"] for m in self.etcd_status()}) < len(self._hosts["etcd"]):
+            return False
+        return all(self.has_standbys(group) for group in self.groups())
+
+    def has_standbys(self, group: str) -> bool:
+        standbys = len(self._hosts[group]) - 1
+        try:
+            answer = self.ask(self.leader(group), STANDBYS)
+        except NoLeaderError:
+            return False
+        streaming, synchronous = (int(word) for word in (answer or "0|0").split("|"))
+        return streaming >= standbys and synchronous >= min(standbys, 1)
+
+    def wait_for_prepared(self, group: str) -> None:
+        end = time.monotonic() + 20
+        leader = self.leader(group)
+        while self.ask(leader, PREPARED) in ("", "0"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"nobody has prepared a transaction on {leader}")
+
+    # ---- what administrators do ------------------------------------------------------------------
+
+    def switchover(self, group: str) -> None:
+        self.site.play("switchover.yml", "-e", f"group={group}")
+
+    def hand_over(self, group: str, host: str) -> None:
+        if self.leader(group) != host:
+            self.run(host, f"{PATRONICTL} switchover --force --candidate {host}")
+
+    def rolling_restart(self) -> None:
+        self.site.play("update.yml", "-e", "patroni_update_force=true")
+
+    # ---- faults ----------------------------------------------------------------------------------
+
+    def kill_postgres(self, host: str) -> None:
+        self.run(host, "pkill -KILL -x postgres")
+
+    def kill_patroni(self, host: str) -> None:
+        self.run(host, "systemctl kill --signal=KILL --kill-whom=main patroni")
+
+    def kill_both(self, host: str) -> None:
+        self.run(host, "systemctl kill --signal=KILL --kill-whom=all patroni")
+
+    def power_loss(self, host: str) -> None:
+        self.lab.host(host).link_down()
+        self.lab.host(host).power_loss()
+
+    def cut_off(self, host: str) -> None:
+        self.lab.host(host).link_down()
+
+    def deafen(self, host: str) -> None:
+        self.lab.host(host).deafen()
+
+    def mute(self, host: str) -> None:
+        self.lab.host(host).mute()
+
+    def cut_between(self, host: str, other: str) -> None:
+        self.lab.host(host).cut_one_side(self.lab.host(other))
+        self.lab.host(other).cut_one_side(self.lab.host(host))
+
+    def freeze_replication(self, standby: str) -> None:
+        self.run(standby, "pkill -STOP -f '[w]alreceiver'")
+
+    def thaw_replication(self, standby: str) -> None:
+        self.run(standby, "pkill -CONT -f '[w]alreceiver'")
+
+    def fill_disk(self, host: str) -> None:
+        free = "$(df --output=avail --block-size=1 /srv/hot | tail -n 1)"
+        self.run(host, f"fallocate --length {free} {FILL}")
+
+    def free_disk(self, host: str) -> None:
+        self.run(host, f"rm -f {FILL}")
+
+    def have_own_clock(self, host: str) -> None:
+        self.step_clock(host, 0)
+        self.run(host, "apt-get -qq install --no-install-recommends libfaketime")
+        self.run(host, f"printf %s {shlex.quote(OWN_CLOCK)} >{OWN_CLOCK_FILE}")
+        self.run(host, "systemctl daemon-reload && systemctl restart patroni")
+
+    def step_clock(self, host: str, seconds: int) -> None:
+        self.run(host, f"echo {seconds:+d} >{CLOCK}.new && mv {CLOCK}.new {CLOCK}")
+
+    # ---- repair ----------------------------------------------------------------------------------
+
+    def heal_network(self) -> None:
+        """A host that is off comes back with its cable out of the wall until it is booted."""
+        self.lab.heal_rules()
+        for host in self.lab.hosts:
+            if host.is_on():
+                host.link_up()
+
+    def repair(self) -> None:
+        self.heal_network()
+        off = [host for host in self.lab.hosts if not host.is_on()]
+        for host in off:
+            host.link_up()
+            host.power_on()
+        for host in off:
+            host.wait_until_ready()
+        for host in self._hosts["worker_1"]:
+            self.free_disk(host)
