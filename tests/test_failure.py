@@ -525,6 +525,28 @@ def test_a_first_host_that_is_powered_off_does_not_hide_the_second(
             assert time.monotonic() - start < 2
 
 
+def test_a_standby_beside_a_silent_host_is_taken_as_soon_as_it_is_promoted(
+    cluster: Cluster, silent_port: int
+) -> None:
+    """Within the attempt that it refused at first: the next one would come too late."""
+    worker = cluster.workers[1]
+    conninfo = conninfo_of(worker).replace("host=", "host=127.0.0.1,")
+    set_conninfo(cluster, "worker2", conninfo.replace("port=", f"port={silent_port},"))
+    worker.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    worker.execute("SELECT pg_reload_conf()")
+    with cluster.coordinator.connect() as connection:
+        connection.execute("SET strata.connect_timeout = '60s'")
+        thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
+        thread.join(2)
+        assert thread.is_alive()
+        with worker.connect(autocommit=True) as administrator:
+            administrator.execute("SET default_transaction_read_only = off")
+            administrator.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            administrator.execute("SELECT pg_reload_conf()")
+        thread.join(20)
+        assert outcome == [[(100,)]]
+
+
 def test_all_hosts_are_named_when_none_will_do(cluster: Cluster, silent_port: int) -> None:
     set_conninfo(
         cluster,

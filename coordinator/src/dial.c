@@ -7,6 +7,8 @@
  * an attempt of its own.  The next one begins when one has failed, or after STAGGER_MS (the
  * first ones go on): the first that logs in and has the wanted role (target_session_attrs)
  * wins, the others are closed.  A worker must be a primary; libpq is told to check that.
+ * A host that has answered and would not do is asked again while another one is silent: it may
+ * be the standby that is promoted because the silent one is gone.
  *
  * A name with several addresses is left to libpq, which also resolves it, with a blocking call:
  * conninfos with hostaddr, or names in /etc/hosts, avoid that.
@@ -29,6 +31,9 @@
 
 /* So long the hosts before have to succeed before the next one is tried as well. */
 #define STAGGER_MS 300
+
+/* A host that would not do is asked again after so long. */
+#define AGAIN_MS 500
 
 /* Parameters of ours, and those that are made from worker_timeout. */
 #define EXTRA_PARAMETERS 16
@@ -240,6 +245,7 @@ fail_host(DialHost *host, const char *error)
 {
 	host->error = MemoryContextStrdup(host->dial->context, error);
 	close_host(host);
+	host->again = host->answered ? wire_now() + AGAIN_MS : 0;
 	host->dial->next_begin = 0;
 }
 
@@ -257,8 +263,12 @@ begin_host(DialHost *host)
 {
 	MemoryContext previous;
 
+	if (!host->begun)
+		host->dial->begun++;
 	host->begun = true;
-	host->dial->begun++;
+	host->again = 0;
+	host->error = NULL;
+	host->dial->attempts++;
 	host->dial->next_begin = wire_now() + STAGGER_MS;
 	if (!AcquireExternalFD())
 	{
@@ -282,6 +292,26 @@ begin_host(DialHost *host)
 		fail_with_message(host);
 }
 
+/* Ask anew who has answered, as long as there is another to wait for; as dial_begin_due(). */
+static int64
+begin_again_due(Dial *dial)
+{
+	int64 due = 0;
+
+	if (dial->winner != NULL || dial_has_failed(dial))
+		return 0;
+	for (int i = 0; i < dial->count; i++)
+	{
+		DialHost *host = &dial->hosts[i];
+
+		if (host->again != 0 && host->again <= wire_now())
+			begin_host(host);
+		if (host->again != 0 && (due == 0 || host->again < due))
+			due = host->again;
+	}
+	return due;
+}
+
 int64
 dial_begin_due(Dial *dial)
 {
@@ -291,7 +321,7 @@ dial_begin_due(Dial *dial)
 			return dial->next_begin;
 		begin_host(&dial->hosts[(dial->first + dial->begun) % dial->count]);
 	}
-	return 0;
+	return begin_again_due(dial);
 }
 
 void

@@ -24,6 +24,7 @@ typedef struct DialHost
 	PostgresPollingStatusType poll;
 	bool begun;
 	bool answered; /* a server is there, be it one that refused */
+	int64 again;   /* when it is to be asked again, 0 never */
 	char *error;   /* why it failed */
 } DialHost;
 
@@ -47,6 +48,7 @@ typedef struct Dial
 	DialHost *winner; /* logged in; its pg belongs to the dial until the caller sets it to NULL */
 	int first;		  /* the host to begin with */
 	int begun;		  /* how many were */
+	int attempts;	  /* the same, and those that were asked again */
 	int64 next_begin; /* when the next one is to begin */
 	int count;
 	DialHost *hosts;

@@ -229,14 +229,14 @@ handle_failed_dial(Beat *beat)
 	pfree(reason);
 }
 
-/* Go on with a dial: begin with its next host, look at the result. */
+/* Go on with a dial: begin with the hosts whose turn it is, look at the result. */
 static void
 advance_dial(Beat *beat)
 {
-	int begun = beat->dial->begun;
+	int attempts = beat->dial->attempts;
 
 	beat->due = dial_begin_due(beat->dial);
-	if (beat->dial->begun != begun)
+	if (beat->dial->attempts != attempts)
 		wait_set_valid = false;
 	if (dial_has_failed(beat->dial))
 	{
