@@ -1,6 +1,7 @@
 """The drills: what breaks, and how long clients may wait for an acknowledgement.
 
-Limits are the failovers measured for the operations guide plus 5 s.  A fault that takes a primary
+Limits are the failovers measured for the operations guide plus 5 s; for whoever is left, a silent
+loss of power is a partition, and has its limit.  A fault that takes a primary
 away lasts until another one has led for AWAY seconds, so that the old one comes back to a cluster
 that has gone on without it.
 """
@@ -22,8 +23,8 @@ CLOCK_STEP = 3600
 SWITCHOVER = 6.5
 KILLED_SERVER = 6
 KILLED_PATRONI = 25.3
-POWER_LOSS = 20.7
 PARTITION = 26.9
+POWER_LOSS = PARTITION
 LAGGING = 28
 STANDBY_LOSS = 9.7
 NOTHING = 5  # what breaks concerns no write
