@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,18 +46,12 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def record(row: Row, file: Path) -> None:
-    moment = {"at": time.strftime("%Y-%m-%d %H:%M:%S"), "load": os.getloadavg()[0]}
-    with file.open("a") as lines:
-        lines.write(json.dumps(moment | asdict(row)) + "\n")
-
-
 def read_record(file: Path) -> list[Row]:
     rows = []
     for line in file.read_text().splitlines():
         values = json.loads(line)
         values["outcome"] = Outcome(**values["outcome"])
-        rows.append(Row(**{name: values[name] for name in Row.__dataclass_fields__}))
+        rows.append(Row(**values))
     return rows
 
 
@@ -82,10 +74,15 @@ def main() -> int:
                 rows.append(row)
                 print(to_markdown([row]).splitlines()[-1], flush=True)
                 if arguments.record:
-                    record(row, arguments.record)
+                    with arguments.record.open("a") as lines:
+                        lines.write(json.dumps(asdict(row)) + "\n")
     if arguments.markdown:
         known = read_record(arguments.record) if arguments.record else rows
-        arguments.markdown.write_text(to_markdown(sorted(known, key=lambda row: row.drill)))
+        names = [drill.name for drill in SHORT + LONG]
+        known = [row for row in known if row.drill in names]
+        arguments.markdown.write_text(
+            to_markdown(sorted(known, key=lambda row: names.index(row.drill)))
+        )
     if arguments.junit:
         write_junit(rows, arguments.junit)
     return 0 if all(row.passed for row in rows) else 1

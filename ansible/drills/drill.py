@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -35,6 +36,8 @@ class Row:
     redundant_after: float  # seconds from the fault, -1 never
     limit: float
     faults: list[str] = field(default_factory=list)  # why it failed; empty when it did not
+    at: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M"))
+    load: float = field(default_factory=lambda: round(os.getloadavg()[0], 1))
 
     @property
     def passed(self) -> bool:

@@ -18,6 +18,7 @@ HEADINGS = (
     "broken",
     "in doubt",
     "redundant after",
+    "load",
     "verdict",
 )
 
@@ -35,6 +36,7 @@ def cells(row: Row) -> list[str]:
         str(outcome.broken),
         str(outcome.in_doubt),
         f"{row.redundant_after:.0f} s" if row.redundant_after >= 0 else "never",
+        f"{row.load:.0f}",
         "passed" if row.passed else "FAILED: " + "; ".join(row.faults),
     ]
 
