@@ -8,6 +8,7 @@ its Python tools.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.provisioning.commands import LabError, run
 from tests.provisioning.root import CACHE, MAJORS, build_recipe, layer, make_root, run_inside
 
 TREE = Path(__file__).parents[2]
+# what a package is made of
+PACKAGED = ("coordinator", "worker", "extensions", "debian", "scripts/build_deb.sh")
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 
 
@@ -56,6 +59,40 @@ def build_deb(major: int, output: Path) -> None:
             old.unlink()
         for package in (root / "src/dist").glob("*.deb"):
             shutil.copy(package, output)
+
+
+def have_deb(major: int, output: Path) -> None:
+    """The same, but sources that were built before are not compiled again."""
+    built = CACHE / "debs" / f"{major}-{fingerprint()}"
+    if not built.exists():
+        build_deb(major, output)
+        for old in built.parent.glob(f"{major}-*"):
+            shutil.rmtree(old)
+        unfinished = built.with_name(f"{built.name}.{os.getpid()}.unfinished")
+        shutil.copytree(output, unfinished, ignore=lambda _, names: others(major, names))
+        unfinished.rename(built)
+    for old in output.glob(f"postgresql-{major}-strata*.deb"):
+        old.unlink()
+    shutil.copytree(built, output, dirs_exist_ok=True)
+
+
+def others(major: int, names: list[str]) -> list[str]:
+    return [name for name in names if not name.startswith(f"postgresql-{major}-strata_")]
+
+
+def fingerprint() -> str:
+    """Of all that goes into the package, as it is in the working tree."""
+    listed = run(
+        ["git", "-C", TREE, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        + ["--", *PACKAGED]
+    )
+    digest = hashlib.sha256()
+    for name in sorted(filter(None, listed.stdout.split("\0"))):
+        if (TREE / name).is_file():
+            digest.update(
+                f"{name}\0".encode() + hashlib.sha256((TREE / name).read_bytes()).digest()
+            )
+    return digest.hexdigest()[:16]
 
 
 def install_python(root: Path, suite: str) -> None:

@@ -3,14 +3,20 @@
 Each is made once with mmdebstrap from the Debian mirror that this machine is configured for, and
 kept below .cache/lab/roots under a name that tells its suite and what is in it: another list of
 packages is another root.  It is the lower layer of overlays and never changed after it is made.
+
+Ansible installs packages on six hosts at once, so a host's root has what makes that cheap and leaves
+it true: the libraries are there already, the packages themselves wait in a repository on the host's
+own disk, whose index alone apt has to read until somebody runs apt-get update, and dpkg syncs nothing.
 """
 
 from __future__ import annotations
 
+import email
 import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -25,13 +31,18 @@ CACHE = Path(__file__).parents[2] / ".cache" / "lab"
 # The PostgreSQL of each Debian release.
 MAJORS = {"bookworm": 15, "trixie": 17}
 
+# Another number is another root: raise it when bootstrap() makes something else of a recipe.
+FORMAT = 2
+
 # What a host has before Ansible comes: an ordinary minimal server that one can ssh into.
 SERVER = (
     "systemd systemd-sysv dbus libpam-systemd udev python3 python3-apt openssh-server iproute2"
     " iputils-ping ca-certificates sudo procps iptables gnupg netbase curl"
 )
 
-# What Ansible installs; downloaded with the root, so that six hosts need no network for it.
+# What Ansible installs; downloaded with the root, so that six hosts need no network for it.  Of what
+# these depend on, the libraries are installed with the root.
+LIBRARY = re.compile(r"lib|python3-|perl|tzdata$|sysstat$")
 PREFETCHED = {
     "": (
         "postgresql-{major} postgresql-{major}-hll postgresql-{major}-partman postgresql-client-{major}"
@@ -59,7 +70,7 @@ class Recipe:
     prefetched: tuple[str, ...] = ()
 
     def name(self) -> str:
-        content = json.dumps([self.suite, self.packages, self.prefetched])
+        content = json.dumps([FORMAT, self.suite, self.packages, self.prefetched])
         return f"{self.suite}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
@@ -120,18 +131,51 @@ def bootstrap(recipe: Recipe, root: Path) -> None:
         + [recipe.suite, root, f"deb {debian_mirror()} {recipe.suite} main"]
     )
     if recipe.prefetched:
-        shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-        run_inside(root, ["apt-get", "-qq", "update"])
-        run_inside(
-            root,
-            ["apt-get", "-qq", "--yes", "--no-install-recommends", "--download-only", "install"]
-            + list(recipe.prefetched),
-        )
+        (root / "etc/dpkg/dpkg.cfg.d/lab").write_text("force-unsafe-io\n")
+        prefetch(root, recipe.prefetched)
     (root / "etc/resolv.conf").unlink(missing_ok=True)
     (root / "etc/resolv.conf").touch()
     (root / "etc/machine-id").write_text("")
     # journals are read after a power loss, too
     (root / "var/log/journal").mkdir(parents=True, exist_ok=True)
+
+
+def prefetch(root: Path, packages: tuple[str, ...]) -> None:
+    """Install the libraries that the packages need, and make a repository of all the rest."""
+    apt = ["apt-get", "-qq", "--yes", "--no-install-recommends"]
+    archives = root / "var/cache/apt/archives"
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    run_inside(root, [*apt, "-o", "Acquire::Languages=none", "update"])
+    plan = run_inside(root, [*apt, "--simulate", "install", *packages]).stdout
+    needed = set(re.findall(r"^Inst (\S+)", plan, re.M)) - set(packages)
+    run_inside(root, [*apt, "install", *sorted(filter(LIBRARY.match, needed))])
+    run_inside(root, ["apt-get", "clean"])
+    run_inside(root, [*apt, "--download-only", "install", *packages])
+    (archives / "Packages").write_text(index_of(root, archives))
+    (root / "etc/apt/sources.list.d/prefetched.list").write_text(
+        "deb [trusted=yes] file:/var/cache/apt/archives ./\n"
+    )
+    # which forgets the index of all of Debian
+    run_inside(root, [*apt, "-o", "Dir::Etc::SourceList=/dev/null", "update"])
+
+
+def index_of(root: Path, archives: Path) -> str:
+    """What Debian's index says of the packages in a directory, as the index of that directory."""
+    files = {file.name for file in archives.glob("*.deb")}
+    names = {name.partition("_")[0] for name in files}
+    entries = []
+    for index in (root / "var/lib/apt/lists").glob("*_Packages"):
+        for entry in index.read_text().strip().split("\n\n"):
+            if re.match(r"Package: (.*)", entry)[1] not in names:
+                continue
+            fields = email.message_from_string(entry)
+            version = fields["Version"].replace(":", "%3a")
+            file = f"{fields['Package']}_{version}_{fields['Architecture']}.deb"
+            if file in files:
+                entries.append(re.sub(r"(?m)^Filename: .*", f"Filename: ./{file}", entry))
+    if len(entries) != len(files):
+        raise LabError(f"Debian's index describes {len(entries)} of {len(files)} packages")
+    return "\n\n".join(entries) + "\n"
 
 
 def run_inside(root: Path, arguments: list[str], **options) -> subprocess.CompletedProcess:

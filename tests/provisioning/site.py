@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.provisioning.foreign import build_deb
+from tests.provisioning.foreign import have_deb
 from tests.provisioning.lab import INVENTORY, Lab
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ class Site:
         """Make the cluster, with packages of the sources as they are now; once for each lab."""
         done = self.lab.directory / "converged"
         if not done.exists():
-            build_deb(POSTGRESQL_MAJOR, ROOT / "dist")
+            have_deb(POSTGRESQL_MAJOR, ROOT / "dist")
             self.play("site.yml")
             done.touch()
 
