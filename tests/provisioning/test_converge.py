@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import pytest
+import yaml
 
 from tests.provisioning.commands import LabError
-from tests.provisioning.site import Site
+from tests.provisioning.site import ROOT, Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -114,6 +116,26 @@ def test_services_answer_only_to_certificates(site: Site, url: str, metric: str)
     assert host.run(curl, check=False).returncode != 0
     certificate = "--cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key"
     assert metric in host.run(f"{curl} {certificate} --fail").stdout
+
+
+def test_alerts_look_at_metrics_that_exist(site: Site):
+    rules = yaml.safe_load((ROOT / "roles/monitoring/files/alerts.yml").read_text())
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    wanted = set(re.findall(r"\b(?:strata|patroni|node|pg|etcd)_\w+", " ".join(expressions)))
+    # a file that the exporter reads, not a metric
+    wanted -= {"strata_cluster", "strata_backups"}
+    curl = (
+        "curl -sS --fail --max-time 10 --cacert /etc/strata/pki/servers.crt"
+        " --cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key https://{}:{}/metrics"
+    )
+    served = [(leader_of(site, "coordinator"), port) for port in (8008, 9100, 9187)]
+    served += [("c1", 2379), ("w2b", 9100)]
+    metrics = "\n".join(
+        site.lab.host(host).run(curl.format(host, port)).stdout for host, port in served
+    )
+    assert wanted <= set(re.findall(r"^\w+", metrics, re.M))
+    for worker in ("worker_1", "worker_2"):
+        assert f'strata_worker_up{{worker="{worker}"}} 1' in metrics
 
 
 @pytest.mark.parametrize("group", ["worker_1", "coordinator"])
