@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -90,6 +91,48 @@ def test_a_copy_of_the_database_on_a_promoted_coordinator_gets_no_workers(make_c
     assert coordinator.query("SELECT count(*) FROM t") == [(10,)]
 
 
+def test_what_released_the_mark_of_its_session_on_a_worker_is_not_committed(make_cluster) -> None:
+    """Nobody would end such a session when another coordinator takes over."""
+    cluster = make_cluster(workers=1)
+    coordinator, (worker,) = cluster.coordinator, cluster.workers
+    coordinator.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
+        "SELECT strata.create_distributed_table('t', 'id');"
+        "INSERT INTO t SELECT g, 0 FROM generate_series(1, 10) AS g;"
+        "CREATE FUNCTION unlock(integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN PERFORM pg_advisory_unlock_all(); RETURN true; END'"
+    )
+    with coordinator.connect() as session:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="mark"):
+            session.execute("UPDATE t SET v = 1 WHERE unlock(v)")
+        assert worker.query("SELECT DISTINCT v FROM t") == [(0,)]
+    coordinator.disconnect()
+    coordinator.execute("UPDATE t SET v = 2")
+
+
+def test_users_cannot_lock_the_coordinator_out_of_a_worker(made: Cluster) -> None:
+    """By an advisory lock with the key of those that mark its sessions there."""
+    worker = made.workers[0]
+    marks = (
+        "SELECT DISTINCT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
+    )
+    with (
+        made.coordinator.connect() as session,
+        made.coordinator.connect() as other,
+        worker.connect() as user,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        session.execute("SELECT count(*) FROM t")
+        ((one, two),) = worker.query(marks)
+        user.execute("SET lock_timeout = '10 s'")
+        pool.submit(user.execute, f"SELECT pg_advisory_lock({one}::integer, {two}::integer)")
+        for _ in wait_until("the user has the lock, or waits for it"):
+            if worker.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode ~ 'Excl'"):
+                break
+        other.execute("SET statement_timeout = '5 s'")
+        assert other.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
+
+
 # ---- two databases with the extension on one coordinator -----------------------------------------
 
 
@@ -128,8 +171,8 @@ def test_sessions_of_another_database_are_not_taken_for_this_ones(
         there.execute("SELECT count(*) FROM t")
         ((mine,),) = here.execute(query).fetchall()
         ((theirs,),) = there.execute(query).fetchall()
-        assert here.info.backend_pid in mine and here.info.backend_pid not in theirs
-        assert there.info.backend_pid in theirs and there.info.backend_pid not in mine
+        assert here.info.backend_pid in set(mine) - set(theirs)
+        assert there.info.backend_pid in set(theirs) - set(mine)
 
 
 def test_commits_of_one_database_leave_the_decisions_of_another_to_it(

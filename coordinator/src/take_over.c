@@ -26,7 +26,7 @@
  *	1. epoch + 1 and a new holder are committed here, and confirmed by the replica, if there is one;
  *	2. on each worker the epoch is raised, and that is confirmed by its replica: sessions of older
  *	   epochs are refused from now on;
- *	3. there, sessions of older epochs are ended (each is marked by an advisory lock); what
+ *	3. there, sessions of older epochs are ended (each is marked: worker/src/session_mark.c); what
  *	   they prepared is the resolver's, what they committed has been committed;
  *	4. then that worker lets ours in.
  *

@@ -408,4 +408,11 @@ compat_extend_relation(Relation relation, BufferAccessStrategy strategy, uint32 
 	ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL)
 #endif
 
+/* Does this session hold the lock in this mode? */
+#if PG_VERSION_NUM >= 170000
+#define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)
+#else
+#define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
+#endif
+
 #endif

@@ -29,13 +29,26 @@ COMMENT ON COLUMN strata_worker.cluster.holder IS
 COMMENT ON COLUMN strata_worker.cluster.is_fenced IS
     'no session of an older epoch is left, so that this one''s are let in';
 
--- The advisory lock (this number, epoch) marks a coordinator's session here, for end_older_sessions().
-CREATE FUNCTION strata_worker.session_mark() RETURNS integer
-    LANGUAGE sql IMMUTABLE
+CREATE FUNCTION strata_worker.mark_session(epoch bigint) RETURNS void
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'strata_worker_mark_session';
+REVOKE ALL ON FUNCTION strata_worker.mark_session(bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.mark_session(bigint) IS
+    'marks this session as a coordinator''s, for end_older_sessions()';
+
+CREATE FUNCTION strata_worker.marked_sessions(OUT pid integer, OUT epoch bigint)
+    RETURNS SETOF record
+    LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
-AS $$ SELECT 1398034497 $$;
-COMMENT ON FUNCTION strata_worker.session_mark() IS
-    'first key of the advisory locks that mark sessions of coordinators; the second one is the epoch';
+AS $$
+    SELECT l.pid, l.objid::bigint
+      FROM pg_locks AS l
+     WHERE l.locktype = 'advisory' AND l.classid = 1398034497 AND l.objsubid = 3
+       AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+$$;
+REVOKE ALL ON FUNCTION strata_worker.marked_sessions() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.marked_sessions() IS
+    'sessions of coordinators, with their epochs';
 
 -- A coordinator that does not own this worker must neither read nor write here: a
 -- restored copy of a coordinator would resolve the original's transactions.
@@ -49,7 +62,7 @@ DECLARE
     owner strata_worker.cluster;
     patience CONSTANT timestamptz := clock_timestamp() + interval '3 s';
 BEGIN
-    PERFORM pg_advisory_lock_shared(strata_worker.session_mark(), epoch::integer);
+    PERFORM strata_worker.mark_session(epoch);
     LOOP
         SELECT * INTO owner FROM strata_worker.cluster;
         IF owner.id IS NULL THEN
@@ -133,12 +146,9 @@ BEGIN
         RETURN 0;
     END IF;
     LOOP
-        SELECT array_agg(DISTINCT l.pid) INTO older
-          FROM pg_locks AS l
-         WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database AS d
-                                                          WHERE d.datname = current_database())
-           AND l.classid = strata_worker.session_mark()::oid AND l.objsubid = 2
-           AND l.objid::bigint < end_older_sessions.epoch AND l.pid <> pg_backend_pid();
+        SELECT array_agg(DISTINCT m.pid) INTO older
+          FROM strata_worker.marked_sessions() AS m
+         WHERE m.epoch < end_older_sessions.epoch AND m.pid <> pg_backend_pid();
         EXIT WHEN older IS NULL;
         IF clock_timestamp() > patience THEN
             RAISE EXCEPTION 'sessions of an older coordinator do not end'

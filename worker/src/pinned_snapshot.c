@@ -42,6 +42,7 @@
 
 #include "compat.h"
 #include "function_guard.h"
+#include "session_mark.h"
 
 PG_MODULE_MAGIC;
 
@@ -318,4 +319,5 @@ _PG_init(void)
 	RegisterXactCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
 	function_guard_initialize();
+	session_mark_initialize();
 }

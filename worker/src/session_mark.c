@@ -1,0 +1,61 @@
+/*
+ * session_mark.c
+ *		Which sessions here are a coordinator's, and of which epoch.
+ *
+ * When another coordinator takes over, end_older_sessions() ends the sessions of older epochs.  It
+ * knows them by a lock of the session.  Only advisory locks outlive an aborted transaction, but users,
+ * whose functions run here, can release all of their session's, and could block a lock whose key
+ * they can name.  Hence the fourth field of the key is none that SQL functions use, and a
+ * transaction is not committed when the mark is gone: nobody would have ended its session.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+
+#include "compat.h"
+#include "session_mark.h"
+
+/* The key's second and fourth field, as strata_worker.marked_sessions() knows them; the third is the epoch. */
+#define MARK_CLASS 1398034497
+#define MARK_KIND 3
+
+static bool marked = false;
+static LOCKTAG mark;
+
+PG_FUNCTION_INFO_V1(strata_worker_mark_session);
+
+/* mark_session(epoch): again after another take-over of the same server */
+Datum
+strata_worker_mark_session(PG_FUNCTION_ARGS)
+{
+	LOCKTAG wanted;
+
+	SET_LOCKTAG_ADVISORY(wanted, MyDatabaseId, MARK_CLASS, (uint32) PG_GETARG_INT64(0), MARK_KIND);
+	if (!compat_lock_held_by_me(&wanted, ShareLock))
+		(void) LockAcquire(&wanted, ShareLock, true, false);
+	mark = wanted;
+	marked = true;
+	PG_RETURN_VOID();
+}
+
+static void
+check_mark(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+		return;
+	if (marked && !compat_lock_held_by_me(&mark, ShareLock))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the mark of the coordinator's session was released"),
+				 errdetail("A function has released all advisory locks of the session."),
+				 errhint("Functions that run on workers must not call pg_advisory_unlock_all().")));
+}
+
+void
+session_mark_initialize(void)
+{
+	RegisterXactCallback(check_mark, NULL);
+}
