@@ -133,6 +133,34 @@ def test_users_cannot_lock_the_coordinator_out_of_a_worker(made: Cluster) -> Non
         assert other.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
 
 
+# ---- holding a worker ----------------------------------------------------------------------------
+
+
+def test_a_hold_that_ends_while_it_waits_is_an_error(made: Cluster) -> None:
+    """Whoever called would switch over with sessions that do not wait."""
+    with made.coordinator.connect(autocommit=False) as user, made.coordinator.connect() as holder:
+        user.execute("SELECT count(*) FROM t")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="when its hold"):
+            holder.execute("SELECT strata.hold_worker('worker1', timeout => '1 s', drain => '9 s')")
+        user.rollback()
+        holder.execute("SELECT strata.hold_worker('worker1', drain => '5 s')")
+        holder.execute("SELECT strata.release_worker('worker1')")
+
+
+def test_a_prepared_transaction_that_used_no_worker_holds_none_up(made: Cluster) -> None:
+    made.coordinator.execute("CREATE TABLE here (id integer)")
+    with made.coordinator.connect() as session, made.coordinator.connect() as holder:
+        session.execute("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT * FROM here; SAVEPOINT a")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="a second node"):
+            session.execute("SELECT v FROM t WHERE id = 1")
+        session.execute("ROLLBACK TO SAVEPOINT a; PREPARE TRANSACTION 'local'")
+        for name in ("worker1", "worker2"):
+            query = f"SELECT strata.hold_worker('{name}', drain => '1 s')"
+            assert holder.execute(query).fetchall() == [(0,)]
+            holder.execute(f"SELECT strata.release_worker('{name}')")
+        session.execute("ROLLBACK PREPARED 'local'")
+
+
 # ---- two databases with the extension on one coordinator -----------------------------------------
 
 

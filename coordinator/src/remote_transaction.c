@@ -644,6 +644,9 @@ handle_transaction_event(XactEvent event, void *arg)
 									   "reference tables"),
 								errhint("Use COMMIT: it is atomic over all workers.")));
 			break;
+		case XACT_EVENT_PREPARE: /* wires may have been opened, but not used */
+			worker_hold_leave();
+			break;
 		case XACT_EVENT_COMMIT:
 			if (participating)
 				commit_protocol_finish();

@@ -341,30 +341,54 @@ begin_hold(WorkerUse *use, const char *name, TimestampTz end)
 				 errhint("Hold one worker at a time.")));
 }
 
+/* Change the phase of our hold; false if it has ended, at its timeout. */
+static bool
+set_phase(const WorkerUse *use, HoldPhase phase)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool ours;
+
+	SpinLockAcquire(&hold->mutex);
+	ours = hold->worker == use && hold->holder == MyProcPid && hold->end > now;
+	if (ours)
+		pg_atomic_write_u32(&hold->phase, phase);
+	SpinLockRelease(&hold->mutex);
+	return ours;
+}
+
+static void
+report_ended_hold(const char *name)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("worker \"%s\" was still in use when its hold ended", name),
+					errhint("Let the time to drain be shorter than the timeout.")));
+}
+
 /* From now on all wait; false, and the phase is as before, if somebody has joined. */
 static bool
-close_hold(WorkerUse *use, bool force)
+close_hold(WorkerUse *use, const char *name, bool force)
 {
-	pg_atomic_write_u32(&hold->phase, HOLD_CLOSED);
+	if (!set_phase(use, HOLD_CLOSED))
+		report_ended_hold(name);
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&use->joined) == 0 || force)
 		return true;
-	pg_atomic_write_u32(&hold->phase, HOLD_DRAINING);
+	(void) set_phase(use, HOLD_DRAINING);
 	return false;
 }
 
 /* Wait until nobody uses the worker, or the time is over; returns how many do. */
 static int
-drain_worker(WorkerUse *use, TimestampTz end)
+drain_worker(WorkerUse *use, const char *name, TimestampTz end)
 {
 	ConditionVariablePrepareToSleep(&hold->changed);
-	while (pg_atomic_read_u32(&use->joined) > 0 || !close_hold(use, false))
+	while (pg_atomic_read_u32(&use->joined) > 0 || !close_hold(use, name, false))
 	{
 		long left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
 
 		if (left <= 0)
 		{
-			(void) close_hold(use, true);
+			(void) close_hold(use, name, true);
 			break;
 		}
 		(void) ConditionVariableTimedSleep(&hold->changed, Min(left, LOOK_MS), PG_WAIT_EXTENSION);
@@ -394,7 +418,7 @@ strata_hold_worker(PG_FUNCTION_ARGS)
 	begin_hold(key.use, name, end);
 	PG_TRY();
 	{
-		left = drain_worker(key.use, Min(drained, end));
+		left = drain_worker(key.use, name, Min(drained, end));
 	}
 	PG_CATCH();
 	{
