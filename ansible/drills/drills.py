@@ -1,9 +1,11 @@
 """The drills: what breaks, and how long clients may wait for an acknowledgement.
 
-Limits are the failovers measured for the operations guide plus 5 s; for whoever is left, a silent
-loss of power is a partition, and has its limit.  A fault that takes a primary
-away lasts until another one has led for AWAY seconds, so that the old one comes back to a cluster
-that has gone on without it.
+Limits are the failovers measured for the operations guide plus 5 s.  There a host that lost its power
+closed its connections; here it is silent, so a primary's loss is a partition for whoever is left, and
+has its limit, and a standby's is noticed at wal_sender_timeout and patroni_loop_wait.
+
+A fault that takes a primary away lasts until another one has led for AWAY seconds, so that the old
+one comes back to a cluster that has gone on without it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ KILLED_PATRONI = 25.3
 PARTITION = 26.9
 POWER_LOSS = PARTITION
 LAGGING = 28
-STANDBY_LOSS = 9.7
+STANDBY_LOSS = 10 + 5 + 5
 NOTHING = 5  # what breaks concerns no write
 
 Act = Callable[[Faults], None]
