@@ -161,6 +161,31 @@ def test_a_prepared_transaction_that_used_no_worker_holds_none_up(made: Cluster)
         session.execute("ROLLBACK PREPARED 'local'")
 
 
+# ---- the resolver ------------------------------------------------------------------------------------
+
+
+def test_the_resolver_rests_when_a_worker_in_doubt_was_removed(make_cluster) -> None:
+    cluster = make_cluster(workers=2)
+    coordinator = cluster.coordinator
+    coordinator.execute(
+        "CREATE TABLE r (id integer PRIMARY KEY); SELECT strata.create_reference_table('r');"
+    )
+    coordinator.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    coordinator.execute("SELECT pg_reload_conf()")
+    with coordinator.connect() as other, coordinator.connect() as session:
+        cancel_when_it_waits_for_a_replica(other, session, "INSERT INTO r VALUES (1)")
+        for _ in wait_until("the resolver has come in vain"):
+            query = "SELECT count(*) FROM strata.in_doubt WHERE last_attempt IS NOT NULL"
+            if other.execute(query).fetchone() == (2,):
+                break
+        cluster.workers[1].kill()
+        other.execute("SET synchronous_commit = local; SELECT strata.remove_worker('worker2')")
+        runs = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        before = other.execute(runs).fetchone()[0]
+        other.execute("SELECT pg_sleep(3)")
+        assert other.execute(runs).fetchone()[0] - before < 60
+
+
 # ---- two databases with the extension on one coordinator -----------------------------------------
 
 

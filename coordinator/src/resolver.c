@@ -476,6 +476,23 @@ delete_decisions(const Bitmapset *workers, List *decisions)
 	FAULT_POINT("resolver_deleted");
 }
 
+/* Nobody waits to visit them again; a visit that is always due would have us run without a pause. */
+static void
+forget_removed_workers(const Bitmapset *workers)
+{
+	ListCell *cell;
+
+	foreach(cell, visits)
+	{
+		Visit *visit = lfirst(cell);
+
+		if (bms_is_member(visit->worker_id, workers))
+			continue;
+		visits = foreach_delete_current(visits, cell);
+		pfree(visit);
+	}
+}
+
 void
 resolver_run(void)
 {
@@ -489,6 +506,7 @@ resolver_run(void)
 
 	seen_generation = in_doubt_generation();
 	work_left = false;
+	forget_removed_workers(workers);
 	if (full)
 	{
 		decisions = list_finished_decisions();
