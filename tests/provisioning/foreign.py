@@ -3,6 +3,9 @@
 A root of the Debian release that has the version, with compiler and server, is entered with chroot;
 nothing is installed on this machine.  The layer over that root is kept, so that the next run finds
 its Python tools.
+
+The tests start servers that outlive whoever started them.  So they run in a process namespace of
+their own, whose first process dies with this one: however a run ends, nothing of it goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ import sys
 from pathlib import Path
 
 from tests.provisioning.commands import LabError, run
-from tests.provisioning.root import CACHE, MAJORS, build_recipe, layer, make_root, run_inside
+from tests.provisioning.root import (
+    CACHE,
+    ENVIRONMENT,
+    MAJORS,
+    build_recipe,
+    layer,
+    make_root,
+    run_inside,
+)
 
 TREE = Path(__file__).parents[2]
 # what a package is made of
@@ -38,10 +49,23 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(TREE / name, target / "src" / name)
 
 
+# The first process of the namespace; it waits for whatever the tests leave behind without a parent.
+CONFINED = """
+mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
+chroot "$0" sh -c 'cd /src && exec "$@"' sh "$@"
+exit $?
+"""
+
+
 def show(root: Path, arguments: list[str]) -> int:
-    """Run a program in the root, in the copy of the tree, with our standard output."""
-    command = ["sh", "-c", 'cd /src && exec "$@"', "sh", *arguments]
-    return run_inside(root, command, check=False, stdout=None, stderr=None).returncode
+    """Run a program in the root, in the copy of the tree, with our standard output.
+
+    What it leaves running is killed when it ends, and when this process does.
+    """
+    command = ["setpriv", "--pdeathsig", "KILL"]
+    command += ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child=KILL"]
+    command += ["sh", "-c", CONFINED, root, *arguments]
+    return run(command, env=ENVIRONMENT, check=False, stdout=None, stderr=None).returncode
 
 
 def build_deb(major: int, output: Path) -> None:
@@ -124,6 +148,9 @@ def run_tests(major: int, arguments: list[str]) -> int:
     if len(packages) != 1:
         raise LabError(f"dist has {len(packages)} packages for {major}: run make deb PG={major}")
     with layer(make_root(build_recipe(suite)), CACHE / f"check-{suite}") as root:
+        shutil.rmtree(root / "src/tests", ignore_errors=True)
+        for left in (root / "tmp").glob("strata-*"):
+            shutil.rmtree(left)
         copy_tree(root)
         install_python(root, suite)
         shutil.copy(packages[0], root / "strata.deb")

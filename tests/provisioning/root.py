@@ -178,23 +178,39 @@ def index_of(root: Path, archives: Path) -> str:
     return "\n\n".join(entries) + "\n"
 
 
+# Of programs that run inside of a root.
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+
+
 def run_inside(root: Path, arguments: list[str], **options) -> subprocess.CompletedProcess:
     """Run a program with the directory as its root; its own environment, this machine's network."""
-    environment = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/root",
-        "LC_ALL": "C.UTF-8",
-        "DEBIAN_FRONTEND": "noninteractive",
-    }
-    return run(["chroot", root, *arguments], env=environment, **options)
+    return run(["chroot", root, *arguments], env=ENVIRONMENT, **options)
 
 
 @contextmanager
 def layer(root: Path, directory: Path) -> Iterator[Path]:
-    """A writable copy of a root in `directory`, with this machine's network, /dev and /proc."""
+    """A writable copy of a root in `directory`, with this machine's network, /dev and /proc.
+
+    One user at a time; so what is mounted there before is what a killed one left.
+    """
     for name in ("upper", "work", "root"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     merged = directory / "root"
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        while merged.is_mount():
+            run(["umount", "--lazy", "--recursive", merged])
+        with mounted_layer(root, directory, merged):
+            yield merged
+
+
+@contextmanager
+def mounted_layer(root: Path, directory: Path, merged: Path) -> Iterator[None]:
     options = f"lowerdir={root},upperdir={directory}/upper,workdir={directory}/work"
     run(["mount", "-t", "overlay", "overlay", "-o", options, merged])
     mounted = [merged]
@@ -203,7 +219,7 @@ def layer(root: Path, directory: Path) -> Iterator[Path]:
             run(["mount", "--rbind", "--make-rslave", f"/{name}", merged / name])
             mounted.append(merged / name)
         shutil.copy("/etc/resolv.conf", merged / "etc/resolv.conf")
-        yield merged
+        yield
     finally:
         for path in reversed(mounted):
             run(["umount", "--lazy", "--recursive", path], check=False)
