@@ -34,6 +34,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -109,6 +110,20 @@ def find_directory(which: str) -> Path:
             )
             return Path(answer.stdout.strip())
     raise ClusterError("no pg_config found: run `make build`, or set PG_CONFIG")
+
+
+@cache
+def server_major() -> int:
+    """The major version of the PostgreSQL under test."""
+    answer = subprocess.run(
+        [find_binaries() / "postgres", "--version"], capture_output=True, text=True, check=True
+    )
+    return int(re.search(r"\) (\d+)", answer.stdout)[1])
+
+
+def force_parallel_setting() -> str:
+    """The setting that has every plan run in a parallel worker, by its name in this version."""
+    return "debug_parallel_query" if server_major() >= 16 else "force_parallel_mode"
 
 
 def find_binaries() -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from tests.cluster import Cluster, Node, crashes_of_destroyed, started_nodes
+from tests.cluster import Cluster, Node, crashes_of_destroyed, server_major, started_nodes
 from tests.pair import Pair
 from tests.twin import Twin
 
@@ -92,11 +92,20 @@ LONG = ("tests/fuzz/", "tests/isolation/", "tests/tpch/")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is too long for `make check-fast`: all of LONG that is not marked fast."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is too long for `make check-fast`: all of LONG that is not marked fast.
+
+    What needs a newer PostgreSQL than the one under test is no test here.
+    """
+    newer = []
     for item in items:
         if item.nodeid.startswith(LONG) and not item.get_closest_marker("fast"):
             item.add_marker("long")
+        since = item.get_closest_marker("since")
+        if since is not None and server_major() < since.args[0]:
+            newer.append(item)
+    items[:] = [item for item in items if item not in newer]
+    config.hook.pytest_deselected(items=newer)
 
 
 # ---- what the servers logged during a failed test ------------------------------------------------

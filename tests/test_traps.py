@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests import shop
-from tests.cluster import Cluster
+from tests.cluster import Cluster, force_parallel_setting
 from tests.pair import Pair, open_pair, workers_of
 
 
@@ -448,7 +448,7 @@ def test_parallel_query_settings_do_not_split_the_shell(pair: Pair) -> None:
     """A parallel scan of the shell would read its rows once per process."""
     pair.execute(
         "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;"
-        "SET max_parallel_workers_per_gather = 4; SET force_parallel_mode = on"
+        f"SET max_parallel_workers_per_gather = 4; SET {force_parallel_setting()} = on"
     )
     pair.all_same(
         [
@@ -460,7 +460,7 @@ def test_parallel_query_settings_do_not_split_the_shell(pair: Pair) -> None:
     )
     pair.execute(
         "RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;"
-        "RESET max_parallel_workers_per_gather; RESET force_parallel_mode"
+        f"RESET max_parallel_workers_per_gather; RESET {force_parallel_setting()}"
     )
 
 

@@ -89,8 +89,9 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	GatherScanState *state = (GatherScanState *) node;
 	int total = bms_num_members(metadata_colocation(state->plan.colocation_id)->workers);
 
-	/* values that only another node of the running plan computes are not known without it */
-	bool known = state->started || bms_is_empty(state->param_ids);
+	/* values that only another node of the running plan computes, or the client, are not known */
+	bool generic = compat_explain_is_generic(es);
+	bool known = state->started || (bms_is_empty(state->param_ids) && !generic);
 	int count = total;
 
 	if (state->started)
@@ -116,6 +117,7 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Rows Received", NULL, rows, es);
 		ExplainPropertyInteger("Bytes Received", NULL, bytes, es);
 	}
-	if (es->verbose && bms_is_empty(state->param_ids) && state->plan.kind != GATHER_INSERT_ROWS)
+	if (es->verbose && !generic && bms_is_empty(state->param_ids) &&
+		state->plan.kind != GATHER_INSERT_ROWS)
 		show_remote_plan(fetch_remote_plan(state, es), es);
 }

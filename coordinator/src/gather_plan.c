@@ -179,6 +179,15 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->row_columns = list_nth(list, 6);
 }
 
+static bool
+contain_merge_action(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return compat_is_merge_action(node) ||
+		   expression_tree_walker(node, contain_merge_action, context);
+}
+
 /*
  * Columns that are one value for the whole execution are evaluated here anyway.
  * They must not stand in the scan's target list: setrefs would take the equal
@@ -195,7 +204,8 @@ hide_constant_columns(List *scan_tlist)
 		Node *expr = (Node *) tle->expr;
 
 		if (!contain_var_clause(expr) && !contain_agg_clause(expr) &&
-			!contain_window_function(expr) && !contain_subplans(expr))
+			!contain_window_function(expr) && !contain_subplans(expr) &&
+			!contain_merge_action(expr, NULL))
 			tle->expr = (Expr *) makeNullConst(exprType(expr), exprTypmod(expr),
 											   exprCollation(expr));
 	}

@@ -202,6 +202,8 @@ walk_not_constant(Node *node, PlannerInfo *root)
 				return true;
 			break;
 		default:
+			if (compat_is_merge_action(node))
+				return true;
 			break;
 	}
 	return expression_tree_walker(node, walk_not_constant, root);

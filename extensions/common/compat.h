@@ -147,6 +147,20 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_distinct_clauses(root) ((root)->parse->distinctClause)
 #endif
 
+/* EXPLAIN (GENERIC_PLAN), since 16: parameters have no values. */
+#if PG_VERSION_NUM >= 160000
+#define compat_explain_is_generic(es) ((es)->generic)
+#else
+#define compat_explain_is_generic(es) false
+#endif
+
+/* merge_action() in RETURNING, since 17: a value of the row, though it names no column. */
+#if PG_VERSION_NUM >= 170000
+#define compat_is_merge_action(node) IsA(node, MergeSupportFunc)
+#else
+#define compat_is_merge_action(node) false
+#endif
+
 /* ALTER TABLE ... ALTER COLUMN ... SET EXPRESSION, since 17. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_set_expression(part) ((part) == AT_SetExpression)

@@ -1,0 +1,224 @@
+"""What PostgreSQL 16 and 17 brought works over distributed tables, or is refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests import shop
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+
+pytestmark = pytest.mark.since(17)
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    with open_pair(cluster, "test_17") as made:
+        shop.create(made)
+        yield made
+
+
+# ---- queries ---------------------------------------------------------------------------------------
+
+QUERIES = {
+    "any_value of equal values": "SELECT country, any_value(country) FROM users GROUP BY country",
+    "any_value across keys": "SELECT any_value(1) FROM events",
+    "any_value of a group": "SELECT user_id, any_value(name) FROM users GROUP BY user_id",
+    "any_value with a filter": "SELECT plan_id, any_value(plan_id) FILTER (WHERE age > 200) FROM users GROUP BY 1",
+    "a sub-select without alias": "SELECT count(*) FROM (SELECT user_id FROM users WHERE age > 40)",
+    "joined sub-selects without alias": "SELECT sum(n) FROM (SELECT user_id AS u, count(*) AS n FROM events GROUP BY 1)"
+    " JOIN (SELECT user_id, age FROM users) ON u = user_id",
+    "JSON_TABLE over rows": "SELECT e.event_id, j.* FROM events e, JSON_TABLE(e.payload, '$'"
+    " COLUMNS (n integer PATH '$.n', s text PATH '$.s')) AS j",
+    "a sum over JSON_TABLE": "SELECT e.user_id, sum(j.n) FROM events e, JSON_TABLE(e.payload, '$'"
+    " COLUMNS (n integer PATH '$.n')) AS j GROUP BY e.user_id",
+    "nested JSON_TABLE": """SELECT u.user_id, j.* FROM users u, JSON_TABLE(jsonb_build_array(u.age, u.plan_id), '$'
+        COLUMNS (k FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (v integer PATH '$'))) AS j WHERE u.user_id < 20""",
+    "JSON_VALUE": "SELECT event_id, JSON_VALUE(payload, '$.n' RETURNING integer) FROM events",
+    "JSON_QUERY": "SELECT event_id, JSON_QUERY(payload, '$.s' WITH WRAPPER) FROM events WHERE user_id = 14",
+    "JSON_EXISTS": "SELECT count(*) FROM events WHERE JSON_EXISTS(payload, '$ ? (@.n > 5)')",
+    "JSON constructors": "SELECT event_id, JSON_OBJECT('a': amount, 'ok': ok ABSENT ON NULL), JSON_ARRAY(user_id, kind_id NULL ON NULL) FROM events",
+    "JSON_ARRAYAGG": "SELECT user_id, JSON_ARRAYAGG(event_id ORDER BY event_id) FROM events GROUP BY user_id",
+    "JSON_OBJECTAGG": "SELECT user_id, JSON_OBJECTAGG(event_id: kind_id ABSENT ON NULL RETURNING jsonb) FROM events GROUP BY user_id",
+    "IS JSON": "SELECT count(*) FILTER (WHERE body IS JSON), count(*) FILTER (WHERE topic IS NOT JSON OBJECT) FROM notes",
+    "JSON_SCALAR and JSON_SERIALIZE": "SELECT user_id, JSON_SERIALIZE(JSON_SCALAR(balance)) FROM users",
+    "AT LOCAL": "SELECT event_id, at AT LOCAL FROM events WHERE user_id = 27",
+    "integers with underscores, hex and binary": "SELECT count(*) FROM visits WHERE visit_id > 1_000_003 AND user_id < 0xff AND seconds > 0b101",
+    "to_bin and to_oct": "SELECT user_id, to_bin(age), to_oct(age) FROM users",
+    "erf": "SELECT round(sum(erf(score))::numeric, 9) FROM events",
+    "array_sample's size": "SELECT sum(cardinality(array_sample(tags, cardinality(tags)))) FROM events",
+    "random in a range": "SELECT count(*) FROM users WHERE random(1, 10) BETWEEN 1 AND 10",
+    "unicode": "SELECT count(*) FROM users WHERE unicode_assigned(name)",
+    "ranges of intervals": "SELECT event_id, at - 'infinity'::interval FROM events WHERE user_id = 40",
+    "pg_input_is_valid": "SELECT count(*) FILTER (WHERE pg_input_is_valid(name, 'integer')) FROM users",
+    "string_agg in two phases": "SELECT kind_id, length(string_agg(tags[1], '')) FROM events GROUP BY kind_id",
+    "an ordered string_agg": "SELECT kind_id, string_agg(event_id::text, ',' ORDER BY event_id) FROM events GROUP BY kind_id",
+    "an ordered array_agg": "SELECT country, array_agg(user_id ORDER BY user_id) FROM users GROUP BY country",
+    "a range of a window": "SELECT user_id, ntile(4) OVER (ORDER BY user_id) FROM users",
+    "xmltext": "SELECT user_id, xmltext(name)::text FROM users WHERE user_id < 9",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_new_expressions_mean_the_same(pair: Pair, query: str) -> None:
+    pair.same(query)
+
+
+def test_random_in_a_range_is_drawn_for_each_row(pair: Pair) -> None:
+    ((values, smallest, largest),) = pair.rows(
+        "SELECT count(DISTINCT r), min(r), max(r)"
+        " FROM (SELECT random(1, 1000000) AS r FROM events OFFSET 0)"
+    )
+    assert values > shop.EVENTS * 0.9
+    assert 1 <= smallest < largest <= 1000000
+
+
+# ---- statements that write ---------------------------------------------------------------------------
+
+MERGES = {
+    "RETURNING": """MERGE INTO users u USING (SELECT user_id, count(*) AS n FROM events GROUP BY user_id) e
+        ON u.user_id = e.user_id
+        WHEN MATCHED AND n > 9 THEN UPDATE SET age = n
+        WHEN MATCHED THEN DELETE
+        RETURNING merge_action(), u.user_id, u.age""",
+    "NOT MATCHED BY SOURCE": """MERGE INTO users u USING events e ON u.user_id = e.user_id AND e.event_id < 50
+        WHEN NOT MATCHED BY SOURCE AND u.age > 40 THEN UPDATE SET age = -1
+        WHEN NOT MATCHED BY SOURCE THEN DELETE
+        WHEN MATCHED THEN DO NOTHING""",
+    "NOT MATCHED BY TARGET": """MERGE INTO users u USING (SELECT DISTINCT user_id FROM events) e ON u.user_id = e.user_id
+        WHEN NOT MATCHED BY TARGET THEN INSERT (user_id, name) VALUES (e.user_id, 'new')
+        WHEN MATCHED THEN UPDATE SET name = 'old'
+        RETURNING merge_action(), u.user_id, u.name""",
+    "NOT MATCHED BY SOURCE with one key": """MERGE INTO users u USING (VALUES (7, 99)) AS s (id, a)
+        ON u.user_id = s.id AND u.user_id = 7
+        WHEN MATCHED THEN UPDATE SET age = s.a WHEN NOT MATCHED BY SOURCE AND u.user_id % 2 = 0 THEN DELETE""",
+    "NOT MATCHED BY SOURCE of a reference table": """MERGE INTO users u USING countries c ON u.country = c.code
+        WHEN NOT MATCHED BY SOURCE THEN UPDATE SET country = 'none' WHEN MATCHED THEN DO NOTHING
+        RETURNING merge_action() || '!', c.code, u.user_id""",
+    "both sides unmatched": """MERGE INTO users u USING (SELECT DISTINCT user_id FROM events WHERE user_id > 150) e
+        ON u.user_id = e.user_id
+        WHEN NOT MATCHED BY TARGET THEN INSERT (user_id, name) VALUES (e.user_id, 'new')
+        WHEN NOT MATCHED BY SOURCE AND u.user_id > 10 THEN DELETE
+        RETURNING lower(merge_action()), e.user_id, u.user_id""",
+    "one key with RETURNING": """MERGE INTO users u USING (VALUES (7, 99), (7000, 1)) AS s (id, a) ON u.user_id = s.id
+        WHEN MATCHED THEN UPDATE SET age = s.a RETURNING merge_action(), u.*""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+def test_new_forms_of_merge_do_the_same(pair: Pair, merge: str) -> None:
+    with pair.transaction():
+        pair.same(merge)
+        pair.same("SELECT * FROM users")
+
+
+def test_merge_into_a_view_means_its_table(pair: Pair) -> None:
+    pair.execute("CREATE VIEW grown AS SELECT user_id, name, age FROM users WHERE age > 20")
+    with pair.transaction():
+        pair.same(
+            "MERGE INTO grown g USING (VALUES (7), (8)) AS s (id) ON g.user_id = s.id"
+            " WHEN MATCHED THEN UPDATE SET age = 70"
+        )
+        pair.same("SELECT user_id, age FROM users WHERE user_id < 10")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "visits e ON u.user_id = e.user_id",
+        "(SELECT max(user_id) AS m FROM events) e ON u.age = e.m",
+    ],
+)
+def test_a_merge_whose_rows_do_not_meet_on_workers_is_refused(pair: Pair, source: str) -> None:
+    merge = f"MERGE INTO users u USING {source} WHEN NOT MATCHED BY SOURCE THEN DELETE RETURNING merge_action()"
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot run this MERGE"):
+        pair.ours.execute(merge)
+
+
+def test_copy_leaves_out_rows_that_cannot_be_read(pair: Pair) -> None:
+    pair.execute("CREATE TABLE loaded (id integer, v integer)")
+    pair.distribute("loaded", "id")
+    pair.copy(
+        "COPY loaded FROM STDIN (FORMAT csv, ON_ERROR ignore, LOG_VERBOSITY default)",
+        "1,10\nx,20\n3,y\n4,40\n",
+    )
+    pair.same("SELECT * FROM loaded")
+    pair.execute("ALTER TABLE loaded ALTER v SET DEFAULT 77")
+    pair.copy("COPY loaded FROM STDIN (FORMAT csv, DEFAULT 'd', FORCE_NULL *)", "5,d\n6,\n")
+    pair.same("SELECT * FROM loaded")
+
+
+# ---- definitions ------------------------------------------------------------------------------------
+
+
+def test_identity_columns_get_values_of_the_coordinator(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE numbered (id integer GENERATED ALWAYS AS IDENTITY, k integer,"
+        " other bigint GENERATED BY DEFAULT AS IDENTITY (START 100 INCREMENT 10))"
+    )
+    pair.distribute("numbered", "k")
+    pair.execute("INSERT INTO numbered (k) SELECT g FROM generate_series(1, 50) AS g")
+    pair.same("SELECT * FROM numbered")
+    pair.same("UPDATE numbered SET id = 7")
+    pair.same("INSERT INTO numbered (id, k) OVERRIDING SYSTEM VALUE VALUES (1000, 1) RETURNING *")
+
+
+def test_the_privilege_to_maintain_reaches_the_workers(pair: Pair) -> None:
+    pair.execute("CREATE TABLE kept (id integer, v integer)")
+    pair.distribute("kept", "id")
+    pair.execute("INSERT INTO kept SELECT g, g FROM generate_series(1, 100) AS g")
+    pair.ours.execute(
+        "CREATE ROLE keeper; GRANT MAINTAIN ON kept TO keeper; GRANT USAGE ON SCHEMA test_17 TO keeper"
+    )
+    holds = "SELECT has_table_privilege('keeper', 'test_17.kept', 'MAINTAIN')"
+    try:
+        assert pair.on_workers(holds) == [True, True]
+        with pair.cluster.coordinator.connect() as keeper:
+            keeper.execute("SET search_path = test_17; SET ROLE keeper")
+            keeper.execute("ANALYZE kept")
+            keeper.execute("VACUUM kept")
+            keeper.execute("REINDEX TABLE kept")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                keeper.execute("SELECT * FROM kept")
+        pair.ours.execute("REVOKE MAINTAIN ON kept FROM keeper")
+        assert pair.on_workers(holds) == [False, False]
+    finally:
+        pair.ours.execute("RESET ROLE; DROP OWNED BY keeper; DROP ROLE keeper")
+
+
+def test_the_expression_of_a_generated_column_can_change(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE made (id integer, v integer, twice integer GENERATED ALWAYS AS (v * 2) STORED)"
+    )
+    pair.distribute("made", "id")
+    pair.execute("INSERT INTO made SELECT g, g FROM generate_series(1, 30) AS g")
+    pair.execute("ALTER TABLE made ALTER twice SET EXPRESSION AS (v * 3)")
+    pair.same("SELECT * FROM made")
+    pair.same("INSERT INTO made VALUES (99, 5) RETURNING *")
+
+
+def test_storage_and_compression_are_part_of_create_table(pair: Pair) -> None:
+    pair.execute("CREATE TABLE stored (id integer, t text STORAGE external COMPRESSION pglz)")
+    pair.distribute("stored", "id")
+    pair.execute("INSERT INTO stored SELECT g, repeat('x', g) FROM generate_series(1, 30) AS g")
+    pair.same("SELECT * FROM stored")
+    storage = (
+        "SELECT format('%s %s', attstorage, attcompression) FROM pg_attribute"
+        " WHERE attrelid = 'stored'::regclass AND attname = 't'"
+    )
+    assert pair.on_workers(storage) == [pair.rows(storage)[0][0]] * 2
+
+
+def test_explain_with_memory_and_serialize_runs(pair: Pair) -> None:
+    text = pair.explain("SELECT * FROM users", "ANALYZE, MEMORY, SERIALIZE, COSTS OFF, TIMING OFF")
+    assert "Strata Gather" in text
+    assert "Serialization:" in text
+    assert "Memory:" in text
+
+
+def test_explain_generic_plan_needs_no_values(pair: Pair) -> None:
+    text = pair.explain("SELECT * FROM users WHERE user_id = $1", "GENERIC_PLAN, COSTS OFF")
+    assert "Strata Gather" in text
