@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.assert_same import multiset_difference, run
-from tests.cluster import Cluster, Node
+from tests.cluster import Cluster, Node, server_major
 from tests.pair import open_pair
 from tests.test_aggregates import COLUMNS, call, column_name
 
@@ -28,6 +28,14 @@ WITHOUT_PARTIAL = {
     "max(anyenum)": "CREATE AGGREGATE takes no state of type anyenum",
     "min(anyenum)": "CREATE AGGREGATE takes no state of type anyenum",
 }
+
+
+# Of one day and two hours.  Since 17: count, time, days, months, how many of each infinity.
+INTERVAL_STATE = (
+    "\\x" + struct.pack(">qqiiqq", 2, 7_200_000_000, 1, 0, 0, 0).hex()
+    if server_major() >= 17
+    else "1 day 02:00:00"
+)
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +165,9 @@ def test_internal_states_are_what_the_serialization_functions_say(
             )
             for rest in ("", " WHERE false", " WHERE id % 11 = 0", " WHERE id = 7",
                          " GROUP BY id % 5 ORDER BY id % 5"):  # fmt: skip
-                query = f"SELECT {{}}{arguments(aggregate)} FROM many{rest}"
-                core = filled.execute(query.format("public.core_state")).fetchall()
-                ours = filled.execute(query.format(partial(aggregate))).fetchall()
+                source = f"{arguments(aggregate)} FROM many{rest}"
+                core = filled.execute(f"SELECT public.core_state{source}").fetchall()
+                ours = filled.execute(f"SELECT {partial(aggregate)}{source}").fetchall()
                 if ours != core:
                     problems.append((aggregate["signature"], rest))
                 assert all(isinstance(state, bytes | None) for (state,) in ours)
@@ -172,7 +180,8 @@ def test_states_of_parallel_plans_are_those_of_serial_ones(filled: psycopg.Conne
     for aggregate in aggregates(
         filled,
         "a.aggtranstype = 'internal'::regtype AND p.proparallel = 's'"
-        " AND a.aggtransfn::regproc::text !~ 'hll'",
+        " AND a.aggtransfn::regproc::text !~ 'hll'"
+        " AND p.proname NOT IN ('array_agg', 'string_agg')",  # in the order of the rows
     ):
         query = f"SELECT {partial(aggregate)}{arguments(aggregate)} FROM many"
         serial = value(filled, query)
@@ -288,7 +297,7 @@ def test_states_are_the_bytes_one_expects(
         ("sum(v)", "('Infinity'::float8), ('-Infinity')", "NaN"),
         # count, then sum and squares of x, of y, and of the products
         ("corr(2 * v, v)", "(1::float8), (2), (3)", "{3,6,2,12,8,4}"),
-        ("sum(v)", "('1 day'::interval), ('2 hours')", "1 day 02:00:00"),
+        ("sum(v)", "('1 day'::interval), ('2 hours')", INTERVAL_STATE),
     ],
 )
 def test_states_of_ordinary_types_are_the_values_one_expects(
