@@ -173,7 +173,7 @@ class LabFaults:
 
     def have_own_clock(self, host: str) -> None:
         self.step_clock(host, 0)
-        self.run(host, "apt-get -qq install --no-install-recommends libfaketime")
+        self.run(host, "apt-get -qq install --yes --no-install-recommends libfaketime")
         self.run(host, f"printf %s {shlex.quote(OWN_CLOCK)} >{OWN_CLOCK_FILE}")
         self.run(host, "systemctl daemon-reload && systemctl restart patroni")
 
