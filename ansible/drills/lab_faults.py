@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from drills.faults import NoLeaderError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PKI = "--cacert /etc/strata/pki/servers.crt --cert /etc/strata/pki/host.crt"
 ETCDCTL = f"etcdctl --command-timeout 2s {PKI} --key /etc/strata/pki/host.key"
 PATRONICTL = "patronictl -c /etc/patroni/config.yml"
+TIMEOUT = 60
 PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'strata\\_%'"
 STANDBYS = (
     "SELECT count(*) FILTER (WHERE state = 'streaming'),"
@@ -35,6 +37,14 @@ Environment=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 Environment=FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1
 """
 OWN_CLOCK_FILE = "/etc/systemd/system/patroni.service.d/drill-clock.conf"
+
+
+def wait(what: str, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {TIMEOUT} s in vain: {what}")
+        time.sleep(0.2)
 
 
 class LabFaults:
@@ -112,11 +122,8 @@ class LabFaults:
         return streaming >= standbys and synchronous >= min(standbys, 1)
 
     def wait_for_prepared(self, group: str) -> None:
-        end = time.monotonic() + 20
         leader = self.leader(group)
-        while self.ask(leader, PREPARED) in ("", "0"):
-            if time.monotonic() > end:
-                raise TimeoutError(f"nobody has prepared a transaction on {leader}")
+        wait(f"{leader} has prepared", lambda: self.ask(leader, PREPARED) not in ("", "0"))
 
     # ---- what administrators do ------------------------------------------------------------------
 
@@ -124,8 +131,18 @@ class LabFaults:
         self.site.play("switchover.yml", "-e", f"group={group}")
 
     def hand_over(self, group: str, host: str) -> None:
-        if self.leader(group) != host:
-            self.run(host, f"{PATRONICTL} switchover --force --candidate {host}")
+        if self.leader(group) == host:
+            return
+        wait(f"{group} has its standbys", lambda: self.has_standbys(group))
+        self.run(host, f"{PATRONICTL} switchover --force --candidate {host}")
+        # patronictl succeeds, too, when Patroni has refused
+        wait(f"{host} leads {group}", lambda: self.is_leader(group, host))
+
+    def is_leader(self, group: str, host: str) -> bool:
+        try:
+            return self.leader(group) == host
+        except NoLeaderError:
+            return False
 
     def rolling_restart(self) -> None:
         self.site.play("update.yml", "-e", "patroni_update_force=true")
@@ -176,6 +193,8 @@ class LabFaults:
         self.run(host, "apt-get -qq install --yes --no-install-recommends libfaketime")
         self.run(host, f"printf %s {shlex.quote(OWN_CLOCK)} >{OWN_CLOCK_FILE}")
         self.run(host, "systemctl daemon-reload && systemctl restart patroni")
+        for group in self.groups():
+            wait(f"{group} has its standbys", lambda group=group: self.has_standbys(group))
 
     def step_clock(self, host: str, seconds: int) -> None:
         self.run(host, f"echo {seconds:+d} >{CLOCK}.new && mv {CLOCK}.new {CLOCK}")
