@@ -50,7 +50,7 @@ PREFETCHED = {
         " nftables openssl e2fsprogs xfsprogs logrotate locales python3-psycopg2 chrony"
     ),
     "trixie": "patroni python3-etcd",
-    "bookworm": "python3-venv python3-pip",
+    "bookworm": "python3-venv",
 }
 
 # What building the packages and running the tests needs.
