@@ -85,7 +85,7 @@ lab: python ## Boot the hosts of inventories/lab, real Debians, on this machine 
 	@scripts/install_packages.sh lab
 	@$(LAB_TOOL) up
 
-lab-down: ## Remove the lab's hosts with all that is on them
+lab-down: ## Remove the lab's hosts with all that is on them, and labs whose tests were killed
 	@if test -e .venv/installed; then $(LAB_TOOL) down; fi
 
 # ---- Debian packages -----------------------------------------------------------------------------

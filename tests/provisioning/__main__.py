@@ -5,7 +5,7 @@ python -m tests.provisioning control COMMAND...      run a program on the contro
 python -m tests.provisioning shell HOST [COMMAND]    a shell on a host
 python -m tests.provisioning host HOST power_loss    power_loss, power_off, boot, reboot, link_down, link_up
 python -m tests.provisioning journal HOST            what the host wrote
-python -m tests.provisioning down                    remove the lab
+python -m tests.provisioning down                    remove the lab, and all that were left behind
 python -m tests.provisioning deb MAJOR               build the package in the release that has MAJOR
 python -m tests.provisioning check MAJOR [PYTEST]    run the project's tests there, on that package
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.provisioning import foreign
 from tests.provisioning.commands import LabError
 from tests.provisioning.inventory import InventoryError
-from tests.provisioning.lab import INVENTORY, Lab, why_impossible
+from tests.provisioning.lab import INVENTORY, Lab, demolish_dead, why_impossible
 from tests.provisioning.root import MAJORS
 
 ACTIONS = ("power_loss", "power_off", "boot", "reboot", "link_down", "link_up")
@@ -34,7 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--suite", choices=sorted(MAJORS), default="trixie")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="boot all hosts")
-    commands.add_parser("down", help="remove the lab")
+    commands.add_parser("down", help="remove the lab, and all that were left behind")
     control = commands.add_parser("control", help="run a program on the control node")
     control.add_argument("arguments", nargs=argparse.REMAINDER)
     shell = commands.add_parser("shell", help="a shell on a host, or a command there")
@@ -82,13 +82,14 @@ def main() -> None:
     if arguments.command == "up":
         up(lab)
         return
+    if arguments.command == "down":
+        lab.stop()
+        for name in demolish_dead():
+            print(f"Removed the lab {name}, which was left behind")
+        return
     if not lab.is_running():
-        if arguments.command == "down":
-            return
         raise LabError(f"no lab named {lab.name} runs here: make lab")
     match arguments.command:
-        case "down":
-            lab.stop()
         case "control":
             command = lab.control_command(arguments.arguments)
             os.execvpe(command[0], command, lab.environment())

@@ -25,6 +25,7 @@ from tests.provisioning.inventory import control_address, network_of, read_addre
 from tests.provisioning.root import CACHE, debian_mirror, is_root, make_root, server_recipe
 
 INVENTORY = Path(__file__).parents[2] / "inventories" / "lab"
+RUNNING = Path("/run/strata-lab")
 PROGRAMS = "mmdebstrap systemd-nspawn ip ebtables socat losetup ssh-keygen unshare nsenter"
 
 
@@ -54,8 +55,9 @@ class Lab:
         self.suite = suite
         self.inventory = inventory
         self.directory = CACHE / "hosts" / name
-        self.run_directory = Path("/run/strata-lab", name)
-        self.group = cgroup.hierarchy() / f"strata-{name}"
+        self.run_directory = RUNNING / name
+        self.group = group_of(name)
+        self.keeper = ""  # whoever ends the lab; nobody in particular, unless it is a context
         self.addresses = read_addresses(inventory)
         self.gateway = control_address(network_of(self.addresses))
         self.hosts = [
@@ -80,6 +82,7 @@ class Lab:
     # ---- life ------------------------------------------------------------------------------------
 
     def __enter__(self) -> Lab:
+        self.keeper = own_process()
         self.start()
         return self
 
@@ -95,6 +98,7 @@ class Lab:
             for host in self.hosts:
                 host.power_on()
             self.wait_until_ready()
+            self.note_owner(self.keeper)
         except BaseException:
             self.stop()
             raise
@@ -102,6 +106,8 @@ class Lab:
     def claim(self) -> None:
         """Take the name, which is the machine's: another working tree may have a lab, too."""
         self.run_directory.parent.mkdir(exist_ok=True)
+        if is_dead(self.run_directory):
+            demolish(self.run_directory)
         try:
             self.run_directory.mkdir(mode=0o700)
         except FileExistsError:
@@ -109,7 +115,10 @@ class Lab:
                 f"there is a lab named {self.name} already, of {self.owner()}: stop it with"
                 f" `make lab-down` there, or give yours another name (LAB=...)"
             ) from None
-        (self.run_directory / "owner").write_text(f"{self.directory}\n{self.suite}\n")
+        self.note_owner(own_process())
+
+    def note_owner(self, keeper: str) -> None:
+        (self.run_directory / "owner").write_text(f"{self.directory}\n{self.suite}\n{keeper}\n")
 
     def owner(self) -> str:
         file = self.run_directory / "owner"
@@ -141,17 +150,8 @@ class Lab:
 
     def stop(self) -> None:
         """Remove every trace of a lab of ours, whatever state it is in."""
-        if not self.is_running():
-            return
-        cgroup.kill(self.group)
-        for directory in sorted(self.directory.glob("*/")):
-            for image in directory.glob("*.img"):
-                detach(image)
-        for namespace in Path("/run/netns").glob(f"{self.name}-*"):
-            network.delete(namespace.name)
-        network.delete(self.name)
-        shutil.rmtree(self.directory, ignore_errors=True)
-        shutil.rmtree(self.run_directory)
+        if self.is_running():
+            demolish(self.run_directory)
 
     # ---- the control node ------------------------------------------------------------------------
 
@@ -199,6 +199,56 @@ class Lab:
     def report(self) -> str:
         """For a failed test: the state and journal of every host."""
         return "\n".join(host.report() for host in self.hosts)
+
+
+def own_process() -> str:
+    """This process, as nobody else will be named: its number and when it started."""
+    return process_name(os.getpid())
+
+
+def process_name(process: int) -> str:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{process} {fields[19]}"
+
+
+def is_dead(run_directory: Path) -> bool:
+    """Was a lab left behind: killed with the process that was to end it, or without any host?"""
+    owner = run_directory / "owner"
+    if not owner.exists():
+        return False
+    _, _, keeper = (owner.read_text().split("\n") + [""])[:3]
+    if keeper:
+        return process_name(int(keeper.split()[0])) != keeper
+    return not cgroup.is_populated(group_of(run_directory.name))
+
+
+def demolish(run_directory: Path) -> None:
+    """Remove every trace of a lab of this machine, whatever state it is in."""
+    name = run_directory.name
+    directory = Path((run_directory / "owner").read_text().splitlines()[0])
+    cgroup.kill(group_of(name))
+    for image in sorted(directory.glob("*/*.img")):
+        detach(image)
+    for namespace in Path("/run/netns").glob(f"{name}-*"):
+        network.delete(namespace.name)
+    network.delete(name)
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(run_directory)
+
+
+def demolish_dead() -> list[str]:
+    """Remove all labs that were left behind, also those of other working trees; their names."""
+    dead = [path for path in sorted(RUNNING.glob("*")) if is_dead(path)]
+    for path in dead:
+        demolish(path)
+    return [path.name for path in dead]
+
+
+def group_of(name: str) -> Path:
+    return cgroup.hierarchy() / f"strata-{name}"
 
 
 def detach(image: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +15,9 @@ from tests.provisioning import cgroup, network
 from tests.provisioning.commands import LabError, run, wait_for
 from tests.provisioning.host import Host
 from tests.provisioning.inventory import InventoryError, read_addresses
-from tests.provisioning.lab import Lab, why_impossible
+from tests.provisioning.lab import Lab, is_dead, why_impossible
+
+CHECKOUT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -173,6 +178,36 @@ def test_a_host_boots_within_a_minute(pair: tuple[Host, Host]):
     start = time.monotonic()
     pair[0].boot()
     assert time.monotonic() - start < 60
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.provisioning.lab import Lab
+with Lab(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
+    print("runs", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lab_whose_tests_were_killed_is_removed(lab: Lab, tmp_path: Path):
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {alone: {ansible_host: 10.99.0.11}}}\n")
+    name = f"{lab.name}k"
+    command = [sys.executable, "-c", KILLED, tmp_path, name, lab.suite]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as tests:
+        assert tests.stdout.readline() == "runs\n"
+        left = Lab(tmp_path, name, lab.suite)
+        assert left.is_running()
+        assert not is_dead(left.run_directory)
+        tests.kill()
+    assert is_dead(left.run_directory)
+    assert left.hosts[0].is_on()
+    with left:  # the name can be taken again
+        assert left.hosts[0].is_on()
+    assert not left.is_running()
+    assert not network.exists(name)
+    assert lab.is_running()
+    assert not is_dead(lab.run_directory)
 
 
 # ---- without hosts -------------------------------------------------------------------------------
