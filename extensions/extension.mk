@@ -2,7 +2,7 @@
 # they have C code, MODULE_big; then include this file.
 #
 # An extension's SQL is sql/$(EXTENSION)--$(VERSION).sql followed by SHARED_SQL,
-# fragments of extensions/common/sql that several extensions contain.
+# fragments of extensions/common/sql that several extensions contain, and MORE_SQL of its own.
 
 EXTENSIONS_DIR := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 COMMON_DIR := $(EXTENSIONS_DIR)/common
@@ -38,7 +38,7 @@ ifeq ($(filter -O2 -O3 -Ofast,$(CFLAGS)),)
 $(warning PostgreSQL's CFLAGS do not optimise (no -O2): vectorised queries will be slow)
 endif
 
-$(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES)
+$(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES) $(MORE_SQL)
 	cat $^ > $@
 
 ifdef MODULE_big

@@ -12,7 +12,7 @@ case ${1:-build} in
 		major=${PG_MAJOR:?is set by the Makefile}
 		packages=(
 			"postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
-			"postgresql-$major-hll"
+			"postgresql-$major-hll" "postgresql-$major-partman"
 			build-essential libpq-dev libicu-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev
 			python3 python3-venv ca-certificates shellcheck
 		)

@@ -86,11 +86,19 @@ CREATE TABLE strata.distributed_table (
     partition_attribute smallint,
     partition_interval text,
     retention text,
+    partition_unit text CHECK (partition_unit IN ('none', 'seconds', 'milliseconds', 'nanoseconds')),
+    cutoff text,
     CHECK ((kind = 'd') = (key_attribute IS NOT NULL)),
     CHECK ((kind = 'd') = (colocation_id IS NOT NULL))
 );
 COMMENT ON TABLE strata.distributed_table IS
     'distributed tables (kind d) and reference tables (kind r)';
+COMMENT ON COLUMN strata.distributed_table.partition_attribute IS
+    'the column by which each shard is divided into periods; NULL: into none';
+COMMENT ON COLUMN strata.distributed_table.partition_unit IS
+    'what numbers in that column count, if they are times: else none';
+COMMENT ON COLUMN strata.distributed_table.cutoff IS
+    'rows with a smaller value in that column do not exist any more, though they may not be dropped yet';
 
 CREATE TABLE strata.distributed_transaction (
     incarnation bigint NOT NULL,
@@ -144,12 +152,13 @@ CREATE FUNCTION strata.create_distributed_table(
     storage text DEFAULT 'columnar',
     method text DEFAULT 'hash',
     partition_by text DEFAULT NULL,
-    partition_interval interval DEFAULT NULL,
-    retention interval DEFAULT NULL)
+    partition_interval text DEFAULT NULL,
+    retention text DEFAULT NULL,
+    partition_epoch text DEFAULT NULL)
     RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_create_distributed_table';
 COMMENT ON FUNCTION strata.create_distributed_table(
-    regclass, text, integer, text, text, text, text, interval, interval) IS
+    regclass, text, integer, text, text, text, text, text, text, text) IS
     'spreads a table''s rows over the workers by the hash of its key column';
 
 CREATE FUNCTION strata.create_reference_table(relation regclass) RETURNS void

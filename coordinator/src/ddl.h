@@ -73,8 +73,8 @@ extern void ddl_set_constraints(UtilityCall *call);
 
 /* In ddl_check.c: what the constraints and indexes that a call created must obey. */
 extern void ddl_check_created(const UtilityCall *call);
-extern void
-ddl_refuse_unique(const char *index, const DistributedTable *table) pg_attribute_noreturn();
+extern void ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
+	pg_attribute_noreturn();
 
 /* In ddl_object.c */
 extern void ddl_create_object(UtilityCall *call);

@@ -20,8 +20,16 @@
 #include "utils/syscache.h"
 
 void
-ddl_refuse_unique(const char *index, const DistributedTable *table)
+ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
 {
+	if (has_key)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("unique index \"%s\" does not contain the column of table \"%s\"'s periods",
+						index, get_rel_name(table->relation)),
+				 errdetail("PostgreSQL compares rows within one period only."),
+				 errhint("Add column \"%s\" to the index or constraint.",
+						 get_attname(table->relation, table->periods.attribute, false))));
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("unique index \"%s\" does not contain the distribution key of table \"%s\"",
@@ -42,6 +50,7 @@ check_index(Oid index)
 	Form_pg_index form;
 	const DistributedTable *table;
 	bool has_key = false;
+	bool has_period;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -49,8 +58,12 @@ check_index(Oid index)
 	table = metadata_table(form->indrelid);
 	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
 	{
+		has_period = !metadata_has_periods(table);
 		for (int i = 0; i < form->indnkeyatts; i++)
+		{
 			has_key |= form->indkey.values[i] == table->key_attribute;
+			has_period |= form->indkey.values[i] == table->periods.attribute;
+		}
 		if (form->indisexclusion)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -60,8 +73,8 @@ check_index(Oid index)
 							   "workers' are."),
 					 errhint("Use a unique constraint that contains the distribution key, or a "
 							 "reference table.")));
-		if (form->indisunique && !has_key)
-			ddl_refuse_unique(get_rel_name(index), table);
+		if (form->indisunique && (!has_key || !has_period))
+			ddl_refuse_unique(get_rel_name(index), table, has_key);
 	}
 	ReleaseSysCache(tuple);
 }

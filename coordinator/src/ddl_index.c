@@ -165,7 +165,8 @@ choose_name(const IndexStmt *create, Oid table)
 static void
 check_unique(const IndexStmt *create, const DistributedTable *table)
 {
-	char *key = get_attname(table->relation, table->key_attribute, false);
+	bool has_key = false;
+	bool has_period = !metadata_has_periods(table);
 	ListCell *cell;
 
 	if (!create->unique)
@@ -174,10 +175,13 @@ check_unique(const IndexStmt *create, const DistributedTable *table)
 	{
 		const IndexElem *element = lfirst_node(IndexElem, cell);
 
-		if (element->name != NULL && strcmp(element->name, key) == 0)
-			return;
+		if (element->name == NULL)
+			continue;
+		has_key |= get_attnum(table->relation, element->name) == table->key_attribute;
+		has_period |= get_attnum(table->relation, element->name) == table->periods.attribute;
 	}
-	ddl_refuse_unique(create->idxname, table);
+	if (!has_key || !has_period)
+		ddl_refuse_unique(create->idxname, table, has_key);
 }
 
 /*

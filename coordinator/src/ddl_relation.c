@@ -153,34 +153,48 @@ ddl_alter_partitions(const char *table, bool leaves_only, const char *action)
 	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
 }
 
-/* A table that gets the old name later has partitions called by it, too. */
+/*
+ * Partitions are called by their table's name, so that another table may get the old one; and pg_partman
+ * knows a shard with periods by its name.
+ */
 static void
-rename_partitions(const DistributedTable *table, const char *old_name)
+rename_partitions(const DistributedTable *table, const char *old_schema, const char *old_name)
 {
 	const char *new_name = get_rel_name(table->relation);
 	const char *schema = get_namespace_name(get_rel_namespace(table->relation));
-	StringInfoData pairs;
+	bool has_periods = metadata_has_periods(table);
+	StringInfoData rows;
 	char *body;
 
-	if (table->colocation == NULL || strcmp(old_name, new_name) == 0)
+	if (table->colocation == NULL ||
+		(strcmp(old_name, new_name) == 0 && (strcmp(old_schema, schema) == 0 || !has_periods)))
 		return;
-	initStringInfo(&pairs);
+	initStringInfo(&rows);
 	for (int shard = 0; shard < table->colocation->shard_count; shard++)
-		appendStringInfo(&pairs, "%s(%s, %s)", shard > 0 ? ", " : "",
-						 quote_literal_cstr(quote_qualified_identifier(
-							 schema, table_ddl_partition_name(old_name, shard))),
-						 quote_literal_cstr(table_ddl_partition_name(new_name, shard)));
+	{
+		char *old = table_ddl_partition_name(old_name, shard, has_periods);
+
+		appendStringInfo(
+			&rows, "%s(%s, %s, %s)", shard > 0 ? ", " : "",
+			quote_literal_cstr(quote_qualified_identifier(schema, old)), quote_literal_cstr(old),
+			quote_literal_cstr(table_ddl_partition_name(new_name, shard, has_periods)));
+	}
 	body = psprintf(
-		"DECLARE pair record;"
+		"DECLARE shard record;"
 		" BEGIN"
-		" FOR pair IN SELECT pg_catalog.to_regclass(old) AS relation, new"
-		" FROM (VALUES %s) AS v (old, new) LOOP"
-		" IF pair.relation IS NOT NULL THEN"
-		" EXECUTE pg_catalog.format('ALTER TABLE %%s RENAME TO %%I', pair.relation, pair.new);"
-		" END IF;"
+		" FOR shard IN SELECT pg_catalog.to_regclass(place) AS relation, old, new"
+		" FROM (VALUES %s) AS v (place, old, new) LOOP"
+		" CONTINUE WHEN shard.relation IS NULL;"
+		" IF shard.old <> shard.new THEN"
+		" EXECUTE pg_catalog.format('ALTER TABLE %%s RENAME TO %%I', shard.relation, shard.new);"
+		" END IF;%s"
 		" END LOOP;"
 		" END",
-		pairs.data);
+		rows.data,
+		has_periods
+			? psprintf(" PERFORM strata_worker.rename_periods(shard.relation, %s, shard.old);",
+					   quote_literal_cstr(old_schema))
+			: "");
 	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
 }
 
@@ -223,7 +237,7 @@ ddl_rename(UtilityCall *call)
 		ddl_run_locally(call);
 		ddl_ensure_unchanged(table->relation, kind);
 		ddl_send_everywhere(text);
-		rename_partitions(table, old_name);
+		rename_partitions(table, get_namespace_name(get_rel_namespace(table->relation)), old_name);
 	}
 	else
 	{
@@ -242,6 +256,7 @@ ddl_set_schema(UtilityCall *call)
 	AlterObjectSchemaStmt *alter = castNode(AlterObjectSchemaStmt, call->statement->utilityStmt);
 	const DistributedTable *table;
 	char *old_name;
+	char *old_schema;
 	TableKind kind;
 
 	if (alter->relation == NULL)
@@ -257,12 +272,14 @@ ddl_set_schema(UtilityCall *call)
 	}
 
 	old_name = ddl_relation_name(table->relation);
+	old_schema = get_namespace_name(get_rel_namespace(table->relation));
 	kind = table->kind;
 	ddl_lock_for_change();
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(table->relation, kind);
 	ddl_alter_partitions(old_name, false,
 						 psprintf("SET SCHEMA %s", quote_identifier(alter->newschema)));
+	rename_partitions(table, old_schema, get_rel_name(table->relation));
 }
 
 /* CREATE STATISTICS: sent with the name that PostgreSQL gave it here. */

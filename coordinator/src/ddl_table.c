@@ -134,6 +134,12 @@ check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 		is_key_column(table, part->name))
 		refuse_alter(relid, psprintf("Column \"%s\" is the distribution key.", part->name),
 					 "Run undistribute_table() first.");
+	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType ||
+		 part->subtype == AT_DropNotNull) &&
+		metadata_has_periods(table) && get_attnum(relid, part->name) == table->periods.attribute)
+		refuse_alter(relid,
+					 psprintf("The table is divided into periods of column \"%s\".", part->name),
+					 "Run undistribute_table() first.");
 	if (part->subtype == AT_AddConstraint)
 	{
 		const Constraint *constraint = castNode(Constraint, part->def);
@@ -282,7 +288,7 @@ convert_to_distributed(const AlterTableStmt *alter)
 									 alter->missing_ok ? RVR_MISSING_OK : 0,
 									 RangeVarCallbackOwnsRelation, NULL);
 	if (OidIsValid(relid))
-		table_lifecycle_distribute(relid, NULL, 0, "default", METADATA_DEFAULT_STORAGE);
+		table_lifecycle_distribute(relid, NULL, 0, "default", METADATA_DEFAULT_STORAGE, NULL);
 	return true;
 }
 

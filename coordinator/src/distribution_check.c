@@ -326,7 +326,7 @@ is_key_in_index(Form_pg_index index, AttrNumber key_attribute)
 }
 
 void
-distribution_check_unique(Relation relation, AttrNumber key_attribute)
+distribution_check_unique(Relation relation, AttrNumber key_attribute, AttrNumber period_attribute)
 {
 	ListCell *cell;
 	char *key = get_attname(RelationGetRelid(relation), key_attribute, false);
@@ -339,6 +339,8 @@ distribution_check_unique(Relation relation, AttrNumber key_attribute)
 		bool unique = form->indisunique;
 		bool exclusion = form->indisexclusion;
 		bool has_key = is_key_in_index(form, key_attribute);
+		bool has_period = !AttributeNumberIsValid(period_attribute) ||
+						  is_key_in_index(form, period_attribute);
 
 		relation_close(index, AccessShareLock);
 		if (exclusion)
@@ -358,6 +360,14 @@ distribution_check_unique(Relation relation, AttrNumber key_attribute)
 					 errhint("Add column \"%s\" to the constraint, or distribute the table by "
 							 "one of the constraint's columns.",
 							 key)));
+		if (unique && !has_period)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("unique index \"%s\" does not contain the column \"%s\" of the periods",
+							name, get_attname(RelationGetRelid(relation), period_attribute, false)),
+					 errdetail("PostgreSQL compares rows within one period only."),
+					 errhint("Add column \"%s\" to the constraint, or leave partition_by out.",
+							 get_attname(RelationGetRelid(relation), period_attribute, false))));
 	}
 }
 

@@ -30,8 +30,9 @@ extern bool distribution_check_trigger(int16 type);
 extern AttrNumber
 distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation);
 
-/* Unique constraints and indexes contain the key. */
-extern void distribution_check_unique(Relation relation, AttrNumber key_attribute);
+/* Unique constraints and indexes contain the key, and the column of periods, if there is one. */
+extern void
+distribution_check_unique(Relation relation, AttrNumber key_attribute, AttrNumber period_attribute);
 
 /*
  * Foreign keys from and to the table can be enforced by the workers: `key_attribute` and

@@ -39,21 +39,43 @@
 #include "metadata.h"
 #include "table_ddl.h"
 
+/* The name of a shard without what a leaf's has behind it: _default, _p2026_11_23, _p1000. */
+static const char *
+cut_period_off(const char *name)
+{
+	int length = strlen(name);
+	int end = length;
+
+	if (length > 8 && strcmp(name + length - 8, "_default") == 0)
+		return pnstrdup(name, length - 8);
+	while (end > 0 && (isdigit((unsigned char) name[end - 1]) || strchr("_-", name[end - 1])))
+		end--;
+	if (end >= 2 && end < length && name[end - 1] == 'p' && name[end - 2] == '_')
+		return pnstrdup(name, end - 2);
+	return name;
+}
+
 /* The distributed table that has a shard of this name, InvalidOid if there is none. */
 static Oid
 find_table_of_shard(Oid schema, const char *shard)
 {
-	const char *suffix = strrchr(shard, '_');
+	const char *suffix;
 	char *table;
 	Oid relation;
 
 	/* a relation of the user's own may look like a shard */
-	if (suffix == NULL || suffix[1] != 's' || OidIsValid(get_relname_relid(shard, schema)))
+	if (OidIsValid(get_relname_relid(shard, schema)))
+		return InvalidOid;
+	shard = cut_period_off(shard);
+	suffix = strrchr(shard, '_');
+	if (suffix == NULL || suffix[1] != 's')
 		return InvalidOid;
 	table = pnstrdup(shard, suffix - shard);
 	relation = get_relname_relid(table, schema);
 	if (!OidIsValid(relation) || metadata_table(relation) == NULL ||
-		strcmp(table_ddl_partition_name(table, atoi(suffix + 2)), shard) != 0)
+		strcmp(table_ddl_partition_name(table, atoi(suffix + 2),
+										metadata_has_periods(metadata_table(relation))),
+			   shard) != 0)
 		return InvalidOid;
 	return relation;
 }

@@ -517,6 +517,33 @@ metadata_table_workers(const DistributedTable *table)
 
 /* ---------------------------------------------------------------- tables */
 
+/* A text column; "" for NULL. */
+static void
+read_text(HeapTuple tuple, Relation catalog, AttrNumber attribute, char *target)
+{
+	bool null;
+	Datum value = read_column(tuple, catalog, attribute, &null);
+
+	if (!null)
+		strlcpy(target, TextDatumGetCString(value), PERIOD_TEXT_BYTES);
+}
+
+static void
+read_periods(HeapTuple tuple, Relation catalog, PeriodRule *rule)
+{
+	bool null;
+	Datum attribute = read_column(tuple, catalog, CATALOG_TABLE_PARTITION_ATTRIBUTE, &null);
+
+	if (null)
+		return;
+	rule->attribute = DatumGetInt16(attribute);
+	rule->changed_by = HeapTupleHeaderGetXmin(tuple->t_data);
+	read_text(tuple, catalog, CATALOG_TABLE_PARTITION_INTERVAL, rule->interval);
+	read_text(tuple, catalog, CATALOG_TABLE_PARTITION_UNIT, rule->unit);
+	read_text(tuple, catalog, CATALOG_TABLE_RETENTION, rule->retention);
+	read_text(tuple, catalog, CATALOG_TABLE_CUTOFF, rule->cutoff);
+}
+
 /*
  * Read a relation's row of strata.distributed_table into *table; false when there
  * is none.
@@ -550,6 +577,7 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 		table->key_attribute = null ? InvalidAttrNumber : DatumGetInt16(value);
 		value = read_column(tuple, catalog, CATALOG_TABLE_STORAGE, NULL);
 		table->is_columnar = strcmp(TextDatumGetCString(value), "columnar") == 0;
+		read_periods(tuple, catalog, &table->periods);
 		value = read_column(tuple, catalog, CATALOG_TABLE_COLOCATION, &null);
 		if (!null)
 			table->colocation = find_colocation(generation, DatumGetInt32(value));

@@ -48,6 +48,20 @@ typedef struct Colocation
 	FmgrInfo hash;		/* the key's extended hash function */
 } Colocation;
 
+/* Texts of a PeriodRule end within so many bytes. */
+#define PERIOD_TEXT_BYTES 64
+
+/* How a table is divided into periods; without pointers, so that memcmp() compares it. */
+typedef struct PeriodRule
+{
+	AttrNumber attribute;			   /* InvalidAttrNumber: it is not */
+	char interval[PERIOD_TEXT_BYTES];  /* as PostgreSQL writes it */
+	char unit[PERIOD_TEXT_BYTES];	   /* "none"; of numbers that are times "seconds", ... */
+	char retention[PERIOD_TEXT_BYTES]; /* "": for ever */
+	char cutoff[PERIOD_TEXT_BYTES];	   /* smaller values do not exist any more; "": all do */
+	TransactionId changed_by;		   /* who has moved rows between leaves last */
+} PeriodRule;
+
 typedef struct DistributedTable
 {
 	Oid relation;
@@ -55,10 +69,15 @@ typedef struct DistributedTable
 	AttrNumber key_attribute;	  /* InvalidAttrNumber for reference tables */
 	const Colocation *colocation; /* NULL for reference tables */
 	bool is_columnar;			  /* its shards' storage: columnar, or heap */
+	PeriodRule periods;
 } DistributedTable;
 
 /* Storage of distributed tables whose creator does not say. */
 #define METADATA_DEFAULT_STORAGE "columnar"
+
+/* Is the table divided into periods?  Also for NULL. */
+#define metadata_has_periods(table) \
+	((table) != NULL && AttributeNumberIsValid((table)->periods.attribute))
 
 /* The cached entry, or NULL for a relation that is not ours.  Cheap: one hash look-up. */
 extern const DistributedTable *metadata_table(Oid relation);

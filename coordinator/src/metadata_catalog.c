@@ -229,7 +229,55 @@ metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, in
 	nulls[CATALOG_TABLE_PARTITION_ATTRIBUTE - 1] = true;
 	nulls[CATALOG_TABLE_PARTITION_INTERVAL - 1] = true;
 	nulls[CATALOG_TABLE_RETENTION - 1] = true;
+	nulls[CATALOG_TABLE_PARTITION_UNIT - 1] = true;
+	nulls[CATALOG_TABLE_CUTOFF - 1] = true;
 	insert_row(catalog, values, nulls);
+	invalidate_table(relation);
+	table_close(catalog, NoLock);
+}
+
+void
+metadata_catalog_set_periods(Oid relation, const PeriodRule *rule)
+{
+	const struct
+	{
+		AttrNumber column;
+		const char *text;
+	} texts[] = {
+		{CATALOG_TABLE_PARTITION_INTERVAL, rule->interval},
+		{CATALOG_TABLE_PARTITION_UNIT, rule->unit},
+		{CATALOG_TABLE_RETENTION, rule->retention},
+		{CATALOG_TABLE_CUTOFF, rule->cutoff},
+	};
+	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
+	Datum values[CATALOG_TABLE_COLUMNS] = {0};
+	bool nulls[CATALOG_TABLE_COLUMNS] = {false};
+	bool replace[CATALOG_TABLE_COLUMNS] = {false};
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	replace[CATALOG_TABLE_PARTITION_ATTRIBUTE - 1] = true;
+	values[CATALOG_TABLE_PARTITION_ATTRIBUTE - 1] = Int16GetDatum(rule->attribute);
+	for (int i = 0; i < lengthof(texts); i++)
+	{
+		replace[texts[i].column - 1] = true;
+		nulls[texts[i].column - 1] = texts[i].text[0] == '\0';
+		values[texts[i].column - 1] = CStringGetTextDatum(texts[i].text);
+	}
+	ScanKeyInit(&key, CATALOG_TABLE_RELATION, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relation));
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		HeapTuple changed = heap_modify_tuple(tuple, RelationGetDescr(catalog), values, nulls,
+											  replace);
+
+		CatalogTupleUpdate(catalog, &changed->t_self, changed);
+		heap_freetuple(changed);
+	}
+	systable_endscan(scan);
 	invalidate_table(relation);
 	table_close(catalog, NoLock);
 }

@@ -16,6 +16,8 @@
 #include "access/attnum.h"
 #include "nodes/pg_list.h"
 
+#include "metadata.h"
+
 /* strata.cluster */
 #define CATALOG_CLUSTER_ID 1
 #define CATALOG_CLUSTER_EPOCH 2
@@ -55,7 +57,9 @@
 #define CATALOG_TABLE_PARTITION_ATTRIBUTE 6
 #define CATALOG_TABLE_PARTITION_INTERVAL 7
 #define CATALOG_TABLE_RETENTION 8
-#define CATALOG_TABLE_COLUMNS 8
+#define CATALOG_TABLE_PARTITION_UNIT 9
+#define CATALOG_TABLE_CUTOFF 10
+#define CATALOG_TABLE_COLUMNS 10
 
 #define CATALOG_KIND_DISTRIBUTED 'd'
 #define CATALOG_KIND_REFERENCE 'r'
@@ -84,6 +88,9 @@ extern int metadata_catalog_default_colocation(int shard_count, Oid key_type, Oi
 /* key_attribute InvalidAttrNumber and colocation_id 0 are stored as NULL (reference tables). */
 extern void metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute,
 									   int colocation_id, const char *storage);
+
+/* How a table that is known already is divided into periods, or a new cut-off of it. */
+extern void metadata_catalog_set_periods(Oid relation, const PeriodRule *rule);
 
 /* Forget a table (nothing happens if it is unknown), and its group if that is empty now. */
 extern void metadata_catalog_remove_table(Oid relation);

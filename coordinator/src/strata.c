@@ -31,6 +31,7 @@ int strata_worker_timeout = 30000;
 int strata_resolver_interval = 30000;
 int strata_heartbeat_interval = 1000;
 int strata_shard_count = 32;
+int strata_period_premake = 4;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
 bool strata_enable_aggregate_pushdown = true;
@@ -58,6 +59,9 @@ define_settings(void)
 	DefineCustomIntVariable("strata.shard_count", "Number of shards of a newly distributed table.",
 							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT, PGC_USERSET,
 							0, NULL, NULL, NULL);
+	DefineCustomIntVariable("strata.period_premake",
+							"Number of periods that a new table has ahead of time.", NULL,
+							&strata_period_premake, 4, 1, 100, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable(
 		"strata.count_distinct_error_rate",
 		"Relative error that count(DISTINCT) may have; 0 counts exactly.",

@@ -333,7 +333,7 @@ distribute_new_table(Relation relation)
 							   RelationGetRelationName(relation)),
 						errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
 	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default",
-							   METADATA_DEFAULT_STORAGE);
+							   METADATA_DEFAULT_STORAGE, NULL);
 }
 
 static void

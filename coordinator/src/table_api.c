@@ -37,7 +37,8 @@ enum
 	ARGUMENT_METHOD,
 	ARGUMENT_PARTITION_BY,
 	ARGUMENT_PARTITION_INTERVAL,
-	ARGUMENT_RETENTION
+	ARGUMENT_RETENTION,
+	ARGUMENT_PARTITION_EPOCH
 };
 
 static Oid
@@ -76,12 +77,13 @@ check_features(FunctionCallInfo fcinfo)
 	if (strcmp(method, "hash") != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown method \"%s\"", method), errhint("Use method => 'hash'.")));
-	if (!PG_ARGISNULL(ARGUMENT_PARTITION_BY) || !PG_ARGISNULL(ARGUMENT_PARTITION_INTERVAL) ||
-		!PG_ARGISNULL(ARGUMENT_RETENTION))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("periods are not supported yet"),
-				 errdetail("partition_by, partition_interval and retention are reserved for them."),
-				 errhint("Leave these arguments out.")));
+}
+
+/* A text argument, NULL when it is not given. */
+static char *
+get_optional_text(FunctionCallInfo fcinfo, int argument)
+{
+	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
 }
 
 Datum
@@ -92,13 +94,20 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 	char *colocate_with = argument_get_text(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
 	char *storage = argument_get_text(fcinfo, ARGUMENT_STORAGE, "storage");
+	PeriodRequest periods = {
+		.column = get_optional_text(fcinfo, ARGUMENT_PARTITION_BY),
+		.interval = get_optional_text(fcinfo, ARGUMENT_PARTITION_INTERVAL),
+		.retention = get_optional_text(fcinfo, ARGUMENT_RETENTION),
+		.unit = get_optional_text(fcinfo, ARGUMENT_PARTITION_EPOCH),
+	};
 
 	check_features(fcinfo);
 	if (strcmp(storage, "heap") != 0 && strcmp(storage, "columnar") != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown storage \"%s\"", storage),
 						errhint("Use storage => 'columnar' or storage => 'heap'.")));
-	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage);
+	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage,
+							   &periods);
 	ddl_send_row_type_functions(relation);
 	PG_RETURN_VOID();
 }

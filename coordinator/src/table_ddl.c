@@ -38,14 +38,17 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "mb/pg_wchar.h"
 #include "metadata.h"
+#include "period.h"
 #include "row_format.h"
 #include "table_ddl.h"
 
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
 static void append_column_settings(StringInfo sql, Relation relation);
-static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder);
+static void
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
 
 /* ---------------------------------------------------------------- names */
 
@@ -57,19 +60,25 @@ table_ddl_qualified_name(Relation relation)
 }
 
 char *
-table_ddl_partition_name(const char *table, int remainder)
+table_ddl_partition_name(const char *table, int remainder, bool has_periods)
 {
 	char suffix[16];
 	char hash[16];
 	int length = strlen(table);
+	int limit = has_periods ? PERIOD_SHARD_NAME_BYTES : NAMEDATALEN - 1;
 
 	snprintf(suffix, sizeof(suffix), "s%d", remainder);
-	if (length + 1 + strlen(suffix) < NAMEDATALEN)
+	if (length + 1 + strlen(suffix) <= limit)
 		return makeObjectName(table, NULL, suffix);
 
 	/* Cut off: tables whose names begin alike must still get different partitions. */
 	snprintf(hash, sizeof(hash), "%08x",
 			 DatumGetUInt32(hash_any((const unsigned char *) table, length)));
+	if (has_periods)
+		return psprintf(
+			"%s_%s_%s",
+			pnstrdup(table, pg_mbcliplen(table, length, limit - strlen(hash) - strlen(suffix) - 2)),
+			hash, suffix);
 	return makeObjectName(table, hash, suffix);
 }
 
@@ -78,7 +87,8 @@ get_partition_qualified_name(Relation relation, int remainder)
 {
 	return quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)),
-		table_ddl_partition_name(RelationGetRelationName(relation), remainder));
+		table_ddl_partition_name(RelationGetRelationName(relation), remainder,
+								 metadata_has_periods(metadata_table(RelationGetRelid(relation)))));
 }
 
 /* The relation's storage parameters as "name=value, ...", NULL when there are none. */
@@ -173,7 +183,8 @@ table_ddl_schema(Oid schema_oid)
 }
 
 char *
-table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders)
+table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
+				 List *periods)
 {
 	StringInfoData sql;
 	ListCell *cell;
@@ -205,34 +216,33 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	/* Partitions inherit these settings, if they come later. */
 	append_column_settings(&sql, relation);
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell));
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
 
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
-char *
-table_ddl_create_partition(Relation relation, int modulus, int remainder)
-{
-	StringInfoData sql;
-
-	initStringInfo(&sql);
-	append_partition(&sql, relation, modulus, remainder);
-	return sql.data;
-}
-
 static void
-append_partition(StringInfo sql, Relation relation, int modulus, int remainder)
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods)
 {
 	char *options = get_storage_parameters(relation);
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	char *name = get_partition_qualified_name(relation, remainder);
+	const char *access_method = table != NULL && table->is_columnar ? "columnar" : "heap";
 
 	appendStringInfo(sql,
-					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) "
-					 "USING %s",
-					 get_partition_qualified_name(relation, remainder),
-					 table_ddl_qualified_name(relation), modulus, remainder,
-					 table != NULL && table->is_columnar ? "columnar" : "heap");
+					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) ",
+					 name, table_ddl_qualified_name(relation), modulus, remainder);
+	if (metadata_has_periods(table))
+	{
+		appendStringInfo(
+			sql, "PARTITION BY RANGE (%s);\n%s",
+			quote_identifier(
+				get_attname(RelationGetRelid(relation), table->periods.attribute, false)),
+			period_ddl_create(name, relation, &table->periods, access_method, options, periods));
+		return;
+	}
+	appendStringInfo(sql, "USING %s", access_method);
 	if (options != NULL)
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
@@ -605,10 +615,14 @@ table_ddl_privileges(Relation relation, List *remainders)
 			&sql, owner,
 			psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation), name));
 		foreach(cell, remainders)
-			append_if_role_exists(&sql, owner,
-								  psprintf("ALTER TABLE %s OWNER TO %s",
-										   get_partition_qualified_name(relation, lfirst_int(cell)),
-										   name));
+		{
+			char *shard = get_partition_qualified_name(relation, lfirst_int(cell));
+
+			append_if_role_exists(&sql, owner, psprintf("ALTER TABLE %s OWNER TO %s", shard, name));
+			if (metadata_has_periods(metadata_table(RelationGetRelid(relation))))
+				appendStringInfo(&sql, "SELECT strata_worker.own_leaves(%s);\n",
+								 quote_literal_cstr(shard));
+		}
 	}
 	return sql.data;
 }

@@ -17,9 +17,10 @@
 
 /*
  * Name of a shard's partition: <table>_s<remainder>, shortened like PostgreSQL's own
- * generated names, with a hash of the table's name where that loses something.
+ * generated names, with a hash of the table's name where that loses something.  A table with periods has
+ * shorter ones, for its leaves' suffixes.
  */
-extern char *table_ddl_partition_name(const char *table, int remainder);
+extern char *table_ddl_partition_name(const char *table, int remainder, bool has_periods);
 
 /* Schema-qualified, quoted name of a relation. */
 extern char *table_ddl_qualified_name(Relation relation);
@@ -30,19 +31,17 @@ extern char *table_ddl_schema(Oid schema_oid);
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
  * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes
- * an ordinary table (a reference table's copy) without partitions.
+ * an ordinary table (a reference table's copy) without partitions.  Where the table is divided into
+ * periods, there will be those of `periods` (begins, as String) and those to come.
  */
-extern char *
-table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders);
+extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
+							  List *remainders, List *periods);
 
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
 extern char *table_ddl_column(Relation relation, AttrNumber attribute);
 
 /* How a generated column is computed. */
 extern char *table_ddl_generation_expression(Relation relation, AttrNumber attribute);
-
-/* One more partition of an existing copy. */
-extern char *table_ddl_create_partition(Relation relation, int modulus, int remainder);
 
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *table_ddl_indexes(Relation relation);

@@ -187,7 +187,8 @@ list_remainders(const Colocation *colocation, int worker_id)
 
 /* Send every worker its own commands for a table: its partitions differ. */
 static void
-create_on_workers(Relation relation, const DistributedTable *table, bool with_indexes)
+create_on_workers(Relation relation, const DistributedTable *table, List *periods,
+				  bool with_indexes)
 {
 	const Bitmapset *workers = metadata_all_workers();
 	int count = bms_num_members(workers);
@@ -206,7 +207,7 @@ create_on_workers(Relation relation, const DistributedTable *table, bool with_in
 		sqls[i] = psprintf("%s%s%s%s",
 						   table_ddl_create(relation, table->key_attribute,
 											colocation != NULL ? colocation->shard_count : 0,
-											remainders),
+											remainders, periods),
 						   indexes, foreign_keys, table_ddl_privileges(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
@@ -252,17 +253,17 @@ move_rows(Relation relation)
 
 /*
  * Create the table on all workers and fill it.  The metadata must be visible; it is
- * forgotten again by the transaction's abort if anything fails.  Returns the number
- * of rows moved.
+ * forgotten again by the transaction's abort if anything fails.  `periods` are begins of those that
+ * the rows belong to.  Returns the number of rows moved.
  */
 static double
-populate_workers(Relation relation)
+populate_workers(Relation relation, List *periods)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	bool has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
 	double rows = 0;
 
-	create_on_workers(relation, table, !has_rows);
+	create_on_workers(relation, table, periods, !has_rows);
 	if (has_rows)
 	{
 		rows = move_rows(relation);
@@ -427,9 +428,12 @@ open_own_table(Oid relation_oid)
 
 void
 table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
-						   const char *colocate_with, const char *storage)
+						   const char *colocate_with, const char *storage,
+						   const PeriodRequest *periods)
 {
 	Relation relation = open_own_table(relation_oid);
+	PeriodRule *rule;
+	List *used_periods = NIL;
 	Oid tablespace = relation->rd_rel->reltablespace;
 	char persistence = relation->rd_rel->relpersistence;
 	bool is_heap = !metadata_is_shell(relation);
@@ -444,7 +448,12 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 		CheckTableNotInUse(relation, "distribute");
 	distribution_check_table(relation, false);
 	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
-	distribution_check_unique(relation, key_attribute);
+	rule = period_rule_create(relation, periods);
+	distribution_check_unique(relation, key_attribute,
+							  rule != NULL ? rule->attribute : InvalidAttrNumber);
+
+	if (rule != NULL && is_heap && RelationGetNumberOfBlocks(relation) > 0)
+		used_periods = period_list_used(relation, rule);
 
 	ddl_version_note_change();
 	metadata_catalog_lock_placement();
@@ -454,8 +463,18 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
 							   storage);
 	CommandCounterIncrement();
+	if (rule != NULL)
+	{
+		const Colocation *group = metadata_colocation(colocation_id);
+		int workers = Max(bms_num_members(group->workers), 1);
 
-	rows = populate_workers(relation);
+		metadata_catalog_set_periods(relation_oid, rule);
+		CommandCounterIncrement();
+		period_warn_of_many(relation, rule, list_length(used_periods),
+							(group->shard_count + workers - 1) / workers);
+	}
+
+	rows = populate_workers(relation, used_periods);
 	relation_close(relation, NoLock);
 
 	table_lifecycle_enforce_foreign_keys(relation_oid, false);
@@ -524,7 +543,7 @@ table_lifecycle_replicate(Oid relation_oid)
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
 	CommandCounterIncrement();
 
-	populate_workers(relation);
+	populate_workers(relation, NIL);
 	relation_close(relation, NoLock);
 	create_replication_trigger(relation_oid);
 	CacheInvalidateRelcacheByRelid(relation_oid);
@@ -587,8 +606,10 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 	ddl_version_note_change();
 	metadata_catalog_lock_placement();
 	if (drop_on_workers && !bms_is_empty(metadata_all_workers()))
-		remote_command_run(metadata_all_workers(), REMOTE_WRITE,
-						   psprintf("DROP TABLE IF EXISTS %s CASCADE", name));
+		remote_command_run(
+			metadata_all_workers(), REMOTE_WRITE,
+			psprintf("DROP TABLE IF EXISTS %s CASCADE%s", name,
+					 metadata_has_periods(table) ? "; SELECT strata_worker.forget_periods()" : ""));
 	if (table->kind == TABLE_DISTRIBUTED && find_access_method(relation_oid) == HEAP_TABLE_AM_OID)
 		table_lifecycle_enforce_foreign_keys(relation_oid, true);
 	metadata_catalog_remove_table(relation_oid);

@@ -7,14 +7,18 @@
 
 #include "postgres.h"
 
+#include "period.h"
+
 /*
  * Distribute a table (heap with rows, or an empty shell) by `key`; a NULL key means: the
  * first column of the primary key, else the first column whose type hashes.  Rows move to
  * the workers in the same transaction.  shard_count 0 means: that of the table named by colocate_with, else
  * the setting.  colocate_with: "default", "none" or a table's name.  storage: "columnar" or "heap".
+ * periods: NULL for none.
  */
 extern void table_lifecycle_distribute(Oid relation, const char *key, int shard_count,
-									   const char *colocate_with, const char *storage);
+									   const char *colocate_with, const char *storage,
+									   const PeriodRequest *periods);
 
 /* Make an ordinary table a reference table: it stays, and every worker gets a copy of it. */
 extern void table_lifecycle_replicate(Oid relation);

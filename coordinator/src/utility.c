@@ -360,7 +360,7 @@ distribute_new_tables(const UtilityCall *call)
 		relation_close(relation, NoLock);
 		if (shell && metadata_table(address->objectId) == NULL)
 			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
-									   METADATA_DEFAULT_STORAGE);
+									   METADATA_DEFAULT_STORAGE, NULL);
 	}
 }
 

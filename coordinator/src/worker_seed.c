@@ -228,7 +228,8 @@ create_table(int worker_id, Oid relation_oid)
 
 	remote_command_run(worker, REMOTE_WRITE,
 					   table_ddl_create(relation, table->key_attribute,
-										is_reference ? 0 : table->colocation->shard_count, NIL));
+										is_reference ? 0 : table->colocation->shard_count, NIL,
+										NIL));
 	/* rows and indexes are computed as him */
 	remote_command_run(
 		worker, REMOTE_WRITE,
