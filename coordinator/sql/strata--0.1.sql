@@ -88,6 +88,7 @@ CREATE TABLE strata.distributed_table (
     retention text,
     partition_unit text CHECK (partition_unit IN ('none', 'seconds', 'milliseconds', 'nanoseconds')),
     cutoff text,
+    moved_by xid8,
     CHECK ((kind = 'd') = (key_attribute IS NOT NULL)),
     CHECK ((kind = 'd') = (colocation_id IS NOT NULL))
 );
@@ -97,6 +98,8 @@ COMMENT ON COLUMN strata.distributed_table.partition_attribute IS
     'the column by which each shard is divided into periods; NULL: into none';
 COMMENT ON COLUMN strata.distributed_table.partition_unit IS
     'what numbers in that column count, if they are times: else none';
+COMMENT ON COLUMN strata.distributed_table.moved_by IS
+    'the transaction that last moved rows from a default partition to a period: older snapshots would miss them';
 COMMENT ON COLUMN strata.distributed_table.cutoff IS
     'rows with a smaller value in that column do not exist any more, though they may not be dropped yet';
 

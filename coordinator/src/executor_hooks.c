@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 
 #include "metadata.h"
+#include "period_cutoff.h"
 #include "reference_write.h"
 #include "remote_insert.h"
 #include "serializable.h"
@@ -148,6 +149,8 @@ start_query(QueryDesc *query, int eflags)
 
 	if (IsParallelWorker() || !metadata_available())
 		return;
+	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		period_check_snapshot(query, executor_depth > 0);
 	snapshot_pin_start_query(query, eflags);
 	foreach(cell, query->estate->es_opened_result_relations)
 		executor_prepare_result_relation(lfirst(cell));

@@ -1,6 +1,8 @@
 /*
  * maintenance_tasks.c
- *		Service "maintenance": runs its tasks in turn, each when it is due.
+ *		Services "maintenance" and "periods": run their tasks in turn, each when it is due.
+ *
+ * What may wait for locks of users' tables is a service of its own: nobody shall wait for it.
  *
  * An error ends the task's run, not the process.  The same error again and again is logged once,
  * until a run succeeds.  Between runs the process sleeps until the first task is due or
@@ -22,13 +24,18 @@
 #include "deadlock.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
+#include "period_maintenance.h"
 #include "resolver.h"
 #include "take_over.h"
 
-static const MaintenanceTask tasks[] = {
+static const MaintenanceTask maintenance_tasks[] = {
 	{"take-over", take_over_interval_ms, take_over_run}, /* the first: others use the workers */
 	{"resolver", resolver_interval_ms, resolver_run},
 	{"deadlocks", deadlock_interval, deadlock_detect},
+};
+
+static const MaintenanceTask period_tasks[] = {
+	{"periods", period_maintenance_interval, period_maintenance_run},
 };
 
 /* What is remembered of a task's runs. */
@@ -39,7 +46,8 @@ typedef struct TaskState
 	char *complaint; /* the error logged last, in TopMemoryContext; NULL after success */
 } TaskState;
 
-static TaskState states[lengthof(tasks)];
+/* Of the one service that this process is. */
+static TaskState states[lengthof(maintenance_tasks)];
 
 /* Log an error unless it is the same as the last time. */
 static void
@@ -104,8 +112,8 @@ time_to_wait(const MaintenanceTask *task, const TaskState *state)
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), due);
 }
 
-void
-maintenance_main(void)
+static void
+run_tasks(const MaintenanceTask *tasks, int count)
 {
 	while (!ShutdownRequestPending)
 	{
@@ -118,12 +126,12 @@ maintenance_main(void)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
-		for (int i = 0; i < lengthof(tasks) && !ShutdownRequestPending; i++)
+		for (int i = 0; i < count && !ShutdownRequestPending; i++)
 		{
 			if (time_to_wait(&tasks[i], &states[i]) == 0)
 				run_task(&tasks[i], &states[i]);
 		}
-		for (int i = 0; i < lengthof(tasks); i++)
+		for (int i = 0; i < count; i++)
 			wait = Min(wait, time_to_wait(&tasks[i], &states[i]));
 
 		/* the latch of a signal that came during a task may have been reset there */
@@ -131,4 +139,16 @@ maintenance_main(void)
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
 							 PG_WAIT_EXTENSION);
 	}
+}
+
+void
+maintenance_main(void)
+{
+	run_tasks(maintenance_tasks, lengthof(maintenance_tasks));
+}
+
+void
+maintenance_periods_main(void)
+{
+	run_tasks(period_tasks, lengthof(period_tasks));
 }

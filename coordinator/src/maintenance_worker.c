@@ -85,6 +85,7 @@ typedef struct Service
 static const Service services[] = {
 	{"maintenance", maintenance_main},
 	{"heartbeat", heartbeat_main},
+	{"periods", maintenance_periods_main},
 };
 
 typedef enum SlotState

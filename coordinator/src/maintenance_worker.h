@@ -2,8 +2,8 @@
  * maintenance_worker.h
  *		Background processes: one launcher, and per database with the extension its services.
  *
- * A service is a process with a main function of its own.  Service "maintenance" runs the tasks
- * listed in maintenance_tasks.c in turn.
+ * A service is a process with a main function of its own.  Services "maintenance" and "periods" run the
+ * tasks listed in maintenance_tasks.c in turn.
  */
 #ifndef STRATA_MAINTENANCE_WORKER_H
 #define STRATA_MAINTENANCE_WORKER_H
@@ -40,8 +40,9 @@ extern void maintenance_worker_poke(void);
  */
 extern void maintenance_worker_before_command(Node *statement);
 
-/* Main function of service "maintenance". */
+/* Main functions of services "maintenance" and "periods". */
 extern void maintenance_main(void);
+extern void maintenance_periods_main(void);
 
 /* Entry points of the processes, which PostgreSQL calls by name. */
 extern PGDLLEXPORT void maintenance_worker_launcher_main(Datum argument);

@@ -35,6 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/xid8.h"
 #include "utils/typcache.h"
 
 #include "metadata.h"
@@ -534,10 +535,14 @@ read_periods(HeapTuple tuple, Relation catalog, PeriodRule *rule)
 	bool null;
 	Datum attribute = read_column(tuple, catalog, CATALOG_TABLE_PARTITION_ATTRIBUTE, &null);
 
+	Datum value;
+
 	if (null)
 		return;
 	rule->attribute = DatumGetInt16(attribute);
-	rule->changed_by = HeapTupleHeaderGetXmin(tuple->t_data);
+	value = read_column(tuple, catalog, CATALOG_TABLE_MOVED_BY, &null);
+	if (!null)
+		rule->moved_by = DatumGetFullTransactionId(value);
 	read_text(tuple, catalog, CATALOG_TABLE_PARTITION_INTERVAL, rule->interval);
 	read_text(tuple, catalog, CATALOG_TABLE_PARTITION_UNIT, rule->unit);
 	read_text(tuple, catalog, CATALOG_TABLE_RETENTION, rule->retention);

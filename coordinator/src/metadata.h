@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "access/transam.h"
 #include "fmgr.h"
 #include "nodes/bitmapset.h"
 #include "utils/relcache.h"
@@ -59,7 +60,7 @@ typedef struct PeriodRule
 	char unit[PERIOD_TEXT_BYTES];	   /* "none"; of numbers that are times "seconds", ... */
 	char retention[PERIOD_TEXT_BYTES]; /* "": for ever */
 	char cutoff[PERIOD_TEXT_BYTES];	   /* smaller values do not exist any more; "": all do */
-	TransactionId changed_by;		   /* who has moved rows between leaves last */
+	FullTransactionId moved_by;		   /* who has moved rows between leaves last; 0: nobody */
 } PeriodRule;
 
 typedef struct DistributedTable

@@ -22,6 +22,7 @@
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/xid8.h"
 
 #include "metadata.h"
 #include "metadata_catalog.h"
@@ -231,6 +232,7 @@ metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, in
 	nulls[CATALOG_TABLE_RETENTION - 1] = true;
 	nulls[CATALOG_TABLE_PARTITION_UNIT - 1] = true;
 	nulls[CATALOG_TABLE_CUTOFF - 1] = true;
+	nulls[CATALOG_TABLE_MOVED_BY - 1] = true;
 	insert_row(catalog, values, nulls);
 	invalidate_table(relation);
 	table_close(catalog, NoLock);
@@ -265,6 +267,9 @@ metadata_catalog_set_periods(Oid relation, const PeriodRule *rule)
 		nulls[texts[i].column - 1] = texts[i].text[0] == '\0';
 		values[texts[i].column - 1] = CStringGetTextDatum(texts[i].text);
 	}
+	replace[CATALOG_TABLE_MOVED_BY - 1] = true;
+	nulls[CATALOG_TABLE_MOVED_BY - 1] = !FullTransactionIdIsValid(rule->moved_by);
+	values[CATALOG_TABLE_MOVED_BY - 1] = FullTransactionIdGetDatum(rule->moved_by);
 	ScanKeyInit(&key, CATALOG_TABLE_RELATION, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relation));
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);

@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "gather.h"
 #include "metadata.h"
+#include "period_cutoff.h"
 #include "planner.h"
 
 typedef struct PlannerCall
@@ -187,6 +188,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	if (metadata_available())
 	{
 		parse = approximate_rewrite(parse);
+		period_cutoff_apply(parse);
 		if (parse->commandType != CMD_SELECT || parse->hasModifyingCTE)
 			call.original = copyObject(parse);
 	}

@@ -15,6 +15,7 @@ extern int strata_worker_timeout;	  /* ms that a worker may be silent; 0 = for e
 extern int strata_resolver_interval;  /* ms between looks at all workers' prepared transactions */
 extern int strata_heartbeat_interval; /* milliseconds between two questions */
 extern int strata_shard_count;		  /* default of create_distributed_table(shard_count) */
+extern int strata_period_interval;	  /* ms between looks at the periods of all tables */
 extern int strata_period_premake;	  /* periods that are there before rows come */
 extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_enable_join_pushdown;

@@ -18,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "metadata.h"
+#include "period_cutoff.h"
 #include "remote_scan.h"
 #include "row_format.h"
 #include "snapshot_pin.h"
@@ -57,6 +58,7 @@ static char *
 build_select(Relation relation, TupleDesc live, const char *clause)
 {
 	StringInfoData sql;
+	char *condition;
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "SELECT");
@@ -72,6 +74,10 @@ build_select(Relation relation, TupleDesc live, const char *clause)
 					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
 												RelationGetRelationName(relation)),
 					 clause[0] == '\0' ? "" : " ", clause);
+	condition = period_cutoff_condition(metadata_table(RelationGetRelid(relation)));
+	if (condition[0] != '\0')
+		appendStringInfo(&sql, " %s %s", strstr(clause, " WHERE ") != NULL ? "AND" : "WHERE",
+						 condition);
 	return sql.data;
 }
 

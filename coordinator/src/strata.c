@@ -31,6 +31,7 @@ int strata_worker_timeout = 30000;
 int strata_resolver_interval = 30000;
 int strata_heartbeat_interval = 1000;
 int strata_shard_count = 32;
+int strata_period_interval = 60000;
 int strata_period_premake = 4;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
@@ -62,6 +63,10 @@ define_settings(void)
 	DefineCustomIntVariable("strata.period_premake",
 							"Number of periods that a new table has ahead of time.", NULL,
 							&strata_period_premake, 4, 1, 100, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.period_interval", "Time between looks at the periods of all tables.",
+		"Makes new ones, empties default partitions, drops what is older than the retention.",
+		&strata_period_interval, 60000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomRealVariable(
 		"strata.count_distinct_error_rate",
 		"Relative error that count(DISTINCT) may have; 0 counts exactly.",

@@ -43,6 +43,13 @@ typedef RelFileNode CompatFileLocator;
 #define compat_init_buffer_tag(tag, file, block) INIT_BUFFERTAG(*(tag), file, MAIN_FORKNUM, block)
 #endif
 
+/* What MERGE compares, in a query that is not planned yet: it left the FROM items' quals in 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_merge_condition(query) (&(query)->mergeJoinCondition)
+#else
+#define compat_merge_condition(query) (&(query)->jointree->quals)
+#endif
+
 /* Direct I/O of data files, since 16: the kernel keeps nothing that was read ahead. */
 #if PG_VERSION_NUM >= 160000
 #define compat_reads_bypass_kernel() ((io_direct_flags & IO_DIRECT_DATA) != 0)

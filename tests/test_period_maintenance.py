@@ -1,0 +1,183 @@
+"""What the coordinator does with periods in the background: make, fill, cut off, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.assert_same import assert_same
+from tests.cluster import Cluster, wait_until
+from tests.test_periods import distribute, leaves, on_both, rows_of
+
+
+@pytest.fixture
+def maintained(cluster: Cluster, schema: str) -> Iterator[Cluster]:
+    """The cluster, with a look at periods every 200 ms."""
+    node = cluster.coordinator
+    node.execute("ALTER SYSTEM SET strata.period_interval = '200ms'")
+    node.reload()
+    yield cluster
+    node.execute("ALTER SYSTEM RESET strata.period_interval")
+    node.reload()
+
+
+def make_table(cluster: Cluster, more: str = "") -> None:
+    on_both(cluster, "CREATE TABLE t (k int, at timestamptz NOT NULL, v int, PRIMARY KEY (k, at))")
+    distribute(cluster, "t", f"partition_by => 'at', partition_interval => '1 day' {more}")
+
+
+def wait_for_empty_defaults(cluster: Cluster, schema: str) -> None:
+    for _ in wait_until("the default partitions are empty", timeout=120):
+        if rows_of(cluster, schema, "_default$") == 0:
+            return
+
+
+def test_rows_outside_move_into_periods(maintained: Cluster, schema: str):
+    """Late rows, rows of the future, and rows of no time at all."""
+    make_table(maintained)
+    on_both(
+        maintained,
+        "INSERT INTO t SELECT i, '2019-12-30 01:00:00+00'::timestamptz + i * interval '1 hour', i"
+        " FROM generate_series(1, 100) AS i;"
+        " INSERT INTO t VALUES (1, '2150-06-07', 1), (2, '2150-06-07 23:59:59+00', 2)",
+    )
+    wait_for_empty_defaults(maintained, schema)
+    assert rows_of(maintained, schema, "_p2150_06_07$") == 2
+    assert rows_of(maintained, schema, "_p2019_12_31$") == 24
+    on_both(maintained, "INSERT INTO t VALUES (3, 'infinity', 3), (4, '-infinity', 4)")
+    assert_same(maintained, "SELECT * FROM t ORDER BY k, at")
+    assert_same(maintained, "SELECT count(*) FROM t WHERE at >= '2019-12-31' AND at < '2020-01-02'")
+    assert rows_of(maintained, schema, "_default$") == 2
+
+
+def test_periods_are_made_ahead_of_time_though_there_are_rows_of_the_far_future(
+    maintained: Cluster, schema: str
+):
+    make_table(maintained)
+    on_both(maintained, "INSERT INTO t SELECT i, '2150-06-07', 1 FROM generate_series(1, 9) AS i")
+    wait_for_empty_defaults(maintained, schema)
+    worker = maintained.workers[0]
+    tomorrow = worker.value("SELECT to_char(now() + interval '1 day', 'YYYY_MM_DD')")
+    worker.execute(f"DROP TABLE {schema}.t_s0_p{tomorrow}")
+    worker.disconnect()
+    for _ in wait_until("the period is there again", timeout=60):
+        if f"t_s0_p{tomorrow}" in leaves(maintained, schema, "t"):
+            break
+
+
+def test_numbers_get_periods_before_they_come(maintained: Cluster, schema: str):
+    on_both(maintained, "CREATE TABLE t (k int, id bigint NOT NULL)")
+    distribute(maintained, "t", "partition_by => 'id', partition_interval => '1000'")
+    on_both(maintained, "INSERT INTO t SELECT i % 9, i FROM generate_series(0, 20500, 5) AS i")
+    wait_for_empty_defaults(maintained, schema)
+    for _ in wait_until("there are periods ahead", timeout=60):
+        if "t_s0_p24000" in leaves(maintained, schema, "t"):
+            break
+    assert_same(maintained, "SELECT count(*), sum(id), sum(k) FROM t")
+
+
+def test_no_reader_misses_rows_that_move(maintained: Cluster, schema: str):
+    make_table(maintained)
+    node = maintained.coordinator
+    with node.connect() as reader:
+        for day in range(1, 9):
+            node.execute(
+                f"INSERT INTO t SELECT i, '2017-03-0{day}', i FROM generate_series(1, 500) AS i"
+            )
+            for _ in range(20):
+                query = (
+                    f"SELECT count(*), sum(v) FROM {schema}.t"
+                    " WHERE at >= '2017-03-01' AND at < '2017-04-01'"
+                )
+                assert reader.execute(query).fetchone() == (500 * day, 125250 * day)
+    wait_for_empty_defaults(maintained, schema)
+    assert node.query("SELECT count(*), sum(v) FROM t") == [(4000, 1002000)]
+
+
+def test_older_snapshots_fail_rather_than_miss_rows(maintained: Cluster, schema: str):
+    make_table(maintained)
+    node = maintained.coordinator
+    node.execute("INSERT INTO t SELECT i, '2017-03-01', i FROM generate_series(1, 500) AS i")
+    node.execute("CREATE TABLE other (k int); SELECT create_distributed_table('other', 'k', 4)")
+    with node.connect(autocommit=False) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute(f"SELECT count(*) FROM {schema}.other")
+        wait_for_empty_defaults(maintained, schema)
+        with pytest.raises(psycopg.errors.SerializationFailure, match='rows of table "t" moved'):
+            reader.execute(f"SELECT count(*) FROM {schema}.t")
+
+
+def test_functions_of_the_owner_do_not_run_as_the_administrator(
+    maintained: Cluster, schema: str, request: pytest.FixtureRequest
+):
+    """A CHECK constraint is evaluated for rows that move: as the table's owner."""
+    node = maintained.coordinator
+    maintained.create_role("period_owner")
+    node.execute(f"GRANT ALL ON SCHEMA {schema} TO period_owner")
+    with node.connect(user="period_owner") as owner:
+        owner.execute(f"SET search_path = {schema}")
+        owner.execute(
+            "CREATE FUNCTION is_owner() RETURNS boolean LANGUAGE plpgsql"
+            " AS $$ BEGIN RETURN current_user = 'period_owner'; END $$;"
+            f" CREATE TABLE t (k int, at date NOT NULL, CHECK ({schema}.is_owner()));"
+        )
+        owner.execute(
+            "SELECT strata.create_distributed_table('t', 'k', 4, partition_by => 'at',"
+            " partition_interval => '1 day')"
+        )
+        owner.execute("INSERT INTO t SELECT i, '2017-03-01' FROM generate_series(1, 50) AS i")
+    wait_for_empty_defaults(maintained, schema)
+    assert rows_of(maintained, schema, "_p2017_03_01$") == 50
+    node.execute("DROP OWNED BY period_owner CASCADE")
+    node.execute("DROP ROLE period_owner")
+
+
+def test_retention_cuts_off_at_once_and_drops_later(maintained: Cluster, schema: str):
+    make_table(maintained, ", retention => '10 days'")
+    node = maintained.coordinator
+    on_both(
+        maintained,
+        "INSERT INTO t SELECT i, now() - i * interval '1 day', i FROM generate_series(0, 30) AS i",
+    )
+    maintained.plain.execute(
+        "DELETE FROM t WHERE at < date_trunc('day', now() AT TIME ZONE 'UTC') - interval '10 days'"
+    )
+    for _ in wait_until("the cut-off is published", timeout=60):
+        if node.value("SELECT cutoff FROM strata.distributed_table WHERE relation = 't'::regclass"):
+            break
+    node.execute("CREATE TABLE u (k int, w int); SELECT create_distributed_table('u', 'k', 4)")
+    maintained.plain.execute("CREATE TABLE u (k int, w int)")
+    on_both(maintained, "INSERT INTO u SELECT i, i FROM generate_series(0, 40) AS i")
+    for query in [
+        "SELECT k, v FROM t ORDER BY k",
+        "SELECT count(*) FROM t",
+        "SELECT u.k, t.v FROM u LEFT JOIN t USING (k) ORDER BY 1",
+        "SELECT u.k, t.v FROM t RIGHT JOIN u ON t.k = u.k ORDER BY 1",
+        "SELECT u.k, t.v FROM t FULL JOIN u ON t.k = u.k ORDER BY 1",
+        "SELECT k FROM u WHERE EXISTS (SELECT FROM t WHERE t.k = u.k) ORDER BY 1",
+        "SELECT k FROM u WHERE k NOT IN (SELECT k FROM t) ORDER BY 1",
+        "WITH c AS MATERIALIZED (SELECT * FROM t) SELECT count(*) FROM c",
+        "UPDATE u SET w = w + 100 FROM t WHERE t.k = u.k",
+        "UPDATE t SET v = v + 1",
+        "DELETE FROM u USING t WHERE t.k = u.k AND t.v > 5",
+        "SELECT * FROM u ORDER BY k",
+    ]:
+        assert_same(maintained, query)
+    with node.connection.cursor().copy("COPY t (k) TO STDOUT") as copy:
+        copied = sorted(int(line) for (line,) in (row.tobytes().split() for row in copy))
+    assert copied == list(range(len(copied)))
+    assert len(copied) in (10, 11)
+    for _ in wait_until("old leaves are dropped", timeout=120):
+        names = leaves(maintained, schema, "t")
+        cutoff = node.value(
+            "SELECT to_char(cutoff::timestamptz, 'YYYY_MM_DD') FROM strata.distributed_table"
+            " WHERE relation = 't'::regclass"
+        )
+        if not any("_p" in name and name.split("_p")[1] < cutoff for name in names):
+            break
+    assert_same(maintained, "SELECT k, v FROM t ORDER BY k")
+    # a row that is too old is gone at once
+    node.execute("INSERT INTO t VALUES (1000, '2001-01-01', 1)")
+    assert_same(maintained, "SELECT k, v FROM t ORDER BY k")
