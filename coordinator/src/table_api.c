@@ -18,6 +18,7 @@
 #include "argument.h"
 #include "ddl.h"
 #include "metadata_catalog.h"
+#include "period_convert.h"
 #include "settings.h"
 #include "table_lifecycle.h"
 
@@ -64,7 +65,7 @@ get_shard_count(FunctionCallInfo fcinfo)
 	return count;
 }
 
-/* Arguments of features to come. */
+/* Arguments of a feature to come. */
 static void
 check_features(FunctionCallInfo fcinfo)
 {
@@ -106,6 +107,7 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown storage \"%s\"", storage),
 						errhint("Use storage => 'columnar' or storage => 'heap'.")));
+	relation = period_convert_partitioned(relation, &periods);
 	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage,
 							   &periods);
 	ddl_send_row_type_functions(relation);

@@ -174,18 +174,19 @@ CREATE FUNCTION strata_worker.period_rule(
 AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
-        'SELECT p.control::name, p.partition_interval, p.epoch, p.premake, p.datetime_string, '
+        'SELECT a.attname, p.partition_interval, p.epoch, p.premake, p.datetime_string, '
         '       format_type(a.atttypid, NULL), p.epoch <> ''none'' OR t.typcategory = ''D'' '
         '  FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace '
         '  JOIN %I.part_config AS p ON p.parent_table = n.nspname || ''.'' || c.relname '
-        '  JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = p.control '
+        '  JOIN pg_partitioned_table AS r ON r.partrelid = c.oid '
+        '  JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = r.partattrs[0] '
         '  JOIN pg_type AS t ON t.oid = a.atttypid '
         ' WHERE c.oid = $1', strata_worker.partman_schema()) USING shard;
 END
 $$;
 REVOKE ALL ON FUNCTION strata_worker.period_rule(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.period_rule(regclass) IS
-    'control column, interval and names of a shard''s periods, from pg_partman';
+    'control column (whatever it was called when pg_partman was told), interval and names of a shard''s periods';
 
 -- Begin and end of the period in which a value (as text) lies.
 CREATE FUNCTION strata_worker.period_of(
