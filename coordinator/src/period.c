@@ -14,6 +14,7 @@
 #include "period.h"
 
 #include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/array.h"
@@ -211,13 +212,14 @@ period_rule_create(Relation relation, const PeriodRequest *request)
 							   request->column == NULL ? "partition_by" : "partition_interval"),
 						errdetail("Periods need a column and their length."),
 						errhint("Use partition_by => 'column', partition_interval => '1 day'.")));
-	if (strchr(get_namespace_name(RelationGetNamespace(relation)), '.') != NULL ||
-		strchr(RelationGetRelationName(relation), '.') != NULL)
+	if (strpbrk(get_namespace_name(RelationGetNamespace(relation)), ".'\"\\") != NULL ||
+		strpbrk(RelationGetRelationName(relation), ".'\"\\") != NULL ||
+		strpbrk(request->column, "'\"\\") != NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("table \"%s\" cannot be divided into periods",
 							   RelationGetRelationName(relation)),
-						errdetail("pg_partman does not take names that contain dots."),
-						errhint("Rename the table or its schema.")));
+						errdetail("pg_partman does not take names that contain dots or quotes."),
+						errhint("Rename the table, its schema or the column.")));
 
 	rule = palloc0(sizeof(PeriodRule));
 	rule->attribute = find_column(relation, request->column);
@@ -317,7 +319,7 @@ period_warn_of_many(Relation relation, const PeriodRule *rule, int used_periods,
 
 char *
 period_ddl_create(const char *shard, Relation relation, const PeriodRule *rule,
-				  const char *access_method, const char *parameters, List *periods)
+				  const char *access_method, List *parameters, List *periods)
 {
 	char *column = get_attname(RelationGetRelid(relation), rule->attribute, false);
 	StringInfoData sql;
@@ -326,11 +328,19 @@ period_ddl_create(const char *shard, Relation relation, const PeriodRule *rule,
 	initStringInfo(&sql);
 	appendStringInfo(&sql,
 					 "SELECT strata_worker.create_periods(%s::pg_catalog.regclass, %s, %s, %s, %d, "
-					 "%s, %s, ARRAY[",
+					 "%s, ARRAY[",
 					 quote_literal_cstr(shard), quote_literal_cstr(column),
 					 quote_literal_cstr(rule->interval), quote_literal_cstr(rule->unit),
-					 strata_period_premake, quote_literal_cstr(access_method),
-					 quote_literal_cstr(parameters != NULL ? parameters : ""));
+					 strata_period_premake, quote_literal_cstr(access_method));
+	foreach(cell, parameters)
+	{
+		DefElem *option = lfirst(cell);
+
+		appendStringInfo(
+			&sql, "%s%s", cell == list_head(parameters) ? "" : ", ",
+			quote_literal_cstr(psprintf("%s=%s", option->defname, defGetString(option))));
+	}
+	appendStringInfoString(&sql, "]::pg_catalog.text[], ARRAY[");
 	foreach(cell, periods)
 		appendStringInfo(&sql, "%s%s", cell == list_head(periods) ? "" : ", ",
 						 quote_literal_cstr(strVal(lfirst(cell))));

@@ -35,9 +35,9 @@ extern List *period_list_used(Relation relation, const PeriodRule *rule);
 extern void period_warn_of_many(Relation relation, const PeriodRule *rule, int used_periods,
 								int shards_per_worker);
 
-/* SQL that makes a shard on a worker, PARTITION BY RANGE already, a set of leaves. */
+/* SQL that makes a shard on a worker, PARTITION BY RANGE already, a set of leaves; parameters: DefElem. */
 extern char *period_ddl_create(const char *shard, Relation relation, const PeriodRule *rule,
-							   const char *access_method, const char *parameters, List *periods);
+							   const char *access_method, List *parameters, List *periods);
 
 /* A shard's name has room for its leaves' suffixes: pg_partman cuts names off otherwise. */
 #define PERIOD_SHARD_NAME_BYTES 41

@@ -270,10 +270,12 @@ recover(Oid relation)
 	begin_next_transaction();
 }
 
-/* One step: with an item, that; else, with a worker, what it says is to do; else the cut-off. */
-static void
+/* One step: with an item, that; else, with a worker, what it says is to do; else the cut-off.  False if it failed. */
+static bool
 run_step(Oid relation, int worker, const PeriodItem *item, List **items)
 {
+	volatile bool success = true;
+
 	CHECK_FOR_INTERRUPTS();
 	end_transaction();
 	begin_next_transaction();
@@ -291,8 +293,10 @@ run_step(Oid relation, int worker, const PeriodItem *item, List **items)
 	PG_CATCH();
 	{
 		recover(relation);
+		success = false;
 	}
 	PG_END_TRY();
+	return success;
 }
 
 static void
@@ -301,6 +305,7 @@ maintain_table(Oid relation)
 	const DistributedTable *table = metadata_table(relation);
 	Bitmapset *workers;
 	List *items = NIL;
+	const PeriodItem *failed = NULL;
 	MemoryContext caller;
 	ListCell *cell;
 	int worker = -1;
@@ -311,11 +316,20 @@ maintain_table(Oid relation)
 	workers = bms_copy(table->colocation->workers);
 	MemoryContextSwitchTo(caller);
 
-	run_step(relation, 0, NULL, NULL);
+	(void) run_step(relation, 0, NULL, NULL);
 	while ((worker = bms_next_member(workers, worker)) >= 0)
-		run_step(relation, worker, NULL, &items);
+		(void) run_step(relation, worker, NULL, &items);
 	foreach(cell, items)
-		run_step(relation, 0, lfirst(cell), NULL);
+	{
+		const PeriodItem *item = lfirst(cell);
+
+		/* while somebody holds the lock, each attempt would have everybody wait: once per run is enough */
+		if (failed != NULL && failed->worker == item->worker &&
+			strcmp(failed->task, item->task) == 0)
+			continue;
+		if (!run_step(relation, 0, item, NULL))
+			failed = item;
+	}
 }
 
 void

@@ -91,21 +91,32 @@ get_partition_qualified_name(Relation relation, int remainder)
 								 metadata_has_periods(metadata_table(RelationGetRelid(relation)))));
 }
 
-/* The relation's storage parameters as "name=value, ...", NULL when there are none. */
-static char *
-get_storage_parameters(Relation relation)
+/* The relation's storage parameters, as a list of DefElem. */
+static List *
+list_storage_parameters(Relation relation)
 {
 	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
-	StringInfoData sql;
 	Datum options;
 	bool isnull;
-	ListCell *cell;
+	List *parameters;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
-	initStringInfo(&sql);
 	options = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_reloptions, &isnull);
-	foreach(cell, isnull ? NIL : untransformRelOptions(options))
+	parameters = isnull ? NIL : untransformRelOptions(options);
+	ReleaseSysCache(tuple);
+	return parameters;
+}
+
+/* The same as "name=value, ...", NULL when there are none. */
+static char *
+get_storage_parameters(Relation relation)
+{
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, list_storage_parameters(relation))
 	{
 		DefElem *option = lfirst(cell);
 
@@ -113,7 +124,6 @@ get_storage_parameters(Relation relation)
 						 quote_identifier(option->defname),
 						 quote_literal_cstr(defGetString(option)));
 	}
-	ReleaseSysCache(tuple);
 	return sql.len > 0 ? sql.data : NULL;
 }
 
@@ -235,11 +245,11 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 					 name, table_ddl_qualified_name(relation), modulus, remainder);
 	if (metadata_has_periods(table))
 	{
-		appendStringInfo(
-			sql, "PARTITION BY RANGE (%s);\n%s",
-			quote_identifier(
-				get_attname(RelationGetRelid(relation), table->periods.attribute, false)),
-			period_ddl_create(name, relation, &table->periods, access_method, options, periods));
+		appendStringInfo(sql, "PARTITION BY RANGE (%s);\n%s",
+						 quote_identifier(get_attname(RelationGetRelid(relation),
+													  table->periods.attribute, false)),
+						 period_ddl_create(name, relation, &table->periods, access_method,
+										   list_storage_parameters(relation), periods));
 		return;
 	}
 	appendStringInfo(sql, "USING %s", access_method);

@@ -117,8 +117,7 @@ CREATE FUNCTION strata_worker.adopt_leaf(shard regclass, new_leaf regclass) RETU
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    default_leaf CONSTANT regclass :=
-        (SELECT l.leaf FROM strata_worker.period_leaves(shard) AS l WHERE l.is_default);
+    default_leaf CONSTANT oid := (SELECT p.partdefid FROM pg_partitioned_table AS p WHERE p.partrelid = shard);
     model CONSTANT regclass :=
         CASE WHEN new_leaf = default_leaf THEN pg_partition_root(shard) ELSE default_leaf END;
     item record;
@@ -219,6 +218,19 @@ $$;
 COMMENT ON FUNCTION strata_worker.period_of(text, text, text, text, boolean) IS
     'bounds of the period that a value of a control column belongs to';
 
+-- As pg_partman calls it.
+CREATE FUNCTION strata_worker.period_leaf_name(
+    shard regclass, lower text, suffix_time timestamptz, suffix_format text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+    SET timezone = 'UTC'
+AS $$
+    SELECT format('%I.%I', n.nspname, c.relname || '_p' || coalesce(to_char(suffix_time, suffix_format), lower))
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = shard
+$$;
+COMMENT ON FUNCTION strata_worker.period_leaf_name(regclass, text, timestamptz, text) IS
+    'name of the leaf of a period';
+
 -- Makes the leaf of the period in which a value lies, and takes the rows of that period out of the default
 -- partition.  Returns the number of rows moved, NULL if the period was there.
 -- The coordinator sees to it that nobody reads or writes the shard while rows move.
@@ -233,7 +245,6 @@ DECLARE
     rule record;
     period record;
     rest record;
-    shard_name text;
     leaf_name text;
     columns text;
     misplaced boolean;
@@ -241,15 +252,16 @@ DECLARE
 BEGIN
     SELECT * INTO STRICT rule FROM strata_worker.period_rule(shard);
     SELECT * INTO period FROM strata_worker.period_of(value, rule.step, rule.unit, rule.type, rule.is_time);
-    IF EXISTS (SELECT FROM strata_worker.period_leaves(shard) AS l WHERE l.lower = period.lower) THEN
+    leaf_name := strata_worker.period_leaf_name(shard, period.lower, period.suffix_time, rule.suffix_format);
+    IF to_regclass(leaf_name) IS NOT NULL THEN
         RETURN NULL;
     END IF;
-    SELECT l.leaf, format('%I >= %L AND %I < %L', rule.control, period.lower, rule.control, period.upper)
-             AS condition, am.amname
+    SELECT c.oid::regclass AS leaf, am.amname,
+           format('%I >= %L AND %I < %L', rule.control, period.lower, rule.control, period.upper) AS condition
       INTO STRICT rest
-      FROM strata_worker.period_leaves(shard) AS l
-      JOIN pg_class AS c ON c.oid = l.leaf JOIN pg_am AS am ON am.oid = c.relam
-     WHERE l.is_default;
+      FROM pg_partitioned_table AS p JOIN pg_class AS c ON c.oid = p.partdefid
+      JOIN pg_am AS am ON am.oid = c.relam
+     WHERE p.partrelid = shard;
     -- ATTACH needs this lock, too; taken first, nothing has been done when it is not to be had
     EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', rest.leaf);
     EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)', rest.leaf, rest.condition) INTO misplaced;
@@ -257,10 +269,6 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    SELECT format('%I.%I', n.nspname, c.relname || '_p' || coalesce(
-               to_char(period.suffix_time, rule.suffix_format), period.lower))
-      INTO STRICT leaf_name
-      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = shard;
     EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING CONSTRAINTS INCLUDING GENERATED INCLUDING STORAGE) USING %I',
                    leaf_name, shard, rest.amname);
     PERFORM strata_worker.adopt_leaf(shard, leaf_name::regclass);
@@ -287,8 +295,9 @@ COMMENT ON FUNCTION strata_worker.create_period(regclass, text, boolean) IS
 -- What strata.create_distributed_table() and DDL call, as the table's owner.
 CREATE FUNCTION strata_worker.create_periods(
     shard regclass, control name, step text, unit text, premake integer, access_method name,
-    parameters text, periods text[]) RETURNS integer
+    parameters text[], periods text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
+    SET default_table_access_method = heap
     SET timezone = 'UTC'
     SET datestyle = 'ISO, YMD'
     SET client_min_messages = warning
@@ -297,7 +306,11 @@ DECLARE
     caller_path CONSTANT text := pg_catalog.current_setting('search_path');
     shard_name text;
     column_type text;
+    rule record;
+    period record;
     item record;
+    default_leaf regclass;
+    leaf_name text;
     made integer := 0;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -306,6 +319,10 @@ BEGIN
       FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
       JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = control
      WHERE c.oid = shard;
+    IF shard_name || control ~ '[''"\\]' OR shard_name ~ '\..*\.' THEN
+        RAISE EXCEPTION 'pg_partman does not take the name %', shard_name
+            USING ERRCODE = 'feature_not_supported', DETAIL = 'It contains dots or quotes.';
+    END IF;
     -- what a table of this name that was dropped by hand has left
     EXECUTE format('DELETE FROM %I.part_config WHERE parent_table = $1', strata_worker.partman_schema())
         USING shard_name;
@@ -316,24 +333,35 @@ BEGIN
         CASE WHEN unit <> 'none' OR column_type !~ 'int' THEN strata.period_start(now(), step::interval)::text
              ELSE coalesce(periods[cardinality(periods)], '0') END);
     PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
-    FOR item IN SELECT * FROM strata_worker.period_leaves(shard) AS l ORDER BY l.is_default DESC LOOP
-        IF item.is_default AND parameters <> '' THEN
-            EXECUTE format('ALTER TABLE %s SET (%s)', item.leaf, parameters);
+    -- many leaves at once are attached before the default partition, which else would be looked at each time
+    SELECT * INTO STRICT rule FROM strata_worker.period_rule(shard);
+    SELECT p.partdefid INTO STRICT default_leaf FROM pg_partitioned_table AS p WHERE p.partrelid = shard;
+    EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', shard, default_leaf);
+    FOREACH leaf_name IN ARRAY periods LOOP
+        SELECT * INTO period
+          FROM strata_worker.period_of(leaf_name, rule.step, rule.unit, rule.type, rule.is_time);
+        leaf_name := strata_worker.period_leaf_name(shard, period.lower, period.suffix_time, rule.suffix_format);
+        IF to_regclass(leaf_name) IS NULL THEN
+            EXECUTE format('CREATE TABLE %s PARTITION OF %s FOR VALUES FROM (%L) TO (%L) USING %I',
+                           leaf_name, shard, period.lower, period.upper, access_method);
         END IF;
+    END LOOP;
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s DEFAULT', shard, default_leaf);
+    IF cardinality(parameters) > 0 THEN
+        EXECUTE format('ALTER TABLE %s SET (%s)', default_leaf, (
+            SELECT string_agg(format('%I = %L', o.option_name, o.option_value), ', ')
+              FROM pg_options_to_table(parameters) AS o));
+    END IF;
+    FOR item IN SELECT * FROM strata_worker.period_leaves(shard) AS l ORDER BY l.is_default DESC LOOP
         PERFORM strata_worker.adopt_leaf(shard, item.leaf);
         made := made + 1;
-    END LOOP;
-    FOR item IN SELECT p.value FROM unnest(periods) AS p (value) LOOP
-        IF strata_worker.create_period(shard, item.value, false) IS NOT NULL THEN
-            made := made + 1;
-        END IF;
     END LOOP;
     PERFORM set_config('search_path', caller_path, false);
     RETURN made;
 END
 $$;
 COMMENT ON FUNCTION
-    strata_worker.create_periods(regclass, name, text, text, integer, name, text, text[]) IS
+    strata_worker.create_periods(regclass, name, text, text, integer, name, text[], text[]) IS
     'makes a shard that is partitioned by range a pg_partman set with these periods and those to come; returns the number of leaves';
 
 CREATE FUNCTION strata_worker.own_leaves(shard regclass) RETURNS void
@@ -361,9 +389,11 @@ BEGIN
     PERFORM strata_worker.check_shard_owner(shard);
     SELECT n.nspname, c.relname INTO STRICT shard_schema, shard_name
       FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = shard;
-    EXECUTE format('UPDATE %I.part_config SET parent_table = $1 WHERE parent_table = $2',
-                   strata_worker.partman_schema())
-        USING shard_schema || '.' || shard_name, old_schema || '.' || old_name;
+    IF to_regclass(format('%I.%I', old_schema, old_name)) IS NULL THEN
+        EXECUTE format('UPDATE %I.part_config SET parent_table = $1 WHERE parent_table = $2',
+                       strata_worker.partman_schema())
+            USING shard_schema || '.' || shard_name, old_schema || '.' || old_name;
+    END IF;
     FOR item IN SELECT l.leaf, shard_name || substr(c.relname, length(old_name) + 1) AS new_name
                   FROM strata_worker.period_leaves(shard) AS l JOIN pg_class AS c ON c.oid = l.leaf
                  WHERE starts_with(c.relname, old_name || '_') AND shard_name <> old_name
@@ -407,50 +437,53 @@ AS $$
 DECLARE
     most_leaves CONSTANT integer := 4000;
     rule record;
-    leaf record;
+    leaves regclass[]; -- by their upper bounds, the default partition last
+    lowers text[];
+    uppers text[];
+    number integer;
     current text;
-    last text;
 BEGIN
     FOR shard IN SELECT i.inhrelid FROM pg_inherits AS i WHERE i.inhparent = relation ORDER BY 1 LOOP
         SELECT * INTO rule FROM strata_worker.period_rule(shard);
         CONTINUE WHEN rule.control IS NULL;
+        SELECT array_agg(l.leaf ORDER BY place), array_agg(l.lower ORDER BY place), array_agg(l.upper ORDER BY place)
+          INTO leaves, lowers, uppers
+          FROM (SELECT x.*, row_number() OVER (ORDER BY x.is_default,
+                           CASE WHEN rule.is_time AND rule.unit = 'none' THEN extract(epoch FROM x.upper::timestamptz)
+                                ELSE x.upper::numeric END) AS place
+                  FROM strata_worker.period_leaves(shard) AS x) AS l;
+        number := cardinality(leaves);
 
         task := 'create';
         current := NULL;
         IF rule.is_time THEN
             current := strata.period_bound(now(), rule.type, rule.unit);
         ELSE
-            FOR leaf IN SELECT * FROM strata_worker.period_leaves(shard) AS l
-                         ORDER BY l.is_default, l.lower::bigint DESC LOOP
-                EXECUTE format('SELECT max(%I)::text FROM %s', rule.control, leaf.leaf) INTO last;
-                current := last;
-                EXIT WHEN last IS NOT NULL;
+            FOR i IN REVERSE number - 1 .. 1 LOOP
+                EXECUTE format('SELECT max(%I)::text FROM %s', rule.control, leaves[i]) INTO current;
+                EXIT WHEN current IS NOT NULL;
             END LOOP;
         END IF;
         FOR i IN 0 .. CASE WHEN current IS NULL THEN -1 ELSE rule.premake END LOOP
             value := strata_worker.later_period(current, i, rule.step, rule.unit, rule.type, rule.is_time);
-            IF value IS NOT NULL AND NOT EXISTS (SELECT FROM strata_worker.period_leaves(shard) AS l
-                                                  WHERE l.lower = value) THEN
+            IF value IS NOT NULL AND array_position(lowers, value) IS NULL THEN
                 RETURN NEXT;
             END IF;
         END LOOP;
 
         task := 'move';
-        FOR leaf IN SELECT * FROM strata_worker.period_leaves(shard) AS l WHERE l.is_default
-                       AND (SELECT count(*) FROM strata_worker.period_leaves(shard)) < most_leaves LOOP
-            FOR value IN SELECT p FROM strata.used_periods(leaf.leaf, rule.control, rule.step, rule.unit) AS p
+        IF number < most_leaves THEN
+            FOR value IN SELECT p FROM strata.used_periods(leaves[number], rule.control, rule.step, rule.unit) AS p
                           LIMIT 100 LOOP
                 RETURN NEXT;
             END LOOP;
-        END LOOP;
+        END IF;
 
         task := 'drop';
-        FOR leaf IN SELECT * FROM strata_worker.period_leaves(shard) AS l
-                     WHERE NOT l.is_default AND cutoff IS NOT NULL LOOP
-            IF strata_worker.is_not_after(leaf.upper, cutoff, rule.type) THEN
-                value := leaf.leaf::text;
-                RETURN NEXT;
-            END IF;
+        FOR i IN 1 .. CASE WHEN cutoff IS NULL THEN 0 ELSE number - 1 END LOOP
+            EXIT WHEN NOT strata_worker.is_not_after(uppers[i], cutoff, rule.type);
+            value := leaves[i]::text;
+            RETURN NEXT;
         END LOOP;
     END LOOP;
 END
