@@ -172,7 +172,7 @@ def test_sessions_that_connect_while_ddl_commits_are_not_refused(pair_of_workers
         )
 
 
-def test_a_worker_that_holds_a_prepared_transaction_of_the_cluster_is_not_refused(
+def test_a_worker_that_holds_prepared_ddl_of_the_cluster_is_not_refused(
     pair_of_workers: Cluster,
 ) -> None:
     """It may be the one that brings the schema; its locks protect what it is about to change."""
@@ -181,6 +181,11 @@ def test_a_worker_that_holds_a_prepared_transaction_of_the_cluster_is_not_refuse
     check = "SELECT strata_worker.check_schema_version(1000000)"
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
         worker.execute(check)
+    worker.execute("BEGIN; SELECT pg_current_xact_id()")
+    worker.execute(f"PREPARE TRANSACTION 'strata_{cluster_id}_other'")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        worker.execute(check)
+    worker.execute(f"ROLLBACK PREPARED 'strata_{cluster_id}_other'")
     worker.execute("BEGIN; SELECT strata_worker.record_schema_version(1000000)")
     worker.execute(f"PREPARE TRANSACTION 'strata_{cluster_id}_test'")
     worker.execute(check)

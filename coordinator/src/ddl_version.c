@@ -14,7 +14,7 @@
  * version is a count and 32 random bits: one that is still to come cannot be recorded in advance.
  *
  * No refusal is false: when the new version is visible here, every worker has prepared the
- * transaction that brings it, and a worker that is behind but holds a prepared transaction of
+ * transaction that brings it, and a worker that is behind but holds prepared DDL of
  * this cluster is admitted: its locks protect what it is about to change.
  *
  * The counter is raised at PRE_COMMIT, after the last user code, so that concurrent DDL on different

@@ -176,7 +176,7 @@ COMMENT ON TABLE strata_worker.schema_version IS
     'the last transactions of the coordinator that changed the schema here; the upper 32 bits count them';
 
 -- A server that was restored from a backup may lack DDL that the cluster has committed.
--- A prepared transaction may be the one that brings the version: it is looked for first, so
+-- A prepared transaction that writes versions may bring this one: it is looked for first, so
 -- that one that commits meanwhile is seen by the second look, which needs a new snapshot: hence VOLATILE.
 -- Only this very version counts, as anybody may have recorded a larger one.  A new member has none yet.
 CREATE FUNCTION strata_worker.check_schema_version(version bigint) RETURNS void
@@ -186,8 +186,12 @@ AS $$
 DECLARE
     undecided CONSTANT boolean := EXISTS (
         SELECT FROM pg_prepared_xacts AS x
+          JOIN pg_locks AS own ON own.pid IS NULL AND own.transactionid = x.transaction
+          JOIN pg_locks AS l USING (virtualtransaction)
          WHERE x.database = current_database()
-           AND starts_with(x.gid, format('strata_%s_', (SELECT c.id FROM strata_worker.cluster AS c))));
+           AND starts_with(x.gid, format('strata_%s_', (SELECT c.id FROM strata_worker.cluster AS c)))
+           AND l.pid IS NULL AND l.mode = 'RowExclusiveLock'
+           AND l.relation = 'strata_worker.schema_version'::regclass);
     known CONSTANT boolean := coalesce((SELECT bool_or(v.version = check_schema_version.version)
                                           FROM strata_worker.schema_version AS v), true);
 BEGIN
