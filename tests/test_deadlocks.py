@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, wait_until
+from tests.failover import frozen
 
 SCHEMA = "test_deadlocks"
 TIMEOUT = 0.5  # deadlock_timeout of the coordinator, seconds
@@ -384,3 +385,31 @@ def test_random_rings_end_with_one_victim_each(data: Cluster, new, keys: tuple[i
             session.run(take(key))
         outcomes = close_ring(members, [take(key) for key in ring[1:] + ring[:1]])
         assert len(victims(outcomes)) == 1
+
+
+def test_a_frozen_worker_hides_no_deadlock_of_the_others(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster(workers=3)
+    coordinator = cluster.coordinator
+    with coordinator.connect() as connection:
+        connection.execute(SETUP)
+    keys = [node.value(f"SELECT min(id) FROM {SCHEMA}.account") for node in cluster.workers]
+    with ExitStack() as stack:
+        sessions = [Session(cluster, stack) for _ in keys]
+        for session, key in zip(sessions, keys, strict=True):
+            session.run("BEGIN")
+            session.run(take(key))
+        one, other, stranded = sessions
+        with frozen(cluster.workers[2]):
+            lost = stranded.start(take(keys[2]))
+            for _ in wait_until("the heartbeat misses the worker"):
+                rows = coordinator.query("SELECT name FROM strata.workers WHERE status = 'down'")
+                if rows == [("worker3",)]:
+                    break
+            begin = time.monotonic()
+            outcomes = close_ring([one, other], [take(keys[1]), take(keys[0])])
+            assert time.monotonic() - begin < 10
+            assert len(victims(outcomes)) == 1
+            assert not lost.done()
+        assert outcome(lost) is None

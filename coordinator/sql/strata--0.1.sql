@@ -930,7 +930,10 @@ AS $$
     ), asked AS MATERIALIZED (
         SELECT w.worker_id
           FROM strata.worker AS w
-         WHERE everywhere OR w.worker_id IN (SELECT x.worker_id FROM wire AS x WHERE x.waited)
+         WHERE (everywhere OR w.worker_id IN (SELECT x.worker_id FROM wire AS x WHERE x.waited))
+           -- one that is silent would keep the others' waits from being seen
+           AND w.worker_id NOT IN (SELECT h.worker_id FROM strata.worker_status() AS h
+                                    WHERE h.status = 'down')
          ORDER BY w.worker_id
     ), wait AS (
         SELECT 0 AS worker_id, l.* FROM strata.node_lock_waits() AS l
