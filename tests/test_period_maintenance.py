@@ -134,6 +134,41 @@ def test_functions_of_the_owner_do_not_run_as_the_administrator(
     node.execute("DROP ROLE period_owner")
 
 
+def test_what_is_folded_in_the_background_is_the_owners(maintained: Cluster, schema: str):
+    """Planner and ATTACH PARTITION call functions of constants in constraints and indexes."""
+    node = maintained.coordinator
+    maintained.create_role("period_folder")
+    node.execute(f"GRANT ALL ON SCHEMA {schema} TO period_folder")
+    with node.connect(user="period_folder") as owner:
+        owner.execute(f"SET search_path = {schema}")
+        # what the test itself does as administrator is none of its business
+        owner.execute(
+            "CREATE FUNCTION folded(integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN"
+            " IF coalesce(current_query(), 'strata') ~ 'strata'"
+            "   AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN"
+            "  RAISE EXCEPTION 'folded as the administrator';"
+            " END IF;"
+            " RETURN true; END $$;"
+        )
+        owner.execute(f"CREATE TABLE n (k int, id bigint NOT NULL, CHECK ({schema}.folded(1)))")
+        owner.execute(
+            "SELECT strata.create_distributed_table('n', 'k', 4, partition_by => 'id',"
+            " partition_interval => '100', retention => '1000')"
+        )
+        owner.execute(f"CREATE INDEX ON n (k) WHERE {schema}.folded(2)")
+        owner.execute("INSERT INTO n SELECT i, i FROM generate_series(1, 3000) AS i")
+        wait_for_empty_defaults(maintained, schema)
+        assert rows_of(maintained, schema, "_p2900$") == 100
+        for _ in wait_until("the cut-off is published", timeout=60):
+            if owner.execute("SELECT min(id) FROM n").fetchone() == (2000,):
+                break
+        for _ in wait_until("old leaves are dropped", timeout=60):
+            if not any("_p19" in name for name in leaves(maintained, schema, "n")):
+                break
+    node.execute("DROP OWNED BY period_folder CASCADE")
+    node.execute("DROP ROLE period_folder")
+
+
 def test_retention_cuts_off_at_once_and_drops_later(maintained: Cluster, schema: str):
     make_table(maintained, ", retention => '10 days'")
     node = maintained.coordinator

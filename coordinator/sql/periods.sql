@@ -38,35 +38,33 @@ GRANT SELECT ON strata.partitions TO PUBLIC;
 COMMENT ON VIEW strata.partitions IS
     'every leaf of the tables with periods: shard, worker, period (none: the default partition), bytes';
 
--- The cut-off that a table's retention gives now, a begin of a period; NULL if none.
-CREATE FUNCTION strata.next_cutoff(checked regclass) RETURNS text
+-- The cut-off that a table's retention gives now, a begin of a period; NULL if none.  newest: the largest
+-- value in the column, if it is one of numbers that are no times.
+CREATE FUNCTION strata.next_cutoff(checked regclass, newest bigint) RETURNS text
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET timezone = 'UTC'
 AS $$
 DECLARE
     rule strata.distributed_table;
-    column_name name;
     column_type text;
-    newest bigint;
 BEGIN
     SELECT * INTO STRICT rule FROM strata.distributed_table AS t WHERE t.relation = checked;
     IF rule.retention IS NULL THEN
         RETURN NULL;
     END IF;
-    SELECT a.attname, format_type(a.atttypid, NULL) INTO STRICT column_name, column_type
+    SELECT format_type(a.atttypid, NULL) INTO STRICT column_type
       FROM pg_attribute AS a WHERE a.attrelid = checked AND a.attnum = rule.partition_attribute;
     IF rule.partition_unit <> 'none' OR column_type NOT IN ('integer', 'bigint') THEN
         RETURN strata.period_bound(
             strata.period_start(now() - rule.retention::interval, rule.partition_interval::interval),
             column_type, rule.partition_unit);
     END IF;
-    EXECUTE format('SELECT max(%I) FROM %s', column_name, checked) INTO newest;
     RETURN strata.period_start(newest - rule.retention::bigint, rule.partition_interval::bigint)::text;
 END
 $$;
-REVOKE ALL ON FUNCTION strata.next_cutoff(regclass) FROM PUBLIC;
-COMMENT ON FUNCTION strata.next_cutoff(regclass) IS
+REVOKE ALL ON FUNCTION strata.next_cutoff(regclass, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata.next_cutoff(regclass, bigint) IS
     'from which value on rows are kept, by the table''s retention, now';
 
 -- What a partitioned table has that its replacement by flatten_partitioned_table() would not.

@@ -26,6 +26,7 @@
 
 #include "period_maintenance.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -37,6 +38,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "fault_point.h"
@@ -123,21 +125,61 @@ lock_table(Oid relation, LOCKMODE mode)
 	return metadata_has_periods(table) ? table : NULL;
 }
 
+/* The one value of a query as text, NULL if it is none. */
 static char *
-fetch_next_cutoff(Oid relation)
+fetch_value(const char *sql)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	char *cutoff = NULL;
+	char *value = NULL;
 
 	SPI_connect();
-	if (SPI_execute(psprintf("SELECT strata.next_cutoff(%u)", relation), false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not compute a cut-off");
+	if (SPI_execute(sql, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not execute \"%s\"", sql);
 	if (SPI_processed == 1)
-		cutoff = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	if (cutoff != NULL)
-		cutoff = MemoryContextStrdup(caller, cutoff);
+		value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	if (value != NULL)
+		value = MemoryContextStrdup(caller, value);
 	SPI_finish();
-	return cutoff;
+	return value;
+}
+
+/*
+ * The largest number in the column, NULL without rows.  Read as the table's owner: whoever plans this
+ * query runs functions of his that constraints and indexes call with constants.  An
+ * error takes the role back with the transaction.
+ */
+static char *
+fetch_newest(Oid relation, const PeriodRule *rule)
+{
+	Relation table = table_open(relation, AccessShareLock);
+	int settings = NewGUCNestLevel();
+	Oid user;
+	int context;
+	char *newest;
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(table->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	newest = fetch_value(
+		psprintf("SELECT pg_catalog.max(%s) FROM %s",
+				 quote_identifier(get_attname(relation, rule->attribute, false)),
+				 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table)),
+											RelationGetRelationName(table))));
+	SetUserIdAndSecContext(user, context);
+	AtEOXact_GUC(false, settings);
+	table_close(table, NoLock);
+	return newest;
+}
+
+static char *
+fetch_next_cutoff(Oid relation, const PeriodRule *rule)
+{
+	Oid type = get_atttype(relation, rule->attribute);
+	char *newest = NULL;
+
+	if ((type == INT4OID || type == INT8OID) && strcmp(rule->unit, "none") == 0)
+		newest = fetch_newest(relation, rule);
+	return fetch_value(
+		psprintf("SELECT strata.next_cutoff(%u, %s)", relation, newest != NULL ? newest : "NULL"));
 }
 
 /* From when this transaction commits, rows before the table's new cut-off do not exist any more. */
@@ -150,8 +192,9 @@ publish_cutoff(Oid relation)
 
 	if (table == NULL || table->periods.retention[0] == '\0')
 		return;
-	cutoff = fetch_next_cutoff(relation);
-	if (cutoff == NULL || strcmp(cutoff, table->periods.cutoff) == 0)
+	rule = table->periods;
+	cutoff = fetch_next_cutoff(relation, &rule);
+	if (cutoff == NULL || strcmp(cutoff, rule.cutoff) == 0)
 		return;
 	metadata_catalog_lock_placement();
 	table = metadata_table(relation);

@@ -7,8 +7,9 @@
 -- switched off.  What differs between pg_partman 4 and 5 is in partman_create_parent().
 --
 -- The functions are the cluster's owner's (SECURITY DEFINER), because pg_partman's tables are not the
--- users', and check who calls them.  Rows are written as the table's owner (worker/src/owner_command.c):
--- his functions in constraints and indexes must not run with more rights.
+-- users', and check who calls them.  Rows are written as the table's owner (worker/src/owner_command.c), and
+-- guard_functions() is on while his tables are altered or read: his functions in constraints and indexes
+-- must not run with more rights.
 -- ---------------------------------------------------------------------------
 
 -- pg_partman wants one, to copy indexes and parameters from.
@@ -250,6 +251,7 @@ DECLARE
     misplaced boolean;
     moved bigint := 0;
 BEGIN
+    PERFORM strata_worker.guard_functions();
     SELECT * INTO STRICT rule FROM strata_worker.period_rule(shard);
     SELECT * INTO period FROM strata_worker.period_of(value, rule.step, rule.unit, rule.type, rule.is_time);
     leaf_name := strata_worker.period_leaf_name(shard, period.lower, period.suffix_time, rule.suffix_format);
@@ -312,8 +314,10 @@ DECLARE
     default_leaf regclass;
     leaf_name text;
     made integer := 0;
+    was_guarded boolean;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    was_guarded := strata_worker.guard_functions(true);
     PERFORM strata_worker.check_shard_owner(shard);
     SELECT n.nspname || '.' || c.relname, format_type(a.atttypid, NULL) INTO STRICT shard_name, column_type
       FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -356,6 +360,7 @@ BEGIN
         PERFORM strata_worker.adopt_leaf(shard, item.leaf);
         made := made + 1;
     END LOOP;
+    PERFORM strata_worker.guard_functions(was_guarded);
     PERFORM set_config('search_path', caller_path, false);
     RETURN made;
 END
@@ -443,6 +448,7 @@ DECLARE
     number integer;
     current text;
 BEGIN
+    PERFORM strata_worker.guard_functions();
     FOR shard IN SELECT i.inhrelid FROM pg_inherits AS i WHERE i.inhparent = relation ORDER BY 1 LOOP
         SELECT * INTO rule FROM strata_worker.period_rule(shard);
         CONTINUE WHEN rule.control IS NULL;

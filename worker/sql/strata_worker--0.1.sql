@@ -243,12 +243,12 @@ REVOKE ALL ON FUNCTION strata_worker.detach_coordinator(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
 
-CREATE FUNCTION strata_worker.guard_functions() RETURNS void
-    LANGUAGE c
+CREATE FUNCTION strata_worker.guard_functions(enable boolean DEFAULT true) RETURNS boolean
+    LANGUAGE c STRICT
     AS 'MODULE_PATHNAME', 'strata_worker_guard_functions';
-REVOKE ALL ON FUNCTION strata_worker.guard_functions() FROM PUBLIC;
-COMMENT ON FUNCTION strata_worker.guard_functions() IS
-    'has functions of ordinary roles run as their owners until the transaction ends, for strata.add_worker()';
+REVOKE ALL ON FUNCTION strata_worker.guard_functions(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.guard_functions(boolean) IS
+    'has functions of ordinary roles run as their owners, or ends that, as the transaction''s end does; returns what was before';
 
 CREATE PROCEDURE strata_worker.copy_rows(relation regclass, columns text[], format text)
     LANGUAGE c

@@ -1,11 +1,12 @@
 /*
  * function_guard.c
- *		While a new worker gets its objects, functions of ordinary roles have their owners' rights only.
+ *		While the administrator works on users' tables, functions of ordinary roles have their owners' rights only.
  *
- * strata.add_worker() creates everybody's objects as the administrator.  Some of that computes: the planner
- * folds an IMMUTABLE function of constants in a generated column, and a foreign key reads rows.
+ * strata.add_worker() creates everybody's objects as the administrator, and periods.sql makes leaves and looks
+ * into them.  Some of that computes: the planner folds an IMMUTABLE function of constants in a generated column,
+ * a CHECK constraint or an index, ATTACH PARTITION does, too, and a foreign key reads rows.
  * Such a function belongs to somebody who must not become the administrator by it.  So
- * strata_worker.guard_functions() has every such function of the rest of the transaction run as its owner, in a
+ * strata_worker.guard_functions() has every such function run as its owner, until the transaction ends or it is told otherwise, in a
  * security-restricted operation, as core runs the functions of indexes.
  *
  * It is done in fmgr's hook, which sees each call of a function that is not built in.  (fmgr does not inline
@@ -126,12 +127,14 @@ end_transaction(XactEvent event, void *arg)
 	callers = NIL;
 }
 
-/* guard_functions(): from now on, until the transaction ends */
+/* guard_functions(enable): from now on, until the transaction ends; what was before */
 Datum
 strata_worker_guard_functions(PG_FUNCTION_ARGS)
 {
-	guarded = true;
-	PG_RETURN_VOID();
+	bool before = guarded;
+
+	guarded = PG_GETARG_BOOL(0);
+	PG_RETURN_BOOL(before);
 }
 
 void
