@@ -18,21 +18,27 @@ EVERYBODY = {
     "coordinator": """
         strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.conninfo_address
         strata.create_distributed_table strata.create_reference_table strata.distributed_handler
-        strata.invalidate_metadata strata.list_in_doubt strata.object_classes
+        strata.flatten_obstacle strata.flatten_partitioned_table
+        strata.invalidate_metadata strata.leaf_statistics strata.list_in_doubt strata.object_classes
+        strata.partman_forget strata.partman_rule strata.period_bound strata.period_start
         strata.replicate_reference_row strata.role_attributes strata.shard_statistics
         strata.statement_classes strata.table_checksum strata.type_of strata.undistribute_table
-        strata.worker_status
+        strata.used_periods strata.worker_status
         strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
     """,
     # the coordinator's sessions call these as the roles of the users
     "worker": """
-        strata.role_attributes strata.table_checksum strata.type_of
+        strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
+        strata.type_of strata.used_periods
         strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
         strata_worker.alter_role_in_database strata_worker.check_coordinator
-        strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_role
-        strata_worker.drop_index_parts strata_worker.execute_patiently strata_worker.index_parts
-        strata_worker.next_index_command strata_worker.pin_snapshot strata_worker.record_schema_version
-        strata_worker.session_mark strata_worker.shard_list strata_worker.table_list
+        strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
+        strata_worker.create_role strata_worker.drop_index_parts strata_worker.execute_patiently
+        strata_worker.forget_periods strata_worker.index_parts strata_worker.is_not_after
+        strata_worker.later_period strata_worker.leaf_list strata_worker.next_index_command
+        strata_worker.own_leaves strata_worker.period_leaf_name strata_worker.period_leaves
+        strata_worker.period_of strata_worker.pin_snapshot strata_worker.record_schema_version
+        strata_worker.rename_periods strata_worker.shard_list strata_worker.table_list
         strata_worker.use_snapshot
     """,
 }
@@ -43,8 +49,8 @@ SUPERUSERS = {
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.find_table_faults
-        strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.node_lock_waits
-        strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
+        strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
+        strata.node_lock_waits strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
         strata.type_definition
@@ -53,17 +59,24 @@ SUPERUSERS = {
     "worker": """
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition
-        strata_worker.attach_coordinator strata_worker.detach_coordinator
-        strata_worker.copy_rows strata_worker.end_older_sessions strata_worker.guard_functions
+        strata_worker.adopt_leaf strata_worker.attach_coordinator strata_worker.check_shard_owner
+        strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
+        strata_worker.end_older_sessions strata_worker.execute_as_owner
+        strata_worker.execute_keeping_settings strata_worker.guard_functions
+        strata_worker.mark_session strata_worker.marked_sessions
+        strata_worker.partman_create_parent strata_worker.partman_schema
+        strata_worker.period_rule strata_worker.period_work
     """,
 }
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.shard_statistics"
+    "coordinator": "strata.all_lock_waits strata.leaf_statistics strata.partman_forget"
+    " strata.partman_rule strata.shard_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_schema_version"
-    " strata_worker.record_schema_version"
+    " strata_worker.create_periods strata_worker.forget_periods strata_worker.own_leaves"
+    " strata_worker.record_schema_version strata_worker.rename_periods"
     " strata_partial.create_partials strata_partial.follow_aggregates",
 }
 
@@ -82,6 +95,7 @@ RELATIONS = {
     "strata.distributed_transaction": "",
     "strata.in_doubt": "public: SELECT",
     "strata.lock_waits": "pg_monitor: SELECT",
+    "strata.partitions": "public: SELECT",
     "strata.shard": "",
     "strata.shards": "public: SELECT",
     "strata.tables": "public: SELECT",
@@ -90,6 +104,7 @@ RELATIONS = {
     "strata.workers": "public: SELECT",
     "strata_partial.candidates": "",
     "strata_worker.cluster": "",
+    "strata_worker.period_template": "",
     "strata_worker.schema_version": "",
 }
 

@@ -24,6 +24,13 @@ REVOKE ALL ON FUNCTION strata_worker.execute_as_owner(regclass, text) FROM PUBLI
 COMMENT ON FUNCTION strata_worker.execute_as_owner(regclass, text) IS
     'runs a command with the rights of the relation''s owner, and fires no triggers; returns the rows it processed';
 
+CREATE FUNCTION strata_worker.execute_keeping_settings(command text) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_execute_keeping_settings';
+REVOKE ALL ON FUNCTION strata_worker.execute_keeping_settings(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.execute_keeping_settings(text) IS
+    'runs a command and takes back what it has done to the session''s settings';
+
 CREATE FUNCTION strata_worker.check_shard_owner(shard regclass) RETURNS void
     LANGUAGE plpgsql STABLE STRICT
     SET search_path = pg_catalog, pg_temp
@@ -68,24 +75,20 @@ COMMENT ON FUNCTION strata_worker.partman_schema() IS
     'the schema of extension pg_partman, which is created if it does not exist';
 
 -- The one place that knows of pg_partman's versions.  pg_partman leaves a search_path of its own in the
--- session: hence no SET clause, which would not bring the caller's back.
+-- session, which outlives a SET clause of a function that calls it.
 CREATE FUNCTION strata_worker.partman_create_parent(
     shard_name text, control text, step text, unit text, premake integer, first text) RETURNS void
     LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    caller_path CONSTANT text := pg_catalog.current_setting('search_path');
 BEGIN
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    EXECUTE format(
-        'SELECT %I.create_parent(p_parent_table => $1, p_control => $2, p_interval => $3, p_epoch => $4, '
-        'p_premake => $5, p_start_partition => $6, p_type => $7, p_automatic_maintenance => ''off'', '
+    PERFORM strata_worker.execute_keeping_settings(format(
+        'SELECT %I.create_parent(p_parent_table => %L, p_control => %L, p_interval => %L, p_epoch => %L, '
+        'p_premake => %s, p_start_partition => %L, p_type => %L, p_automatic_maintenance => ''off'', '
         'p_template_table => ''strata_worker.period_template'', p_jobmon => false)',
-        strata_worker.partman_schema())
-        USING shard_name, control, step, unit, premake, first,
-              CASE WHEN (SELECT extversion FROM pg_extension WHERE extname = 'pg_partman') ~ '^4\.'
-                   THEN 'native' ELSE 'range' END;
-    PERFORM pg_catalog.set_config('search_path', caller_path, false);
+        strata_worker.partman_schema(), shard_name, control, step, unit, premake, first,
+        CASE WHEN (SELECT extversion FROM pg_extension WHERE extname = 'pg_partman') ~ '^4\.'
+             THEN 'native' ELSE 'range' END));
 END
 $$;
 REVOKE ALL ON FUNCTION
@@ -299,13 +302,13 @@ CREATE FUNCTION strata_worker.create_periods(
     shard regclass, control name, step text, unit text, premake integer, access_method name,
     parameters text[], periods text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
     SET default_table_access_method = heap
     SET timezone = 'UTC'
     SET datestyle = 'ISO, YMD'
     SET client_min_messages = warning
 AS $$
 DECLARE
-    caller_path CONSTANT text := pg_catalog.current_setting('search_path');
     shard_name text;
     column_type text;
     rule record;
@@ -316,7 +319,6 @@ DECLARE
     made integer := 0;
     was_guarded boolean;
 BEGIN
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     was_guarded := strata_worker.guard_functions(true);
     PERFORM strata_worker.check_shard_owner(shard);
     SELECT n.nspname || '.' || c.relname, format_type(a.atttypid, NULL) INTO STRICT shard_name, column_type
@@ -336,7 +338,6 @@ BEGIN
         shard_name, control, step, unit, premake,
         CASE WHEN unit <> 'none' OR column_type !~ 'int' THEN strata.period_start(now(), step::interval)::text
              ELSE coalesce(periods[cardinality(periods)], '0') END);
-    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
     -- many leaves at once are attached before the default partition, which else would be looked at each time
     SELECT * INTO STRICT rule FROM strata_worker.period_rule(shard);
     SELECT p.partdefid INTO STRICT default_leaf FROM pg_partitioned_table AS p WHERE p.partrelid = shard;
@@ -361,7 +362,6 @@ BEGIN
         made := made + 1;
     END LOOP;
     PERFORM strata_worker.guard_functions(was_guarded);
-    PERFORM set_config('search_path', caller_path, false);
     RETURN made;
 END
 $$;

@@ -1,6 +1,6 @@
 /*
  * owner_command.c
- *		A command with the rights of a table's owner, for the maintenance of periods.
+ *		Commands for periods: with the rights of a table's owner, or without a trace in the settings.
  *
  * Rows that move from a default partition into a period are written again: CHECK constraints, generated
  * columns and indexes on expressions run functions of the table's owner, which must not get the
@@ -22,6 +22,7 @@
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(strata_worker_execute_as_owner);
+PG_FUNCTION_INFO_V1(strata_worker_execute_keeping_settings);
 
 /* execute_as_owner(relation regclass, command text) */
 Datum
@@ -51,4 +52,22 @@ strata_worker_execute_as_owner(PG_FUNCTION_ARGS)
 
 	table_close(relation, NoLock);
 	PG_RETURN_INT64(rows);
+}
+
+/*
+ * execute_keeping_settings(command text).  A function's SET clause is no cure for set_config(..., false) in
+ * what it calls: that becomes the session's when the function ends well.
+ */
+Datum
+strata_worker_execute_keeping_settings(PG_FUNCTION_ARGS)
+{
+	char *command = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	int settings = NewGUCNestLevel();
+
+	SPI_connect();
+	if (SPI_execute(command, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", command);
+	SPI_finish();
+	AtEOXact_GUC(false, settings);
+	PG_RETURN_VOID();
 }
