@@ -204,6 +204,54 @@ def test_set_local_ends_with_its_transaction_on_the_workers_too(pair: Pair) -> N
         pair.same(query)
 
 
+# ---- replication role ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def books(pair: Pair) -> Iterator[Pair]:
+    """Entry's rows refer to account's; none is there yet."""
+    pair.execute("CREATE TABLE entry (id integer PRIMARY KEY)")
+    pair.distribute("entry", "id", colocate_with="account")
+    pair.execute("ALTER TABLE entry ADD FOREIGN KEY (id) REFERENCES account")
+    yield pair
+    pair.reset()
+    pair.execute("DROP TABLE entry")
+
+
+def test_a_replica_does_not_check_foreign_keys(books: Pair) -> None:
+    books.same("INSERT INTO entry VALUES (1000)")  # refused
+    books.execute("SET session_replication_role = replica")
+    books.same("INSERT INTO entry SELECT g FROM generate_series(1000, 1009) AS g")
+    books.execute("RESET session_replication_role")
+    books.same("INSERT INTO entry VALUES (2000)")
+    with books.transaction("COMMIT"):
+        books.execute("SET LOCAL session_replication_role = replica")
+        books.same("INSERT INTO entry VALUES (3000)")
+    books.same("INSERT INTO entry VALUES (2000)")
+    with books.transaction("ROLLBACK"):
+        books.execute("SET session_replication_role = replica")
+        books.same("INSERT INTO entry VALUES (4000)")
+    books.same("INSERT INTO entry VALUES (2000)")
+    books.execute("SET session_replication_role = replica")
+    with books.transaction("ROLLBACK"):
+        books.execute("SET session_replication_role = origin")
+        books.same("SELECT count(*) FROM entry")
+    books.same("INSERT INTO entry VALUES (5000)")
+    books.same("SELECT * FROM entry ORDER BY id")
+
+
+def test_a_replica_still_keeps_the_clusters_tables(pair: Pair) -> None:
+    pair.execute("SET session_replication_role = replica")
+    pair.execute("CREATE TABLE made (id integer PRIMARY KEY); CREATE TABLE copied (id integer)")
+    pair.distribute("made", "id")
+    pair.reference("copied")
+    pair.same("INSERT INTO made SELECT generate_series(1, 20)")
+    pair.same("INSERT INTO copied VALUES (1)")
+    pair.same("SELECT count(*) FROM made, copied")
+    assert pair.on_workers("SELECT count(*) FROM copied") == [1, 1]
+    pair.execute("DROP TABLE made, copied")
+
+
 # ---- what two phases must bear -----------------------------------------------------------------------
 
 

@@ -223,6 +223,24 @@ def test_procedures_commit_and_roll_back_in_the_middle(pair: Pair) -> None:
     pair.same("SELECT * FROM account WHERE id >= 600")
 
 
+def test_chained_transactions_keep_their_properties_on_all_nodes(pair: Pair) -> None:
+    with pair.transaction("ROLLBACK", begin="BEGIN ISOLATION LEVEL REPEATABLE READ"):
+        pair.same("UPDATE account SET v = 1")
+        pair.same("COMMIT AND CHAIN")
+        pair.same("SHOW transaction_isolation")
+        pair.same("SELECT sum(v) FROM account")
+        for node in (pair.cluster.coordinator, pair.cluster.plain):
+            with node.connect() as other:
+                other.execute(f"UPDATE {pair.schema}.account SET v = 2")
+        assert pair.same("SELECT sum(v) FROM account") == [("100",)]
+        pair.same("ROLLBACK AND CHAIN")
+        assert pair.same("SELECT sum(v) FROM account") == [("200",)]
+        pair.same("UPDATE account SET v = 3 WHERE id < 10")
+        pair.same("COMMIT AND CHAIN")
+        pair.same("UPDATE account SET v = 4 WHERE id = 3")
+    assert pair.same("SELECT sum(v) FROM account") == [("209",)]
+
+
 # ---- isolation ---------------------------------------------------------------------------------------
 
 

@@ -125,6 +125,11 @@ CREATE TRIGGER invalidate_metadata AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE
     ON strata.shard FOR EACH STATEMENT EXECUTE FUNCTION strata.invalidate_metadata();
 CREATE TRIGGER invalidate_metadata AFTER INSERT OR UPDATE OR DELETE
     ON strata.distributed_table FOR EACH ROW EXECUTE FUNCTION strata.invalidate_metadata();
+-- with session_replication_role = replica, too
+ALTER TABLE strata.worker ENABLE ALWAYS TRIGGER invalidate_metadata;
+ALTER TABLE strata.colocation ENABLE ALWAYS TRIGGER invalidate_metadata;
+ALTER TABLE strata.shard ENABLE ALWAYS TRIGGER invalidate_metadata;
+ALTER TABLE strata.distributed_table ENABLE ALWAYS TRIGGER invalidate_metadata;
 
 -- ---------------------------------------------------------------------------
 -- Access method, and the trigger that keeps reference tables' copies in step

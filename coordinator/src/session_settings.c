@@ -19,6 +19,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
@@ -51,7 +52,8 @@ typedef struct Watch
 	const char *name;
 	WatchKind kind;
 	const void *variable;
-	bool lexical; /* changes how the lexer reads SQL */
+	bool lexical;	 /* changes how the lexer reads SQL */
+	bool privileged; /* not everybody may set it: left alone as long as it is 0 */
 
 	/* state */
 	uint64 version; /* 0: never looked at */
@@ -84,12 +86,14 @@ static Watch watches[] = {
 	{"check_function_bodies", WATCH_BOOL, &check_function_bodies},
 	{"lock_timeout", WATCH_INT, &LockTimeout},
 	{"synchronous_commit", WATCH_INT, &synchronous_commit},
+	{"session_replication_role", WATCH_INT, &SessionReplicationRole, .privileged = true},
 };
 
 struct SentSettings
 {
 	uint64 generation; /* newest version that was sent */
 	bool uncommitted;  /* some were sent in the worker's running transaction */
+	bool privileged;   /* a privileged one was sent once */
 	uint64 versions[lengthof(watches)];
 };
 
@@ -202,6 +206,9 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 		sent->versions[i] = watches[i].version;
 		if (strcmp(last, watches[i].name) == 0)
 			continue;
+		if (watches[i].privileged && watches[i].number == 0 && !sent->privileged)
+			continue;
+		sent->privileged |= watches[i].privileged;
 		last = watches[i].name;
 		*lexical |= watches[i].lexical;
 		append_setting(buffer, last);
@@ -215,8 +222,13 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 void
 session_settings_rolled_back(WorkerConnection *conn)
 {
-	if (conn->settings != NULL && conn->settings->uncommitted)
-		MemSet(conn->settings, 0, sizeof(struct SentSettings));
+	struct SentSettings *sent = conn->settings;
+
+	if (sent == NULL || !sent->uncommitted)
+		return;
+	MemSet(sent->versions, 0, sizeof(sent->versions));
+	sent->generation = 0;
+	sent->uncommitted = false;
 }
 
 void
