@@ -267,7 +267,7 @@ do_item(const PeriodItem *item)
 					   moves ? "true" : "false");
 	(void) remote_command_run(bms_make_singleton(item->worker), REMOTE_WRITE,
 							  psprintf("SET LOCAL lock_timeout = %d; %s", LOCK_TIMEOUT_MS, sql));
-	FAULT_POINT("period-item-done");
+	FAULT_POINT("period_item_done");
 }
 
 /* ---------------------------------------------------------------- the run */
