@@ -23,6 +23,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
+#include "catalog/heap.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_sequence.h"
@@ -166,6 +167,13 @@ transform_for_rows(const UtilityCall *call, Relation relation, Node *raw, ParseE
 
 /* ---------------------------------------------------------------- before */
 
+static bool
+is_serial(const ColumnDef *column)
+{
+	return column->typeName != NULL && list_length(column->typeName->names) == 1 &&
+		   strstr(strVal(linitial(column->typeName->names)), "serial") != NULL;
+}
+
 /* The values of a new column of a reference table are computed by each node for itself. */
 static void
 check_new_column(const UtilityCall *call, Relation relation, const ColumnDef *column)
@@ -184,8 +192,7 @@ check_new_column(const UtilityCall *call, Relation relation, const ColumnDef *co
 				relation, TABLE_REFERENCE,
 				transform_for_rows(call, relation, constraint->raw_expr, EXPR_KIND_COLUMN_DEFAULT));
 	}
-	if (column->typeName != NULL && list_length(column->typeName->names) == 1 &&
-		strstr(strVal(linitial(column->typeName->names)), "serial") != NULL)
+	if (is_serial(column))
 		refuse_expression(RelationGetRelid(relation),
 						  "The copies would differ: rows are numbered in any order.");
 }
@@ -292,16 +299,61 @@ find_own_sequence(Relation relation, AttrNumber attribute, Node *expression)
 	return InvalidOid;
 }
 
+/* Does another part of the statement change the default?  Existing rows get what the column had when it was added. */
+static bool
+has_later_default(const AlterParts *parts, const char *column)
+{
+	ListCell *cell;
+
+	foreach(cell, parts->commands)
+	{
+		const AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+
+		if (((command->subtype == AT_ColumnDefault && command->def != NULL) ||
+			 command->subtype == AT_AddIdentity) &&
+			strcmp(command->name, column) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The default that the definition of a new column gives it, NULL if none. */
+static Node *
+cook_own_default(const UtilityCall *call, Form_pg_attribute column, const ColumnDef *definition)
+{
+	ListCell *cell;
+
+	if (is_serial(definition))
+		refuse_expression(column->attrelid, "A column that numbers the rows gets another default.");
+	foreach(cell, definition->constraints)
+	{
+		const Constraint *constraint = lfirst_node(Constraint, cell);
+		ParseState *pstate;
+
+		if (constraint->contype != CONSTR_DEFAULT || constraint->raw_expr == NULL)
+			continue;
+		pstate = make_parsestate(NULL);
+		pstate->p_sourcetext = call->source;
+		return cookDefault(pstate, copyObject(constraint->raw_expr), column->atttypid,
+						   column->atttypmod, NameStr(column->attname), '\0');
+	}
+	return get_typdefault(column->atttypid);
+}
+
 /* How the existing rows get a new column: NULL if by nothing, else " DEFAULT ..." */
 static char *
-build_default(AlterParts *parts, Relation relation, AttrNumber attribute)
+build_default(const UtilityCall *call, AlterParts *parts, Relation relation, AttrNumber attribute,
+			  const ColumnDef *definition)
 {
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
 	Node *expression;
 
 	if (column->attgenerated != '\0')
 		return NULL;
-	expression = build_column_default(relation, attribute);
+	if (has_later_default(parts, NameStr(column->attname)))
+		expression = cook_own_default(call, column, definition);
+	else
+		expression = build_column_default(relation, attribute);
 	if (expression == NULL)
 		return NULL;
 	return psprintf(" DEFAULT %s", deparse_for_rows(relation, parts->kind, expression));
@@ -420,9 +472,11 @@ append_part(StringInfo list, const char *format, ...)
 }
 
 static void
-build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *command)
+build_add_column(const UtilityCall *call, AlterParts *parts, Relation relation,
+				 const AlterTableCmd *command)
 {
-	const char *name = castNode(ColumnDef, command->def)->colname;
+	const ColumnDef *definition = castNode(ColumnDef, command->def);
+	const char *name = definition->colname;
 	NewColumn *added;
 	char *value;
 	ListCell *cell;
@@ -439,9 +493,9 @@ build_add_column(AlterParts *parts, Relation relation, const AlterTableCmd *comm
 	added->name = pstrdup(name);
 	added->attribute = get_attnum(parts->relation, name);
 	parts->added = lappend(parts->added, added);
-	if (is_numbered(relation, added->attribute))
+	if (is_numbered(relation, added->attribute) && !has_later_default(parts, name))
 		return;
-	value = build_default(parts, relation, added->attribute);
+	value = build_default(call, parts, relation, added->attribute, definition);
 	added->has_default = value != NULL;
 	added->sql = psprintf("ADD COLUMN %s%s", table_ddl_column(relation, added->attribute),
 						  value != NULL ? value : "");
@@ -510,7 +564,8 @@ note_used_index(AlterParts *parts, Relation relation, const Constraint *constrai
 }
 
 static void
-build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, char *using)
+build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
+		   const AlterTableCmd *command, char *using)
 {
 	char *column = command->name == NULL ? "" : pstrdup(quote_identifier(command->name));
 	const char *cascade = command->behavior == DROP_CASCADE ? " CASCADE" : "";
@@ -532,7 +587,7 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 	switch (command->subtype)
 	{
 		case AT_AddColumn:
-			build_add_column(parts, relation, command);
+			build_add_column(call, parts, relation, command);
 			break;
 		case AT_DropColumn:
 			append_part(&parts->drops, "DROP COLUMN %s%s%s", if_exists, column, cascade);
@@ -541,7 +596,9 @@ build_part(AlterParts *parts, Relation relation, const AlterTableCmd *command, c
 			build_column_type(parts, relation, command->name, using);
 			break;
 		case AT_SetNotNull:
-			append_part(&parts->changes, "ALTER COLUMN %s SET NOT NULL", column);
+			/* a new column has it from the start; a partitioned table would look for the column too early */
+			if (get_attnum(parts->relation, command->name) <= parts->last_column)
+				append_part(&parts->changes, "ALTER COLUMN %s SET NOT NULL", column);
 			break;
 		case AT_DropNotNull:
 			append_part(&parts->drops, "ALTER COLUMN %s DROP NOT NULL", column);
@@ -709,7 +766,7 @@ alter_parts_send(const UtilityCall *call, AlterParts *parts)
 	ListCell *cell;
 
 	forboth(command, parts->commands, using, parts->usings)
-		build_part(parts, relation, lfirst(command), lfirst(using));
+		build_part(call, parts, relation, lfirst(command), lfirst(using));
 	row_format_leave_sql_mode(level);
 
 	send_columns(parts, relation, table);
