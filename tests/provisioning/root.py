@@ -56,7 +56,8 @@ PREFETCHED = {
 # What building the packages and running the tests needs.
 BUILDING = (
     "build-essential debhelper fakeroot lintian postgresql-server-dev-{major} postgresql-{major}"
-    " postgresql-{major}-hll libpq-dev libicu-dev libkrb5-dev libssl-dev liblz4-dev libzstd-dev"
+    " postgresql-{major}-hll postgresql-{major}-partman libpq-dev libicu-dev libkrb5-dev libssl-dev"
+    " liblz4-dev libzstd-dev"
     " python3 python3-venv ca-certificates locales"
 )
 
