@@ -28,6 +28,7 @@ from benchmarks.columnar_cold import measure_cold
 from benchmarks.distinct import measure_distinct
 from benchmarks.hits import measure_few_hits, measure_hits
 from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
+from benchmarks.sampling import measure_sampling
 from benchmarks.tpch import measure_tpch, measure_tpch_10
 from benchmarks.visibility import measure_visibility
 from tests.cluster import Cluster
@@ -200,6 +201,7 @@ def main() -> int:
         "visibility": measure_visibility,
         "copy": measure_copy,
         "scan": measure_scan,
+        "sampling": measure_sampling,
         "columnar": measure_columnar,
         "columnar-cold": measure_cold,
         "columnar-codecs": measure_codecs,
