@@ -93,7 +93,8 @@ struct SentSettings
 {
 	uint64 generation; /* newest version that was sent */
 	bool uncommitted;  /* some were sent in the worker's running transaction */
-	bool privileged;   /* a privileged one was sent once */
+	bool privileged;   /* a privileged one was sent, so it may have another value than 0 there */
+	bool privileged_before; /* ... before the worker's running transaction */
 	uint64 versions[lengthof(watches)];
 };
 
@@ -229,13 +230,16 @@ session_settings_rolled_back(WorkerConnection *conn)
 	MemSet(sent->versions, 0, sizeof(sent->versions));
 	sent->generation = 0;
 	sent->uncommitted = false;
+	sent->privileged = sent->privileged_before;
 }
 
 void
 session_settings_committed(WorkerConnection *conn)
 {
-	if (conn->settings != NULL)
-		conn->settings->uncommitted = false;
+	if (conn->settings == NULL)
+		return;
+	conn->settings->uncommitted = false;
+	conn->settings->privileged_before = conn->settings->privileged;
 }
 
 bool

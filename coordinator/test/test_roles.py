@@ -595,3 +595,27 @@ def test_a_database_may_have_another_name_on_a_worker(cluster: Cluster) -> None:
             remove_worker(session, "renamed")
     finally:
         node.stop("immediate")
+
+
+# ---- settings that not everybody may change -----------------------------------------------------------
+
+
+def test_a_role_that_may_not_be_a_replica_is_told_and_goes_on(session: psycopg.Connection) -> None:
+    session.execute("CREATE ROLE clerk; GRANT SELECT ON item TO clerk")
+    session.execute("SET session_replication_role = replica; SET ROLE clerk")
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="session_replication_role"):
+            session.execute("SELECT count(*) FROM item")
+    session.execute("RESET ROLE; RESET session_replication_role; SET ROLE clerk")
+    for _ in range(2):
+        assert session.execute("SELECT count(*) FROM item").fetchone() == (20,)
+
+
+def test_a_role_that_was_granted_the_setting_is_a_replica(session: psycopg.Connection) -> None:
+    session.execute("CREATE ROLE loader; GRANT INSERT, SELECT ON item TO loader")
+    session.execute("GRANT SET ON PARAMETER session_replication_role TO loader")
+    session.execute("SET ROLE loader; SET session_replication_role = replica")
+    session.execute("BEGIN; INSERT INTO item SELECT g, 0 FROM generate_series(101, 110) AS g")
+    assert session.execute("SELECT count(*) FROM item").fetchone() == (30,)
+    session.execute("ROLLBACK; RESET session_replication_role")
+    assert session.execute("SELECT count(*) FROM item").fetchone() == (20,)
