@@ -1,4 +1,4 @@
-"""The lab of the tests: all hosts of inventories/lab, booted once for the session.
+"""The lab of the tests: all hosts of inventories/lab, booted once for all tests here.
 
 Where hosts cannot be booted (not root, a program missing) the tests are skipped with the reason;
 with CI=true that is a failure.  LAB_SUITE=bookworm boots Debian 12 in place of 13.
@@ -19,7 +19,7 @@ from tests.provisioning.site import Site
 NAME = f"lab{os.getpid()}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab() -> Iterator[Lab]:
     if reason := why_impossible():
         pytest.skip(f"the lab of real hosts cannot run here: {reason}")
@@ -32,7 +32,7 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(lab: Lab) -> Site:
     """The cluster that the playbook makes of the lab's hosts."""
     made = Site(lab)
