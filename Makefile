@@ -21,7 +21,7 @@ FUZZ ?= --seconds inf
 BENCH ?=
 
 PYTHON := .venv/bin/python
-EXTENSIONS := extensions/columnar worker coordinator
+EXTENSIONS := extensions/columnar extensions/tiering worker coordinator
 DEMO := $(PYTHON) -m tests.demo
 JOBS := $(shell nproc)
 

@@ -503,7 +503,7 @@ class Cluster:
         if name == "coordinator" and self.extension:
             settings["shared_preload_libraries"] = "'strata'"
         elif self.extension:
-            settings["shared_preload_libraries"] = "'strata_columnar'"
+            settings["shared_preload_libraries"] = "'strata_columnar, strata_tiering'"
         if self.assertions:
             settings |= self._assertion_settings()
         if not self.durable:

@@ -491,6 +491,7 @@ install_extensions(const Probe *probe)
 	check_available(probe, "hll");
 	check_available(probe, "strata_worker");
 	check_available(probe, "strata_columnar");
+	check_available(probe, "strata_tiering");
 	run_query(probe, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
 	run_query(probe, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
 							  quote_identifier(hll_schema)));
@@ -499,6 +500,8 @@ install_extensions(const Probe *probe)
 	check_extension(probe, "strata_worker", "strata", false);
 	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_columnar");
 	check_extension(probe, "strata_columnar", "strata", false);
+	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_tiering");
+	check_extension(probe, "strata_tiering", "strata", false);
 }
 
 static void

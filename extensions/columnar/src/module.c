@@ -20,6 +20,7 @@
 #include "decorrelate_hook.h"
 #include "options.h"
 #include "own_deletes.h"
+#include "read_note.h"
 #include "settings.h"
 #include "tree_guard.h"
 #include "tree_plan.h"
@@ -109,4 +110,5 @@ _PG_init(void)
 	own_deletes_initialize();
 	batch_offer_initialize();
 	background_merge_initialize();
+	read_note_initialize();
 }

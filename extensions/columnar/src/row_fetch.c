@@ -19,6 +19,7 @@
 
 #include "columnar_slot.h"
 #include "own_deletes.h"
+#include "read_note.h"
 #include "write_buffer.h"
 
 /* Fetches after which everything the snapshot sees is loaded. */
@@ -35,6 +36,7 @@ typedef struct FetchGroup
 	RowGroupReader *reader; /* NULL: unused */
 	uint64 group_id;
 	uint64 last_used;
+	uint64 noted;  /* bytes read by then */
 	int64 *blocks; /* by attribute - 1: the block decoded, or -1 */
 	ColumnBlock *columns;
 	MemoryContext context;
@@ -96,11 +98,22 @@ row_fetch_begin(Relation relation)
 	return fetch;
 }
 
+/* Tell what was read since the last time. */
 static void
-close_group(FetchGroup *group)
+note_reads(RowFetch *fetch, FetchGroup *group)
+{
+	uint64 bytes = row_group_reader_chunk_bytes_read(group->reader);
+
+	read_note(RelationGetRelid(fetch->relation), group->group_id, bytes - group->noted);
+	group->noted = bytes;
+}
+
+static void
+close_group(RowFetch *fetch, FetchGroup *group)
 {
 	if (group->reader == NULL)
 		return;
+	note_reads(fetch, group);
 	row_group_reader_close(group->reader);
 	MemoryContextDelete(group->context);
 	memset(group, 0, sizeof(*group));
@@ -110,7 +123,7 @@ void
 row_fetch_end(RowFetch *fetch)
 {
 	for (int i = 0; i < FETCH_GROUPS; i++)
-		close_group(&fetch->groups[i]);
+		close_group(fetch, &fetch->groups[i]);
 	group_catalog_close(fetch->catalog);
 	MemoryContextDelete(fetch->context);
 }
@@ -152,7 +165,7 @@ rebind_groups(RowFetch *fetch)
 		FetchGroup *group = &fetch->groups[i];
 
 		if (group->reader != NULL && !row_group_reader_rebind(group->reader, fetch->catalog))
-			close_group(group);
+			close_group(fetch, group);
 	}
 }
 
@@ -179,6 +192,11 @@ void
 row_fetch_suspend(RowFetch *fetch)
 {
 	Assert(fetch == kept);
+	for (int i = 0; i < FETCH_GROUPS; i++)
+	{
+		if (fetch->groups[i].reader != NULL)
+			note_reads(fetch, &fetch->groups[i]);
+	}
 	group_catalog_close(fetch->catalog);
 	fetch->catalog = NULL;
 	fetch->relation = NULL;
@@ -210,7 +228,7 @@ use_group(RowFetch *fetch, const GroupRecord *record)
 			oldest = group;
 	}
 
-	close_group(oldest);
+	close_group(fetch, oldest);
 	fetch->has_grown = true;
 	oldest->context = AllocSetContextCreate(fetch->context, "group", ALLOCSET_SMALL_SIZES);
 	caller = MemoryContextSwitchTo(oldest->context);

@@ -82,7 +82,8 @@ extern void row_group_reader_prefetch(RowGroupReader *reader, const Bitmapset *a
 extern void row_group_reader_row_numbers(RowGroupReader *reader, uint32 block, uint64 *rows);
 /* Position of a row in the group; false if it is not there (compacted away, never written). */
 extern bool row_group_reader_position(RowGroupReader *reader, uint64 row, uint32 *position);
-/* Bytes and pages read so far. */
+/* Bytes and pages read so far; those of chunks alone: a group that was pruned has none. */
+extern uint64 row_group_reader_chunk_bytes_read(const RowGroupReader *reader);
 extern uint64 row_group_reader_bytes_read(const RowGroupReader *reader);
 extern uint64 row_group_reader_pages_read(const RowGroupReader *reader);
 

@@ -599,10 +599,10 @@ row_group_reader_position(RowGroupReader *reader, uint64 row, uint32 *position)
 /* ---- counters --------------------------------------------------------------------------------- */
 
 uint64
-row_group_reader_bytes_read(const RowGroupReader *reader)
+row_group_reader_chunk_bytes_read(const RowGroupReader *reader)
 {
 	int nchunks = reader->record.natts + ((reader->record.flags & GROUP_HAS_ROW_NUMBERS) ? 1 : 0);
-	uint64 bytes = reader->footer_bytes_read;
+	uint64 bytes = 0;
 
 	for (int i = 0; i < nchunks; i++)
 	{
@@ -610,6 +610,12 @@ row_group_reader_bytes_read(const RowGroupReader *reader)
 			bytes += chunk_reader_bytes_read(reader->chunks[i]);
 	}
 	return bytes;
+}
+
+uint64
+row_group_reader_bytes_read(const RowGroupReader *reader)
+{
+	return reader->footer_bytes_read + row_group_reader_chunk_bytes_read(reader);
 }
 
 uint64

@@ -19,6 +19,7 @@
 #include "utils/snapmgr.h"
 
 #include "float_codec.h"
+#include "read_note.h"
 #include "write_buffer.h"
 
 #define GROUP_BLOCKS_MAX (ROW_GROUP_ROWS_MAX / BLOCK_ROWS)
@@ -268,6 +269,8 @@ close_reader(RowScan *scan, RowGroupReader *reader)
 {
 	scan->counters.bytes_read += row_group_reader_bytes_read(reader);
 	scan->counters.pages_read += row_group_reader_pages_read(reader);
+	read_note(RelationGetRelid(scan->relation), row_group_reader_record(reader)->group_id,
+			  row_group_reader_chunk_bytes_read(reader));
 	row_group_reader_close(reader);
 }
 
