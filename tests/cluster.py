@@ -313,6 +313,19 @@ class Node:
     def running(self) -> bool:
         return self.pid() is not None
 
+    def tablespaces(self) -> dict[str, Path]:
+        """The two tiers of a worker, here two directories, by the names of their tablespaces."""
+        return {name: self.root / "tablespaces" / self.name / name for name in ("hot", "cold")}
+
+    def tablespace_mapping(self, copy: str) -> list[str]:
+        """Arguments of pg_basebackup that give a copy of that name tablespaces of its own."""
+        arguments = []
+        for name, place in self.tablespaces().items():
+            if place.exists():
+                target = self.root / "tablespaces" / copy / name
+                arguments += ["-T", f"{place}={target}"]
+        return arguments
+
     # ---- connections ------------------------------------------------------------------------
 
     def conninfo(self, dbname: str = DATABASE, user: str | None = SUPERUSER) -> str:
@@ -640,6 +653,13 @@ class Cluster:
             self._give_password(node, SUPERUSER)
         with node.connect_locally("postgres") as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
+            if self.extension and node.name not in ("coordinator", "plain"):
+                for name, place in node.tablespaces().items():
+                    shutil.rmtree(place, ignore_errors=True)
+                    make_directory(place.parent.parent)
+                    make_directory(place.parent)
+                    make_directory(place)
+                    connection.execute(f"CREATE TABLESPACE {name} LOCATION '{place}'")
 
     def _give_password(self, node: Node, role: str) -> None:
         password = secrets.token_urlsafe(24)

@@ -64,6 +64,7 @@ def make_standby(cluster: Cluster, primary: Node, name: str) -> Node:
     give_to_server(primary.passfile, 0o600)
     conninfo = primary.conninfo("postgres").replace("dbname=postgres", "").strip()
     command[command.index("-h") :] = ["-d", conninfo]
+    command += primary.tablespace_mapping(name)
     result = run_as_server(command, capture_output=True)
     assert result.returncode == 0, result.stderr
     become_standby(standby, primary)

@@ -693,6 +693,7 @@ def begin_archiving(node: Node) -> None:
     conninfo = node.conninfo("postgres").replace("dbname=postgres", "")
     command = [find_binaries() / "pg_basebackup", "-D", node.root / f"{node.name}.base"]
     command += ["-X", "stream", "-c", "fast", "-d", conninfo]
+    command += node.tablespace_mapping(f"{node.name}.base")
     result = run_as_server(command, capture_output=True)
     assert result.returncode == 0, result.stderr
 

@@ -94,3 +94,26 @@ $$;
 REVOKE ALL ON FUNCTION strata_tiering.keep_heat() FROM PUBLIC;
 COMMENT ON FUNCTION strata_tiering.keep_heat() IS
     'keeps the heat for the time after a restart or promotion, and loads it then; returns the row groups written';
+
+CREATE FUNCTION strata_tiering.table_heat(
+    parent regclass, OUT remainder integer, OUT leaf_name text, OUT row_group bigint,
+    OUT rows bigint, OUT bytes bigint, OUT heat double precision, OUT last_access timestamptz)
+    RETURNS SETOF record
+    LANGUAGE sql VOLATILE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH known AS MATERIALIZED (SELECT * FROM strata_tiering.row_group_heat())
+    SELECT substring(pg_get_expr(s.relpartbound, s.oid) FROM 'remainder (\d+)')::integer,
+           c.relname::text, g.group_id, g.rows - g.deleted_rows, g.bytes, coalesce(k.heat, 0), k.last_read
+      FROM pg_inherits AS i
+      JOIN pg_class AS s ON s.oid = i.inhrelid
+     CROSS JOIN LATERAL pg_partition_tree(s.oid::regclass) AS l
+      JOIN pg_class AS c ON c.oid = l.relid
+      JOIN pg_am AS a ON a.oid = c.relam AND a.amname = 'columnar'
+     CROSS JOIN LATERAL strata_columnar.columnar_row_groups(c.oid::regclass) AS g
+      LEFT JOIN known AS k ON k.leaf = c.oid AND k.row_group = g.group_id
+     WHERE i.inhparent = parent AND l.isleaf
+$$;
+REVOKE ALL ON FUNCTION strata_tiering.table_heat(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION strata_tiering.table_heat(regclass) IS
+    'heat of the row groups of all leaves of a table that is partitioned by hash, with their shards';
