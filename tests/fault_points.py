@@ -1,6 +1,6 @@
 """Stop, fail or kill a coordinator with assertions at a place of its code, and freeze servers.
 
-The places are in coordinator/src (FAULT_POINT), the actions in fault_point.c.
+The places are in coordinator/src and extensions/columnar/src (FAULT_POINT), the actions in fault_point.c.
 """
 
 from __future__ import annotations

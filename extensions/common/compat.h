@@ -36,6 +36,29 @@ typedef RelFileNode CompatFileLocator;
 #define compat_am_set_new_filelocator relation_set_new_filenode
 #endif
 
+/* Files by tablespace and number: needs catalog/catalog.h, utils/relcache.h, utils/relfilenumbermap.h. */
+#if PG_VERSION_NUM >= 160000
+#define COMPAT_FILE_MAP_HEADER "utils/relfilenumbermap.h"
+#define compat_make_file_locator(tablespace, database, number) \
+	((CompatFileLocator){.spcOid = (tablespace), .dbOid = (database), .relNumber = (number)})
+#define compat_file_tablespace(locator) ((locator).spcOid)
+#define compat_file_number(locator) ((locator).relNumber)
+#define compat_new_file_number(tablespace) \
+	GetNewRelFileNumber(tablespace, NULL, RELPERSISTENCE_PERMANENT)
+#define compat_relation_of_file(tablespace, number) RelidByRelfilenumber(tablespace, number)
+#define compat_assume_new_file(relation) RelationAssumeNewRelfilelocator(relation)
+#else
+#define COMPAT_FILE_MAP_HEADER "utils/relfilenodemap.h"
+#define compat_make_file_locator(tablespace, database, number) \
+	((CompatFileLocator){.spcNode = (tablespace), .dbNode = (database), .relNode = (number)})
+#define compat_file_tablespace(locator) ((locator).spcNode)
+#define compat_file_number(locator) ((locator).relNode)
+#define compat_new_file_number(tablespace) \
+	GetNewRelFileNode(tablespace, NULL, RELPERSISTENCE_PERMANENT)
+#define compat_relation_of_file(tablespace, number) RelidByRelfilenode(tablespace, number)
+#define compat_assume_new_file(relation) RelationAssumeNewRelfilenode(relation)
+#endif
+
 /* The name of a block in the table of shared buffers. */
 #if PG_VERSION_NUM >= 160000
 #define compat_init_buffer_tag(tag, file, block) InitBufferTag(tag, &(file), MAIN_FORKNUM, block)

@@ -191,3 +191,101 @@ COMMENT ON COLUMN strata_columnar.options.bloom IS 'columns with a Bloom filter 
 GRANT SELECT ON strata_columnar.options TO PUBLIC;
 
 GRANT USAGE ON SCHEMA strata_columnar TO PUBLIC;
+
+-- ---- tables that move to another tablespace -------------------------------------------------------
+
+CREATE TABLE strata_columnar.table_move (
+    relation oid PRIMARY KEY,
+    tablespace oid NOT NULL,
+    files oid[] NOT NULL,
+    started timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+REVOKE ALL ON strata_columnar.table_move FROM PUBLIC;
+COMMENT ON TABLE strata_columnar.table_move
+IS 'moves that have begun, with the numbers of their new files: what a crash leaves of these is removed';
+
+CREATE FUNCTION strata_columnar.columnar_move_files(relation regclass, tablespace name) RETURNS oid[]
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'columnar_move_files';
+REVOKE ALL ON FUNCTION strata_columnar.columnar_move_files(regclass, name) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.columnar_move_files(regclass, name)
+IS 'numbers for the files that a move of the table will make';
+
+CREATE FUNCTION strata_columnar.columnar_move_run(
+    relation regclass, tablespace name, files oid[], recompress boolean, bytes_per_second bigint,
+    patience bigint
+) RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'columnar_move_run';
+REVOKE ALL ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint)
+FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint)
+IS 'the second half of move_columnar_table()';
+
+CREATE FUNCTION strata_columnar.columnar_move_forget(tablespace oid, files oid[]) RETURNS integer
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'columnar_move_forget';
+REVOKE ALL ON FUNCTION strata_columnar.columnar_move_forget(oid, oid[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.columnar_move_forget(oid, oid[])
+IS 'removes those of the files that no relation uses; returns how many';
+
+-- A row that a move in progress has locked is left alone.
+CREATE FUNCTION strata_columnar.forget_moves(only_of oid DEFAULT NULL) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    begun record;
+    removed integer := 0;
+BEGIN
+    FOR begun IN
+        SELECT m.* FROM strata_columnar.table_move AS m
+         WHERE only_of IS NULL OR m.relation = only_of
+           FOR UPDATE SKIP LOCKED
+    LOOP
+        removed := removed + strata_columnar.columnar_move_forget(begun.tablespace, begun.files);
+        DELETE FROM strata_columnar.table_move AS m WHERE m.relation = begun.relation;
+    END LOOP;
+    RETURN removed;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_columnar.forget_moves(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.forget_moves(oid)
+IS 'removes the files of moves that a crash has ended; returns how many';
+
+-- Two transactions: what the first commits outlives a crash of the second.
+CREATE PROCEDURE strata_columnar.move_columnar_table(
+    relation regclass, tablespace name, recompress boolean DEFAULT true,
+    bytes_per_second bigint DEFAULT NULL, patience interval DEFAULT '1 minute'
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    numbers pg_catalog.oid[];
+BEGIN
+    PERFORM strata_columnar.forget_moves(relation);
+    numbers := strata_columnar.columnar_move_files(relation, tablespace);
+    INSERT INTO strata_columnar.table_move (relation, tablespace, files)
+    SELECT move_columnar_table.relation, t.oid, numbers
+      FROM pg_catalog.pg_tablespace AS t
+     WHERE t.spcname OPERATOR(pg_catalog.=) move_columnar_table.tablespace;
+    COMMIT;
+    -- whoever commits on the new files waits for the replicas to have them
+    PERFORM pg_catalog.set_config('synchronous_commit', 'local', true);
+    DELETE FROM strata_columnar.table_move AS m
+     WHERE m.relation OPERATOR(pg_catalog.=) move_columnar_table.relation
+       AND m.files OPERATOR(pg_catalog.=) numbers;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another session took over the move of "%"', relation
+            USING ERRCODE = 'lock_not_available';
+    END IF;
+    PERFORM strata_columnar.columnar_move_run(
+        relation, tablespace, numbers, recompress, bytes_per_second,
+        (pg_catalog.date_part('epoch', patience) OPERATOR(pg_catalog.*) 1000)::bigint);
+    COMMIT;
+END
+$$;
+REVOKE ALL ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval)
+FROM PUBLIC;
+COMMENT ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval)
+IS 'moves a columnar table to another tablespace while it is read and written; its indexes stay';

@@ -180,7 +180,7 @@ row_collector_add(RowCollector *collector, GroupCatalog *catalog, const GroupRec
 		}
 		for (uint32 i = 0; i < nrows; i++)
 		{
-			if (deleted_rows_contains(dead, numbers[i]))
+			if (dead != NULL && deleted_rows_contains(dead, numbers[i]))
 			{
 				removed++;
 				continue;
@@ -278,6 +278,17 @@ row_collector_write(RowCollector *collector, GroupCatalog *catalog, uint16 flags
 	begin_columns(collector);
 	MemoryContextSwitchTo(caller);
 	return true;
+}
+
+void
+row_collector_encode(RowCollector *collector, const TableOptions *options, GroupRecord *record,
+					 ByteBuffer *bytes)
+{
+	bool numbered = (record->flags & GROUP_HAS_ROW_NUMBERS) != 0;
+
+	Assert(collector->nrows == record->nrows);
+	row_group_encode(record, collector->columns, collector->natts, collector->nrows,
+					 numbered ? collector->row_numbers : NULL, options, bytes);
 }
 
 void

@@ -12,6 +12,7 @@
 #define COLUMNAR_COMPACTION_H
 
 #include "group_catalog.h"
+#include "options.h"
 #include "row_version.h"
 
 typedef struct CompactionResult
@@ -53,7 +54,7 @@ compaction_list(GroupCatalog *catalog, TransactionId oldest_xmin, uint32 *ntuple
 typedef struct RowCollector RowCollector;
 
 extern RowCollector *row_collector_begin(Relation relation);
-/* Adds the rows of a stored group that are not in `dead`; returns how many were left out. */
+/* Adds the rows of a stored group that are not in `dead` (NULL: all); returns how many were left out. */
 extern uint64 row_collector_add(RowCollector *collector, GroupCatalog *catalog,
 								const GroupRecord *record, const DeletedRows *dead);
 extern uint32 row_collector_nrows(const RowCollector *collector);
@@ -63,6 +64,12 @@ extern bool row_collector_is_full(const RowCollector *collector, uint32 more_row
  * own relation's or a new file's), and empties the collector.  Returns whether a group was written.
  */
 extern bool row_collector_write(RowCollector *collector, GroupCatalog *catalog, uint16 flags);
+/*
+ * Encodes the collected rows, all of one group, as they stand and where they stood: changes what the
+ * record says of its bytes, but of their place.  The collector keeps them.
+ */
+extern void row_collector_encode(RowCollector *collector, const TableOptions *options,
+								 GroupRecord *record, ByteBuffer *bytes);
 extern void row_collector_end(RowCollector *collector);
 
 #endif

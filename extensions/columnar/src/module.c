@@ -33,6 +33,7 @@ extern PGDLLEXPORT void _PG_init(void);
 int columnar_row_group_rows = ROW_GROUP_ROWS_MAX;
 int columnar_compression = COMPRESSION_HOT;
 int columnar_compression_level = 3;
+char *columnar_cold_tablespace = NULL;
 int columnar_write_memory = 512 * 1024;
 bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
@@ -65,6 +66,10 @@ define_settings(void)
 							"Level of zstd for tables without an option of their own.", NULL,
 							&columnar_compression_level, 3, 1, 19, PGC_USERSET, 0, NULL, NULL,
 							NULL);
+	DefineCustomStringVariable("strata_columnar.cold_tablespace",
+							   "Tablespace in which tables are compressed as cold ones by default.",
+							   "The empty string: none.", &columnar_cold_tablespace, "cold",
+							   PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"strata_columnar.write_memory", "Memory for rows of this session that are not yet stored.",
 		"Past it the largest buffer is stored, as a smaller row group.", &columnar_write_memory,

@@ -23,6 +23,7 @@
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "commands/seclabel.h"
+#include "commands/tablespace.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -207,13 +208,34 @@ find_entry(Oid relid)
 	return entry;
 }
 
+/* Not of the database's default tablespace, which is never the slow one of two. */
+static bool
+is_cold_tablespace(Oid tablespace)
+{
+	char *name;
+	bool cold;
+
+	if (!OidIsValid(tablespace) || columnar_cold_tablespace[0] == '\0')
+		return false;
+	name = get_tablespace_name(tablespace);
+	if (name == NULL)
+		return false;
+	cold = strcmp(name, columnar_cold_tablespace) == 0;
+	pfree(name);
+	return cold;
+}
+
 static TableOptions *
-get_options(Oid relid)
+get_options(Oid relid, Oid tablespace)
 {
 	TableOptions *options = palloc0(sizeof(TableOptions));
 	OptionsEntry entry = find_entry(relid);
 
-	options->compression = entry.has_compression ? entry.compression : columnar_compression;
+	if (entry.has_compression)
+		options->compression = entry.compression;
+	else
+		options->compression = is_cold_tablespace(tablespace) ? COMPRESSION_COLD
+															  : columnar_compression;
 	options->compression_level = entry.has_compression_level ? entry.compression_level
 															 : columnar_compression_level;
 	options->row_group_rows = entry.has_row_group_rows ? entry.row_group_rows
@@ -229,9 +251,16 @@ get_options(Oid relid)
 TableOptions *
 options_of_table(Relation relation)
 {
+	return options_in_tablespace(relation, relation->rd_rel->reltablespace);
+}
+
+TableOptions *
+options_in_tablespace(Relation relation, Oid tablespace)
+{
 	/* while a table is rewritten, its new file belongs to a relation without a label */
 	return get_options(OidIsValid(relation->rd_rel->relrewrite) ? relation->rd_rel->relrewrite
-																: RelationGetRelid(relation));
+																: RelationGetRelid(relation),
+					   tablespace);
 }
 
 void
@@ -562,7 +591,7 @@ columnar_options(PG_FUNCTION_ARGS)
 		elog(ERROR, "columnar_options() must return a row of %d columns", (int) lengthof(values));
 	if (get_rel_relkind(relid) == '\0')
 		PG_RETURN_NULL();
-	options = get_options(relid);
+	options = get_options(relid, get_rel_tablespace(relid));
 	values[0] = CStringGetTextDatum(options_label_compression_name(options->compression));
 	values[1] = Int32GetDatum(options->compression_level);
 	values[2] = Int32GetDatum(options->row_group_rows);

@@ -49,8 +49,13 @@ typedef struct TableOptions
 	Bitmapset *bloom;	/* attribute numbers */
 } TableOptions;
 
-/* The table's options, defaults (settings.h) where it has none; palloc'ed. */
+/*
+ * The table's options, defaults (settings.h) where it has none; palloc'ed.  The default compression
+ * in the tablespace strata_columnar.cold_tablespace is COMPRESSION_COLD.
+ */
 extern TableOptions *options_of_table(Relation relation);
+/* The same if the table were in this tablespace. */
+extern TableOptions *options_in_tablespace(Relation relation, Oid tablespace);
 
 /* How a chunk of attribute `attribute` is to be written. */
 extern void

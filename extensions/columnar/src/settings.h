@@ -7,6 +7,7 @@
 
 extern int columnar_row_group_rows;	   /* strata_columnar.row_group_rows */
 extern int columnar_compression;	   /* strata_columnar.compression: CompressionRule */
+extern char *columnar_cold_tablespace; /* strata_columnar.cold_tablespace */
 extern int columnar_compression_level; /* strata_columnar.compression_level */
 extern int
 	columnar_write_memory; /* strata_columnar.write_memory, kB over all buffers of a session */

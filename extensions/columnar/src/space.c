@@ -265,14 +265,38 @@ typedef struct MetapageChange
 	Metapage *meta;
 } MetapageChange;
 
+/* Fills the metapage, without free extents; the buffer is locked. */
+static XLogRecPtr
+init_metapage(Relation relation, Buffer buffer, uint64 next_row, uint64 next_group)
+{
+	GenericXLogState *log = GenericXLogStart(relation);
+	Page page = GenericXLogRegisterBuffer(log, buffer, GENERIC_XLOG_FULL_IMAGE);
+	Metapage *meta = page_metapage(page);
+
+	PageInit(page, BLCKSZ, 0);
+	meta->magic = METAPAGE_MAGIC;
+	meta->version = FORMAT_VERSION;
+	meta->next_row = next_row;
+	meta->next_group = next_group;
+	meta->crc = metapage_crc(meta);
+	((PageHeader) page)->pd_lower = metapage_end(0);
+	return GenericXLogFinish(log);
+}
+
+void
+space_write_copy(Relation file, const SpaceState *state)
+{
+	Buffer buffer = read_metapage(file, BUFFER_LOCK_EXCLUSIVE);
+
+	init_metapage(file, buffer, state->next_row, state->next_group);
+	UnlockReleaseBuffer(buffer);
+}
+
 /* Makes the metapage of a table without one; returns it locked. */
 static Buffer
 create_metapage(Relation relation)
 {
-	GenericXLogState *log;
 	Buffer buffer;
-	Page page;
-	Metapage *meta;
 	XLogRecPtr lsn;
 
 	space_check_empty(relation);
@@ -280,16 +304,7 @@ create_metapage(Relation relation)
 		elog(ERROR, "the first block of relation \"%s\" is not block %d",
 			 RelationGetRelationName(relation), METAPAGE_BLOCK);
 	buffer = read_metapage(relation, BUFFER_LOCK_EXCLUSIVE);
-	log = GenericXLogStart(relation);
-	page = GenericXLogRegisterBuffer(log, buffer, GENERIC_XLOG_FULL_IMAGE);
-	meta = page_metapage(page);
-
-	PageInit(page, BLCKSZ, 0);
-	meta->magic = METAPAGE_MAGIC;
-	meta->version = FORMAT_VERSION;
-	meta->crc = metapage_crc(meta);
-	((PageHeader) page)->pd_lower = metapage_end(0);
-	lsn = GenericXLogFinish(log);
+	lsn = init_metapage(relation, buffer, 0, 0);
 	if (RelationNeedsWAL(relation))
 		XLogFlush(lsn);
 	return buffer;

@@ -60,6 +60,9 @@ extern Extent *space_list_free(Relation relation, uint32 *nextents);
 /* ERROR if a table whose file has no metapage has row groups: then the file is damaged. */
 extern void space_check_empty(Relation relation);
 
+/* Fills block 0, which is there, of the copy of a table that nobody writes now: without free extents. */
+extern void space_write_copy(Relation file, const SpaceState *state);
+
 /* The functions below need the space lock, and make the metapage if it is missing. */
 
 /* Takes nrows row numbers and a group id; ERROR program_limit_exceeded past ROW_NUMBER_MAX. */

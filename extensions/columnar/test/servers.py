@@ -75,6 +75,7 @@ def take_base_backup(node: Node, name: str, **settings: str) -> Node:
         "stream",
         "-c",
         "fast",
+        *node.tablespace_mapping(name),
     )
     return copy
 

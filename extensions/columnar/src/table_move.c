@@ -1,0 +1,764 @@
+/*
+ * table_move.c
+ *		Moves a columnar table to another tablespace while it is read and written.
+ *
+ * Core's ALTER TABLE SET TABLESPACE holds AccessExclusiveLock while it copies.  Here all but the last few
+ * pages are copied before, because of two properties of the store: an extent's bytes never change,
+ * and everything that changes is in the catalog (the TOAST relation), which is small.
+ *
+ *	1. Rounds, under ShareUpdateExclusiveLock: the extents of the row groups that were added, into
+ *	   a new file, one behind the other, encoded again if the tablespace calls for other
+ *	   compression; then the catalog's pages that changed, the places in their records exchanged for
+ *	   the new ones; the pages of the catalog's index as they are.
+ *	2. When little is left, AccessExclusiveLock if it is to be had at once: a waiting request would stop
+ *	   everybody who comes behind it.  If not, another round, after a while.
+ *	3. The last round, the metapage, and in pg_class the new files of all three: an ordinary commit
+ *	   decides, and removes the old files.
+ *
+ * Old snapshots see in the new files what they saw in the old: catalog tuples are copied with their
+ * transaction ids, dead ones too, and every extent that one of them names.  So nothing
+ * waits for old snapshots.  What an aborted transaction left is not copied; its records name no extent
+ * any more.
+ *
+ * A failure before the commit leaves the old files, and removes the new ones, but for a crash, for which
+ * core forgets them: their numbers are committed to strata_columnar.table_move before, by whose rows
+ * they are removed later (columnar_move_forget()).  The row goes with the commit.
+ *
+ * Commands that want a lock that conflicts with ours (ALTER, TRUNCATE, VACUUM, ANALYZE) go first: the move
+ * looks for waiters between row groups, and ends with an error.
+ *
+ * Indexes of the table stay where they are.
+ */
+#include "compat.h"
+
+#include <math.h>
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlogutils.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_tablespace.h"
+#include "catalog/storage.h"
+#include "commands/tablecmds.h"
+#include "commands/tablespace.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/nodes.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "storage/smgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include COMPAT_FILE_MAP_HEADER
+#include "utils/timestamp.h"
+
+#include "catalog_scan.h"
+#include "compaction.h"
+#include "fault_point.h"
+#include "file_copy.h"
+#include "options.h"
+#include "space.h"
+#include "table_am.h"
+#include "write_buffer.h"
+
+/* So many bytes may be left for the last round. */
+#define LAST_ROUND_BYTES (2 * 1024 * 1024)
+
+/* Bytes of an extent that are copied between two looks for waiters. */
+#define SLICE_BYTES ((uint64) 128 * PAGE_PAYLOAD)
+
+/* Pauses between tries of the lock, in ms: from the first, twice as long each time, to the longest. */
+#define FIRST_PAUSE 5
+#define LONGEST_PAUSE 500
+
+/* Slept at most, in ms, between two looks for waiters. */
+#define LONGEST_SLEEP 10
+
+/* A row group's bytes: where they were, and what its record says of them now. */
+typedef struct GroupKey
+{
+	uint64 group_id;
+	uint32 first_block;
+	uint32 footer_crc;
+} GroupKey;
+
+typedef struct MovedGroup
+{
+	GroupKey key;
+	GroupRecord record; /* length, footer_*, first_block, nblocks, natts, flags count */
+} MovedGroup;
+
+typedef struct TableMove
+{
+	Relation table;
+	Relation toast;		/* NULL: none */
+	List *index_oids;	/* of it */
+	Relation *indexes;	/* as many */
+	Relation file;		/* the table's new one */
+	bool has_metapage;	/* has the new file block 0? */
+	FileCopy toast_copy;
+	FileCopy *index_copies;
+	List *files; /* all new ones, as Relations */
+	HTAB *groups;
+	TableOptions *options; /* NULL: bytes stay as they are */
+	GroupCatalog *catalog; /* of this round */
+	bool locked;		   /* the last round */
+	uint64 written;		   /* bytes, without WAL */
+	int64 bytes_per_second; /* 0: no limit */
+	TimestampTz started;
+} TableMove;
+
+PG_FUNCTION_INFO_V1(columnar_move_files);
+PG_FUNCTION_INFO_V1(columnar_move_run);
+PG_FUNCTION_INFO_V1(columnar_move_forget);
+
+/* ---- what may be moved ------------------------------------------------------------------------- */
+
+static Oid
+find_tablespace(Name name)
+{
+	return get_tablespace_oid(NameStr(*name), false);
+}
+
+/* ERROR unless the table is one that can be moved, by this role. */
+static void
+check_movable(Relation table)
+{
+	const char *name = RelationGetRelationName(table);
+
+	if (!columnar_is_table(table))
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("\"%s\" is not a columnar table", name),
+						errhint("Use ALTER TABLE ... SET TABLESPACE.")));
+	if (!compat_owns_table(RelationGetRelid(table), GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+	if (!RelationIsPermanent(table))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot move \"%s\" while it is in use", name),
+						errdetail("It is a temporary or unlogged table."),
+						errhint("Use ALTER TABLE ... SET TABLESPACE, which locks it.")));
+	if (!XLogIsNeeded())
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot move \"%s\" while it is in use", name),
+						errdetail("wal_level is minimal."),
+						errhint("Use ALTER TABLE ... SET TABLESPACE, which locks it.")));
+}
+
+/* ---- giving way --------------------------------------------------------------------------------- */
+
+static void
+give_way(TableMove *move)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!move->locked && LockHasWaitersRelation(move->table, ShareUpdateExclusiveLock))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("gave up moving \"%s\": another command waits for it",
+							   RelationGetRelationName(move->table)),
+						errhint("Move it again later.")));
+}
+
+static void
+sleep_for(TableMove *move, double milliseconds)
+{
+	TimestampTz end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds);
+
+	for (;;)
+	{
+		double left = (double) (end - GetCurrentTimestamp()) / 1000;
+
+		if (left <= 0)
+			return;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) ceil(Min(left, LONGEST_SLEEP)), PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		give_way(move);
+	}
+}
+
+/* After bytes were written: looks for waiters, and keeps to the rate.  WAL has the bytes once more. */
+static void
+note_written(TableMove *move, uint64 bytes)
+{
+	double ahead;
+
+	move->written += bytes;
+	if (move->locked)
+		return;
+	give_way(move);
+	if (move->bytes_per_second <= 0)
+		return;
+	ahead = 2.0 * move->written / move->bytes_per_second * 1000 -
+			(double) (GetCurrentTimestamp() - move->started) / 1000;
+	if (ahead > 1)
+		sleep_for(move, ahead);
+}
+
+/* ---- row groups --------------------------------------------------------------------------------- */
+
+static GroupKey
+group_key(const GroupRecord *record)
+{
+	GroupKey key;
+
+	memset(&key, 0, sizeof(key));
+	key.group_id = record->group_id;
+	key.first_block = record->first_block;
+	key.footer_crc = record->footer_crc;
+	return key;
+}
+
+/* Room in the new file, behind what it has. */
+static BlockNumber
+take_blocks(TableMove *move, uint32 nblocks)
+{
+	if (!move->has_metapage)
+	{
+		page_run_extend(move->file, 1);
+		move->has_metapage = true;
+	}
+	return page_run_extend(move->file, nblocks);
+}
+
+static void
+copy_bytes(TableMove *move, const GroupRecord *record, BlockNumber first)
+{
+	PageSource *source = palloc(sizeof(PageSource));
+	char *slice = palloc(Min(record->length, SLICE_BYTES));
+
+	format_place = (FormatPlace){.relation = RelationGetRelationName(move->table),
+								 .group = record->group_id,
+								 .block = -1};
+	page_source_init(source, move->table, record->first_block, record->length,
+					 GetAccessStrategy(BAS_BULKREAD));
+	for (uint64 done = 0; done < record->length; done += SLICE_BYTES)
+	{
+		uint64 length = Min(record->length - done, SLICE_BYTES);
+
+		source->source.read(&source->source, done, length, slice);
+		page_run_write(move->file, first + (BlockNumber) (done / PAGE_PAYLOAD), slice, length);
+		note_written(move, length);
+	}
+}
+
+/* Encodes a group again, the rows as they are; changes what the record says of the bytes. */
+static void
+encode_again(TableMove *move, GroupRecord *record, ByteBuffer *bytes)
+{
+	RowCollector *collector = row_collector_begin(move->table);
+
+	row_collector_add(collector, move->catalog, record, NULL);
+	give_way(move);
+	row_collector_encode(collector, move->options, record, bytes);
+	row_collector_end(collector);
+}
+
+/* Brings a group into the new file.  Rows that nobody will read again need not be encoded. */
+static void
+move_group(TableMove *move, const GroupTuple *tuple)
+{
+	const GroupRecord *old = &tuple->entry.record;
+	GroupKey key = group_key(old);
+	GroupRecord record = *old;
+	MovedGroup *moved;
+	bool found;
+
+	if (move->options != NULL && !move->locked && record.nrows > 0 &&
+		tuple->status != HEAPTUPLE_DEAD)
+	{
+		ByteBuffer bytes;
+
+		byte_buffer_init(&bytes, record.length);
+		encode_again(move, &record, &bytes);
+		record.nblocks = page_run_blocks(bytes.length);
+		record.first_block = take_blocks(move, record.nblocks);
+		page_run_write(move->file, record.first_block, bytes.data, bytes.length);
+		note_written(move, bytes.length);
+	}
+	else
+	{
+		record.nblocks = page_run_blocks(record.length);
+		record.first_block = take_blocks(move, record.nblocks);
+		copy_bytes(move, old, record.first_block);
+	}
+	moved = hash_search(move->groups, &key, HASH_ENTER, &found);
+	moved->record = record;
+}
+
+/* Has the inserter failed?  Nobody sees such a record, ever. */
+static bool
+is_aborted(TransactionId xmin)
+{
+	return TransactionIdIsNormal(xmin) && !TransactionIdIsInProgress(xmin) &&
+		   !TransactionIdDidCommit(xmin);
+}
+
+/*
+ * The groups that are to be moved yet.  What another transaction is inserting comes when it has ended;
+ * under lock there is none.
+ */
+static List *
+list_groups_left(TableMove *move, uint64 *bytes)
+{
+	TransactionId horizon = GetOldestNonRemovableTransactionId(move->toast);
+	uint32 ntuples;
+	GroupTuple *tuples = group_catalog_list_all(move->catalog, horizon, &ntuples);
+	List *left = NIL;
+
+	*bytes = 0;
+	for (uint32 i = 0; i < ntuples; i++)
+	{
+		const GroupRecord *record = &tuples[i].entry.record;
+		GroupKey key = group_key(record);
+
+		if (record->state != GROUP_STORED || tuples[i].status == HEAPTUPLE_INSERT_IN_PROGRESS ||
+			hash_search(move->groups, &key, HASH_FIND, NULL) != NULL ||
+			is_aborted(tuples[i].entry.xmin))
+			continue;
+		left = lappend(left, &tuples[i]);
+		*bytes += record->length;
+	}
+	return left;
+}
+
+/* ---- the catalog -------------------------------------------------------------------------------- */
+
+/* Writes a changed record over that of the tuple. */
+static void
+replace_record(const CatalogTuple *columns, const GroupRecord *record)
+{
+	char *bytes = unconstify(char *, columns->bytes);
+	uint32 crc = catalog_tuple_crc(columns->id, columns->sequence, (const char *) record,
+								   sizeof(GroupRecord));
+
+	memcpy(bytes, record, sizeof(GroupRecord));
+	memcpy(bytes + sizeof(GroupRecord), &crc, sizeof(crc));
+}
+
+/* Says in a record where its bytes are now; false if they have not been moved. */
+static bool
+patch_record(TableMove *move, HeapTuple tuple, const CatalogTuple *columns)
+{
+	GroupRecord record;
+	GroupKey key;
+	MovedGroup *moved;
+
+	memcpy(&record, columns->bytes, sizeof(record));
+	if (record.state == GROUP_INLINE || record.first_block == InvalidBlockNumber)
+		return true;
+	key = group_key(&record);
+	moved = record.state == GROUP_STORED ? hash_search(move->groups, &key, HASH_FIND, NULL) : NULL;
+	if (moved != NULL)
+	{
+		record.length = moved->record.length;
+		record.footer_offset = moved->record.footer_offset;
+		record.footer_crc = moved->record.footer_crc;
+		record.first_block = moved->record.first_block;
+		record.nblocks = moved->record.nblocks;
+		record.natts = moved->record.natts;
+		record.flags = moved->record.flags;
+		replace_record(columns, &record);
+		return true;
+	}
+	if (record.state == GROUP_STORED && !is_aborted(HeapTupleHeaderGetXmin(tuple->t_data)))
+	{
+		if (move->locked)
+			elog(ERROR, "row group %llu of \"%s\" was not moved",
+				 (unsigned long long) record.group_id, RelationGetRelationName(move->table));
+		return false;
+	}
+	/* being written, or never to be read: of no blocks in the new file */
+	record.state = GROUP_OPEN;
+	record.nrows = 0;
+	record.first_block = InvalidBlockNumber;
+	record.nblocks = 0;
+	replace_record(columns, &record);
+	return true;
+}
+
+/* FileCopyPatch for the catalog: the records of a page. */
+static bool
+patch_page(void *argument, BlockNumber block, Page page)
+{
+	TableMove *move = argument;
+	OffsetNumber last = PageIsNew(page) ? InvalidOffsetNumber : PageGetMaxOffsetNumber(page);
+	bool complete = true;
+
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
+	{
+		ItemId item = PageGetItemId(page, offset);
+		HeapTupleData tuple;
+		CatalogTuple columns;
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+		tuple.t_len = ItemIdGetLength(item);
+		tuple.t_tableOid = RelationGetRelid(move->toast);
+		ItemPointerSet(&tuple.t_self, block, offset);
+		catalog_tuple_decode(move->catalog, &tuple, &columns);
+		if (catalog_tuple_is_record(&columns))
+		{
+			const char *problem = catalog_record_problem(&columns);
+
+			if (problem != NULL)
+				ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+								errmsg("the catalog of columnar table \"%s\" is damaged",
+									   RelationGetRelationName(move->table)),
+								errdetail("%s: %s.",
+										  catalog_tuple_describe(move->catalog, &tuple, &columns),
+										  problem)));
+			complete &= patch_record(move, &tuple, &columns);
+		}
+	}
+	return complete;
+}
+
+static uint64
+copy_catalog(TableMove *move)
+{
+	uint64 bytes;
+
+	if (move->toast == NULL)
+		return 0;
+	bytes = (uint64) file_copy_catch_up(&move->toast_copy, patch_page, move) * BLCKSZ;
+	for (int i = 0; i < list_length(move->index_oids); i++)
+		bytes += (uint64) file_copy_catch_up(&move->index_copies[i], NULL, NULL) * BLCKSZ;
+	return bytes;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------- */
+
+/* One round; returns the bytes that it copied. */
+static uint64
+copy_what_is_new(TableMove *move)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar move",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	MemoryContext group = AllocSetContextCreate(context, "row group", ALLOCSET_DEFAULT_SIZES);
+	uint64 before = move->written;
+
+	move->catalog = group_catalog_open(move->table, AccessShareLock);
+	if (move->catalog->toast != NULL)
+	{
+		uint64 bytes;
+		List *left = list_groups_left(move, &bytes);
+		ListCell *cell;
+
+		foreach(cell, left)
+		{
+			MemoryContextSwitchTo(group);
+			move_group(move, lfirst(cell));
+			MemoryContextReset(group);
+			FAULT_POINT("move_group");
+		}
+	}
+	MemoryContextSwitchTo(context);
+	note_written(move, copy_catalog(move));
+	group_catalog_close(move->catalog);
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	return move->written - before;
+}
+
+/*
+ * The locks of the last round, if they are to be had at once.  Only the first may fail for long: who
+ * reads the others has it.  A lock that was had is a standby's until the end of the transaction,
+ * so it is not tried in vain.
+ */
+static bool
+lock_for_last_round(TableMove *move)
+{
+	ListCell *cell;
+	bool all = true;
+
+	if (!ConditionalLockRelationOid(RelationGetRelid(move->table), AccessExclusiveLock))
+		return false;
+	if (move->toast != NULL)
+		all = ConditionalLockRelationOid(RelationGetRelid(move->toast), AccessExclusiveLock);
+	foreach(cell, move->index_oids)
+		all = all && ConditionalLockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
+	if (!all)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("gave up moving \"%s\": somebody looks at its TOAST relation",
+						RelationGetRelationName(move->table)),
+				 errhint("Move it again later.")));
+	return true;
+}
+
+/* Rounds until the locks are there. */
+static void
+copy_until_locked(TableMove *move, int64 patience)
+{
+	TimestampTz since = 0;
+	double pause = FIRST_PAUSE;
+
+	for (;;)
+	{
+		if (copy_what_is_new(move) > LAST_ROUND_BYTES)
+			continue;
+		/* what is flushed now is not waited for under the lock */
+		XLogFlush(XactLastRecEnd);
+		if (lock_for_last_round(move))
+			return;
+		if (since == 0)
+			since = GetCurrentTimestamp();
+		else if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), patience))
+			ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+							errmsg("gave up moving \"%s\": it was in use all the time",
+								   RelationGetRelationName(move->table)),
+							errdetail("The lock was not to be had for " INT64_FORMAT " ms.",
+									  patience),
+							errhint("Long transactions that use the table hold a lock on it: see "
+									"pg_locks. Move it again later.")));
+		sleep_for(move, pause);
+		pause = Min(pause * 2, LONGEST_PAUSE);
+	}
+}
+
+/* What is left, under lock; then the new files are the table's. */
+static void
+finish(TableMove *move)
+{
+	SpaceState state;
+
+	move->locked = true;
+	FAULT_POINT("move_locked");
+	if (move->toast != NULL && !equal(move->index_oids, RelationGetIndexList(move->toast)))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("gave up moving \"%s\": its TOAST relation was reindexed",
+							   RelationGetRelationName(move->table)),
+						errhint("Move it again.")));
+	copy_what_is_new(move);
+	if (RelationGetNumberOfBlocks(move->table) > 0)
+	{
+		space_read(move->table, &state);
+		if (!move->has_metapage)
+			page_run_extend(move->file, 1);
+		space_write_copy(move->file, &state);
+	}
+	FAULT_POINT("move_copied");
+
+	file_install(move->table, move->file);
+	if (move->toast != NULL)
+		file_install(move->toast, move->toast_copy.file);
+	for (int i = 0; i < list_length(move->index_oids); i++)
+		file_install(move->indexes[i], move->index_copies[i].file);
+	CommandCounterIncrement();
+	FAULT_POINT("move_installed");
+}
+
+/* ---- the move as a whole ------------------------------------------------------------------------ */
+
+/* Opens the table and its catalog: nobody else changes them but by writing rows. */
+static void
+open_table(TableMove *move, Oid relid)
+{
+	Oid toast_id;
+	ListCell *cell;
+	int n = 0;
+
+	if (!ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("cannot move \"%s\" now", get_rel_name(relid)),
+						errdetail("Another command, such as VACUUM, holds a lock on it."),
+						errhint("Move it again later.")));
+	move->table = table_open(relid, NoLock);
+	check_movable(move->table);
+	write_buffer_flush(move->table);
+	toast_id = move->table->rd_rel->reltoastrelid;
+	if (!OidIsValid(toast_id))
+		return;
+	if (!ConditionalLockRelationOid(toast_id, ShareUpdateExclusiveLock))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("cannot move \"%s\" now", RelationGetRelationName(move->table)),
+						errdetail("Another command, such as VACUUM, holds a lock on its TOAST "
+								  "relation."),
+						errhint("Move it again later.")));
+	move->toast = table_open(toast_id, NoLock);
+	move->index_oids = RelationGetIndexList(move->toast);
+	move->indexes = palloc(sizeof(Relation) * list_length(move->index_oids));
+	foreach(cell, move->index_oids)
+		move->indexes[n++] = index_open(lfirst_oid(cell), AccessShareLock);
+}
+
+static Relation
+make_file(TableMove *move, Oid tablespace, Datum number)
+{
+	Relation file = file_create(tablespace, DatumGetObjectId(number));
+
+	move->files = lappend(move->files, file);
+	return file;
+}
+
+static void
+make_files(TableMove *move, Oid tablespace, ArrayType *numbers)
+{
+	int nindexes = list_length(move->index_oids);
+	Datum *elements;
+	int nelements;
+
+	deconstruct_array(numbers, OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL,
+					  &nelements);
+	if (nelements != 1 + (move->toast != NULL) + nindexes)
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("cannot move \"%s\" now", RelationGetRelationName(move->table)),
+						errdetail("Its TOAST relation was just made, or reindexed."),
+						errhint("Move it again.")));
+	/* so that an abort is logged, with the files that it removes */
+	(void) GetTopTransactionId();
+	move->file = make_file(move, tablespace, elements[0]);
+	if (move->toast == NULL)
+		return;
+	file_copy_begin(&move->toast_copy, move->toast, make_file(move, tablespace, elements[1]));
+	move->index_copies = palloc(sizeof(FileCopy) * nindexes);
+	for (int i = 0; i < nindexes; i++)
+		file_copy_begin(&move->index_copies[i], move->indexes[i],
+						make_file(move, tablespace, elements[2 + i]));
+}
+
+static void
+discard_files(TableMove *move)
+{
+	ListCell *cell;
+
+	foreach(cell, move->files)
+		file_discard(lfirst(cell));
+	move->files = NIL;
+}
+
+/* The options for encoding again; NULL if the new tablespace has the same. */
+static TableOptions *
+choose_options(TableMove *move, Oid tablespace)
+{
+	TableOptions *now = options_of_table(move->table);
+	TableOptions *then = options_in_tablespace(move->table, tablespace);
+
+	if (now->compression == then->compression && now->compression_level == then->compression_level)
+		return NULL;
+	return then;
+}
+
+static void
+run(TableMove *move, Oid tablespace, ArrayType *numbers, int64 patience)
+{
+	HASHCTL control = {.keysize = sizeof(GroupKey), .entrysize = sizeof(MovedGroup)};
+
+	control.hcxt = CurrentMemoryContext;
+	move->groups = hash_create("moved row groups", 64, &control,
+							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	move->started = GetCurrentTimestamp();
+	make_files(move, tablespace, numbers);
+	FAULT_POINT("move_files_made");
+	copy_until_locked(move, patience);
+	finish(move);
+}
+
+/*
+ * columnar_move_run(table, tablespace, numbers, recompress, bytes_per_second, patience): moves the
+ * table in this transaction, into files with these numbers, which are committed.  NULL for
+ * bytes_per_second: no limit; patience in ms.  Returns the bytes written, without WAL.
+ */
+Datum
+columnar_move_run(PG_FUNCTION_ARGS)
+{
+	Oid tablespace = find_tablespace(PG_GETARG_NAME(1));
+	TableMove move = {.bytes_per_second = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT64(4)};
+
+	PreventCommandIfReadOnly("columnar_move_run()");
+	open_table(&move, PG_GETARG_OID(0));
+	if (!CheckRelationTableSpaceMove(move.table, tablespace))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("\"%s\" is in tablespace \"%s\" already",
+							   RelationGetRelationName(move.table), NameStr(*PG_GETARG_NAME(1)))));
+	if (PG_GETARG_BOOL(3))
+		move.options = choose_options(&move, tablespace);
+	PG_TRY();
+	{
+		run(&move, tablespace, PG_GETARG_ARRAYTYPE_P(2), PG_GETARG_INT64(5));
+	}
+	PG_FINALLY();
+	{
+		discard_files(&move);
+	}
+	PG_END_TRY();
+	for (int i = 0; i < list_length(move.index_oids); i++)
+		index_close(move.indexes[i], NoLock);
+	if (move.toast != NULL)
+		table_close(move.toast, NoLock);
+	table_close(move.table, NoLock);
+	PG_RETURN_INT64((int64) move.written);
+}
+
+/* columnar_move_files(table, tablespace): numbers for its new files, and those of its catalog. */
+Datum
+columnar_move_files(PG_FUNCTION_ARGS)
+{
+	Oid tablespace = find_tablespace(PG_GETARG_NAME(1));
+	Relation table = table_open(PG_GETARG_OID(0), AccessShareLock);
+	List *index_oids = NIL;
+	Datum *numbers;
+	int count = 1;
+
+	check_movable(table);
+	if (OidIsValid(table->rd_rel->reltoastrelid))
+	{
+		Relation toast = table_open(table->rd_rel->reltoastrelid, AccessShareLock);
+
+		index_oids = RelationGetIndexList(toast);
+		count = 2 + list_length(index_oids);
+		table_close(toast, AccessShareLock);
+	}
+	table_close(table, NoLock);
+	numbers = palloc(sizeof(Datum) * count);
+	for (int i = 0; i < count; i++)
+		numbers[i] = ObjectIdGetDatum(compat_new_file_number(tablespace));
+	PG_RETURN_ARRAYTYPE_P(construct_array(numbers, count, OIDOID, sizeof(Oid), true,
+										  TYPALIGN_INT));
+}
+
+/*
+ * columnar_move_forget(tablespace, numbers): removes files that a crash has left, at the commit; returns
+ * how many.  Those that a relation uses stay.
+ */
+Datum
+columnar_move_forget(PG_FUNCTION_ARGS)
+{
+	Oid tablespace = PG_GETARG_OID(0);
+	Datum *numbers;
+	int count;
+	int32 removed = 0;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &numbers,
+					  NULL, &count);
+	for (int i = 0; i < count; i++)
+	{
+		Oid number = DatumGetObjectId(numbers[i]);
+		Relation file;
+
+		if (OidIsValid(compat_relation_of_file(tablespace, number)))
+			continue;
+		file = CreateFakeRelcacheEntry(compat_make_file_locator(tablespace, MyDatabaseId, number));
+		if (smgrexists(RelationGetSmgr(file), MAIN_FORKNUM))
+		{
+			/* so that the commit is logged, with the files that it removes */
+			(void) GetTopTransactionId();
+			RelationDropStorage(file);
+			removed++;
+		}
+		FreeFakeRelcacheEntry(file);
+	}
+	PG_RETURN_INT32(removed);
+}
