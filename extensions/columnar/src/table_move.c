@@ -10,8 +10,10 @@
  *	   a new file, one behind the other, encoded again if the tablespace calls for other
  *	   compression; then the catalog's pages that changed, the places in their records exchanged for
  *	   the new ones; the pages of the catalog's index as they are.
- *	2. When little is left, AccessExclusiveLock if it is to be had at once: a waiting request would stop
- *	   everybody who comes behind it.  If not, another round, after a while.
+ *	2. When little is left, AccessExclusiveLock, if it is to be had at once: a waiting request stops
+ *	   everybody who comes behind it.  If not, another round, after a while; and after some of
+ *	   these the request waits, but no longer than LONGEST_WAIT: else under steady load of short
+ *	   transactions there is never a moment without any.
  *	3. The last round, the metapage, and in pg_class the new files of all three: an ordinary commit
  *	   decides, and removes the old files.
  *
@@ -52,6 +54,7 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/smgr.h"
 #include "utils/acl.h"
@@ -61,6 +64,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include COMPAT_FILE_MAP_HEADER
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "catalog_scan.h"
@@ -81,6 +85,11 @@
 /* Pauses between tries of the lock, in ms: from the first, twice as long each time, to the longest. */
 #define FIRST_PAUSE 5
 #define LONGEST_PAUSE 500
+
+/* The lock is waited for, in ms, a part of the pause before, from a pause of so many on. */
+#define WAIT_SHARE 10
+#define FIRST_WAIT_PAUSE 80
+#define LONGEST_WAIT 40
 
 /* Slept at most, in ms, between two looks for waiters. */
 #define LONGEST_SLEEP 10
@@ -472,23 +481,58 @@ copy_what_is_new(TableMove *move)
 	return move->written - before;
 }
 
+/* Takes AccessExclusiveLock if it is to be had within so many ms. */
+static bool
+lock_within(Oid relid, int milliseconds)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int lock_timeout = LockTimeout;
+	volatile bool locked = true;
+
+	if (milliseconds <= 0)
+		return ConditionalLockRelationOid(relid, AccessExclusiveLock);
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		LockTimeout = milliseconds;
+		LockRelationOid(relid, AccessExclusiveLock);
+		LockTimeout = lock_timeout;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		LockTimeout = lock_timeout;
+		MemoryContextSwitchTo(context);
+		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		locked = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return locked;
+}
+
 /*
- * The locks of the last round, if they are to be had at once.  Only the first may fail for long: who
- * reads the others has it.  A lock that was had is a standby's until the end of the transaction,
- * so it is not tried in vain.
+ * The locks of the last round, if they are to be had in time.  Only the first may fail for long: who
+ * has one of the others has it, too, or is just releasing it.  A lock that was had is a standby's
+ * until the end of the transaction, so it is not tried in vain.
  */
 static bool
-lock_for_last_round(TableMove *move)
+lock_for_last_round(TableMove *move, int wait)
 {
 	ListCell *cell;
 	bool all = true;
 
-	if (!ConditionalLockRelationOid(RelationGetRelid(move->table), AccessExclusiveLock))
+	if (!lock_within(RelationGetRelid(move->table), wait))
 		return false;
 	if (move->toast != NULL)
-		all = ConditionalLockRelationOid(RelationGetRelid(move->toast), AccessExclusiveLock);
+		all = lock_within(RelationGetRelid(move->toast), LONGEST_WAIT / 2);
 	foreach(cell, move->index_oids)
-		all = all && ConditionalLockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
+		all = all && lock_within(lfirst_oid(cell), LONGEST_WAIT / 2);
 	if (!all)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -507,11 +551,14 @@ copy_until_locked(TableMove *move, int64 patience)
 
 	for (;;)
 	{
+		int wait;
+
 		if (copy_what_is_new(move) > LAST_ROUND_BYTES)
 			continue;
 		/* what is flushed now is not waited for under the lock */
 		XLogFlush(XactLastRecEnd);
-		if (lock_for_last_round(move))
+		wait = pause >= FIRST_WAIT_PAUSE ? (int) Min(pause / WAIT_SHARE, LONGEST_WAIT) : 0;
+		if (lock_for_last_round(move, wait))
 			return;
 		if (since == 0)
 			since = GetCurrentTimestamp();

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import threading
 import time
@@ -19,26 +18,21 @@ from extensions.columnar.test.servers import (
     checksum,
     fill,
     make_standby,
-    take_base_backup,
     verify,
     wait_for_replay,
+)
+from extensions.columnar.test.tiers import (
+    TIERS,
+    known_files,
+    make_tablespaces,
+    move,
+    no_stray_files,
+    tier_of,
 )
 from extensions.columnar.test.twins import Twins
 from tests.cluster import Node, make_directory, wait_until
 
 MakeServer = Callable[..., Node]
-
-TIERS = ("hot", "cold")
-
-
-def make_tablespaces(node: Node) -> None:
-    for name in TIERS:
-        place = node.tablespaces()[name]
-        shutil.rmtree(place, ignore_errors=True)
-        make_directory(place.parent.parent)
-        make_directory(place.parent)
-        make_directory(place)
-        node.execute(f"CREATE TABLESPACE {name} LOCATION '{place}'")
 
 
 @pytest.fixture(scope="module")
@@ -54,52 +48,6 @@ def server(make_server: MakeServer) -> Node:
     node = make_server()
     make_tablespaces(node)
     return node
-
-
-def move(connection: psycopg.Connection, table: str, tier: str, **options: str) -> None:
-    extra = "".join(f", {name} => {value}" for name, value in options.items())
-    connection.execute(f"CALL strata_columnar.move_columnar_table('{table}', '{tier}'{extra})")
-
-
-def tier_of(connection: psycopg.Connection, table: str) -> str | None:
-    """The tablespace of the table, its TOAST relation and that one's index."""
-    rows = connection.execute(
-        "SELECT DISTINCT t.spcname FROM pg_class AS c"
-        " JOIN pg_class AS r ON r.oid IN (c.oid, c.reltoastrelid)"
-        " OR r.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = c.reltoastrelid)"
-        " LEFT JOIN pg_tablespace AS t ON t.oid = r.reltablespace WHERE c.oid = %s::regclass",
-        (table,),
-    ).fetchall()
-    assert len(rows) == 1, rows
-    return rows[0][0]
-
-
-def tier_files(node: Node, tier: str) -> set[str]:
-    """The relation files of the test's database that are in a tablespace, without empty tombstones."""
-    return {
-        path.name
-        for path in node.tablespaces()[tier].glob("PG_*/*/*")
-        if path.name[0].isdigit() and path.stat().st_size > 0
-    }
-
-
-def known_files(node: Node, tier: str) -> set[str]:
-    """Those that the catalogs know."""
-    return {
-        str(number)
-        for (number,) in node.query(
-            "SELECT relfilenode FROM pg_class JOIN pg_tablespace AS t ON t.oid = reltablespace WHERE spcname = %s",
-            (tier,),
-        )
-    }
-
-
-def no_stray_files(node: Node) -> None:
-    """No tablespace has a file that belongs to no relation."""
-    node.execute("CHECKPOINT")
-    for tier in TIERS:
-        stray = {name.split("_")[0].split(".")[0] for name in tier_files(node, tier)}
-        assert stray <= known_files(node, tier), tier
 
 
 SHAPES = {
@@ -225,9 +173,7 @@ def test_readers_and_writers_go_on(tiers: Node, twins: Twins) -> None:
                 )
                 mine.update((n, mine[n] + 1) for n in range(low, low + 11) if n in mine)
                 if rng.random() < 0.3:
-                    session.execute(
-                        f"DELETE FROM {table} WHERE w = %s AND id = %s", (worker, low)
-                    )
+                    session.execute(f"DELETE FROM {table} WHERE w = %s AND id = %s", (worker, low))
                     mine.pop(low, None)
 
     def read() -> None:
@@ -380,9 +326,7 @@ def test_only_owners_move(tiers: Node, twins: Twins) -> None:
     session.execute("CREATE TABLE t (id integer)")
     session.execute("DROP ROLE IF EXISTS mover")
     session.execute("CREATE ROLE mover")
-    session.execute(
-        f"GRANT USAGE ON SCHEMA strata_columnar, {twins.columnar.schema} TO mover"
-    )
+    session.execute(f"GRANT USAGE ON SCHEMA strata_columnar, {twins.columnar.schema} TO mover")
     session.execute("SET ROLE mover")
     try:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -449,8 +393,11 @@ def test_standby_has_the_same_tiers(server: Node) -> None:
                         "SELECT * FROM strata_columnar.columnar_verify('t')"
                     ).fetchall()
         for tier in TIERS:
-            copied = {path.name for path in (standby.root / "tablespaces" / standby.name / tier).glob("PG_*/*/*")
-                      if path.stat().st_size > 0}
+            copied = {
+                path.name
+                for path in (standby.root / "tablespaces" / standby.name / tier).glob("PG_*/*/*")
+                if path.stat().st_size > 0
+            }
             assert {name for name in copied if "_" not in name} <= known_files(server, tier)
     finally:
         standby.stop("immediate")

@@ -209,7 +209,13 @@ def connect_soon(node: Node) -> psycopg.Connection:
             return node.connect()
         except psycopg.OperationalError as error:
             if not any(
-                word in str(error) for word in ("not yet accepting", "recovery", "starting up")
+                word in str(error)
+                for word in (
+                    "not yet accepting",
+                    "recovery",
+                    "starting up",
+                    "closed the connection",
+                )
             ):
                 raise
     raise AssertionError  # wait_until() raises before
