@@ -652,14 +652,16 @@ class Cluster:
         if node.rules is not TLS_WORKER_RULES:
             self._give_password(node, SUPERUSER)
         with node.connect_locally("postgres") as connection:
-            connection.execute(f"CREATE DATABASE {DATABASE}")
+            home = "pg_default"
             if self.extension and node.name not in ("coordinator", "plain"):
+                home = "hot"
                 for name, place in node.tablespaces().items():
                     shutil.rmtree(place, ignore_errors=True)
                     make_directory(place.parent.parent)
                     make_directory(place.parent)
                     make_directory(place)
                     connection.execute(f"CREATE TABLESPACE {name} LOCATION '{place}'")
+            connection.execute(f"CREATE DATABASE {DATABASE} TABLESPACE {home}")
 
     def _give_password(self, node: Node, role: str) -> None:
         password = secrets.token_urlsafe(24)

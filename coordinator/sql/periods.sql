@@ -24,7 +24,8 @@ COMMENT ON FUNCTION strata.leaf_statistics() IS
 
 CREATE VIEW strata.partitions AS
 SELECT t.relation, s.remainder AS shard, w.name AS worker, l.leaf_name AS partition,
-       l.lower AS period_from, l.upper AS period_to, l.bytes
+       l.lower AS period_from, l.upper AS period_to, l.bytes, x.tier, x.compression, x.heat, x.last_access,
+       x.next_tier || ' (' || x.next_reason || ')' AS next_move
   FROM strata.distributed_table AS t
   JOIN pg_catalog.pg_class AS r ON r.oid = t.relation
   JOIN pg_catalog.pg_namespace AS n ON n.oid = r.relnamespace
@@ -33,10 +34,12 @@ SELECT t.relation, s.remainder AS shard, w.name AS worker, l.leaf_name AS partit
   JOIN strata.leaf_statistics() AS l
          ON l.worker_id = s.worker_id AND l.remainder = s.remainder
         AND l.schema_name = n.nspname AND l.table_name = r.relname
+  LEFT JOIN strata.tier_statistics() AS x
+         ON x.worker_id = s.worker_id AND x.relation = t.relation AND x.leaf_name = l.leaf_name
  WHERE t.partition_attribute IS NOT NULL;
 GRANT SELECT ON strata.partitions TO PUBLIC;
 COMMENT ON VIEW strata.partitions IS
-    'every leaf of the tables with periods: shard, worker, period (none: the default partition), bytes';
+    'every leaf of the tables with periods: shard, worker, period (none: the default partition), bytes; for who may read the table also tier, compression, heat, next move';
 
 -- The cut-off that a table's retention gives now, a begin of a period; NULL if none.  newest: the largest
 -- value in the column, if it is one of numbers that are no times.

@@ -27,6 +27,7 @@
 #include "period_maintenance.h"
 #include "resolver.h"
 #include "take_over.h"
+#include "tier_service.h"
 
 static const MaintenanceTask maintenance_tasks[] = {
 	{"take-over", take_over_interval_ms, take_over_run}, /* the first: others use the workers */
@@ -36,6 +37,7 @@ static const MaintenanceTask maintenance_tasks[] = {
 
 static const MaintenanceTask period_tasks[] = {
 	{"periods", period_maintenance_interval, period_maintenance_run},
+	{"tiers", tier_service_interval, tier_service_run},
 };
 
 /* What is remembered of a task's runs. */

@@ -33,6 +33,9 @@ int strata_heartbeat_interval = 1000;
 int strata_shard_count = 32;
 int strata_period_interval = 60000;
 int strata_period_premake = 4;
+bool strata_tiering = true;
+int strata_tier_interval = 300000;
+int strata_tier_rate = 65536;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
 bool strata_enable_aggregate_pushdown = true;
@@ -67,6 +70,17 @@ define_settings(void)
 		"strata.period_interval", "Time between looks at the periods of all tables.",
 		"Makes new ones, empties default partitions, drops what is older than the retention.",
 		&strata_period_interval, 60000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("strata.tiering", "Lets leaves move between the tiers of the workers.",
+							 "Off, moves in progress end and no other begins.", &strata_tiering,
+							 true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("strata.tier_interval",
+							"Time between looks at what belongs on which tier.", NULL,
+							&strata_tier_interval, 300000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("strata.tier_bytes_per_second",
+							"What the moves of a worker may write in a second, their WAL included.",
+							NULL, &strata_tier_rate, 65536, 64, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
+							NULL, NULL, NULL);
 	DefineCustomRealVariable(
 		"strata.count_distinct_error_rate",
 		"Relative error that count(DISTINCT) may have; 0 counts exactly.",

@@ -11,7 +11,9 @@
  * Cancelling.  PQcancel() connects to the worker's postmaster and waits for it without any
  * limit; a postmaster that hangs would hang us for good.  So each worker is asked
  * first whether it answers at all: an SSLRequest, on a socket of our own with a
- * deadline, to which every postmaster replies with one byte.
+ * deadline, to which every postmaster replies with one byte.  That socket is closed before
+ * PQcancel(): a postmaster that shuts down accepts nobody until those are gone whom it has
+ * accepted to refuse them.
  */
 #include "postgres.h"
 
@@ -252,7 +254,8 @@ start_probe(WorkerConnection *conn)
 static void
 end_probe(WorkerConnection *conn)
 {
-	close(conn->cleanup_socket);
+	if (conn->cleanup_socket >= 0)
+		close(conn->cleanup_socket);
 	conn->cleanup_socket = -1;
 }
 
@@ -285,7 +288,10 @@ advance_probe(WorkerConnection *conn, short events)
 	}
 	length = recv(conn->cleanup_socket, &answer, 1, 0);
 	if (length == 1)
+	{
+		end_probe(conn);
 		send_cancel(conn);
+	}
 	else if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	else

@@ -18,12 +18,13 @@ EVERYBODY = {
     "coordinator": """
         strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.conninfo_address
         strata.create_distributed_table strata.create_reference_table strata.distributed_handler
-        strata.flatten_obstacle strata.flatten_partitioned_table
+        strata.flatten_obstacle strata.flatten_partitioned_table strata.heat strata.heat_statistics
         strata.invalidate_metadata strata.leaf_statistics strata.list_in_doubt strata.object_classes
         strata.partman_forget strata.partman_rule strata.period_bound strata.period_start
         strata.replicate_reference_row strata.role_attributes strata.shard_statistics
-        strata.statement_classes strata.table_checksum strata.type_of strata.undistribute_table
-        strata.used_periods strata.worker_status
+        strata.set_tier_policy strata.statement_classes strata.table_checksum
+        strata.tier_move_statistics strata.tier_plan strata.tier_statistics strata.type_of
+        strata.undistribute_table strata.used_periods strata.worker_status
         strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
     """,
     # the coordinator's sessions call these as the roles of the users
@@ -53,7 +54,7 @@ SUPERUSERS = {
         strata.node_lock_waits strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
-        strata.type_definition
+        strata.tier_policies strata.tier_policy_target strata.check_tier_age strata.type_definition
         strata_partial.adopt strata_partial.definition
     """,
     "worker": """
@@ -71,8 +72,9 @@ SUPERUSERS = {
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.leaf_statistics strata.partman_forget"
-    " strata.partman_rule strata.shard_statistics"
+    "coordinator": "strata.all_lock_waits strata.heat_statistics strata.leaf_statistics"
+    " strata.partman_forget strata.partman_rule strata.set_tier_policy strata.shard_statistics"
+    " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_schema_version"
     " strata_worker.create_periods strata_worker.forget_periods strata_worker.own_leaves"
@@ -99,6 +101,8 @@ RELATIONS = {
     "strata.shard": "",
     "strata.shards": "public: SELECT",
     "strata.tables": "public: SELECT",
+    "strata.tier_moves": "public: SELECT",
+    "strata.tier_policy": "",
     "strata.worker": "",
     "strata.worker_id_seq": "",
     "strata.workers": "public: SELECT",

@@ -269,7 +269,10 @@ def stopped(worker: Node, pid: int) -> Iterator[None]:
     """A process that waits for its next command does not get it meanwhile."""
     for _ in wait_until("the session there is idle"):
         if worker.query(
-            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle%%'", (pid,)
+            # the COMMIT of what it was asked before may be on its way
+            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND (state = 'idle' OR state LIKE 'idle%%'"
+            " AND state_change < clock_timestamp() - interval '200 ms')",
+            (pid,),
         ):
             break
     os.kill(pid, signal.SIGSTOP)

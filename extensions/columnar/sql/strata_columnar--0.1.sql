@@ -204,22 +204,22 @@ REVOKE ALL ON strata_columnar.table_move FROM PUBLIC;
 COMMENT ON TABLE strata_columnar.table_move
 IS 'moves that have begun, with the numbers of their new files: what a crash leaves of these is removed';
 
-CREATE FUNCTION strata_columnar.columnar_move_files(relation regclass, tablespace name) RETURNS oid[]
+CREATE FUNCTION strata_columnar.columnar_move_files(relation regclass, tablespace name, with_indexes boolean) RETURNS oid[]
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'columnar_move_files';
-REVOKE ALL ON FUNCTION strata_columnar.columnar_move_files(regclass, name) FROM PUBLIC;
-COMMENT ON FUNCTION strata_columnar.columnar_move_files(regclass, name)
+REVOKE ALL ON FUNCTION strata_columnar.columnar_move_files(regclass, name, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.columnar_move_files(regclass, name, boolean)
 IS 'numbers for the files that a move of the table will make';
 
 CREATE FUNCTION strata_columnar.columnar_move_run(
     relation regclass, tablespace name, files oid[], recompress boolean, bytes_per_second bigint,
-    patience bigint
+    patience bigint, with_indexes boolean
 ) RETURNS bigint
 LANGUAGE C VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'columnar_move_run';
-REVOKE ALL ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint)
+REVOKE ALL ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint, boolean)
 FROM PUBLIC;
-COMMENT ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint)
+COMMENT ON FUNCTION strata_columnar.columnar_move_run(regclass, name, oid[], boolean, bigint, bigint, boolean)
 IS 'the second half of move_columnar_table()';
 
 CREATE FUNCTION strata_columnar.columnar_move_forget(tablespace oid, files oid[]) RETURNS integer
@@ -253,39 +253,68 @@ REVOKE ALL ON FUNCTION strata_columnar.forget_moves(oid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_columnar.forget_moves(oid)
 IS 'removes the files of moves that a crash has ended; returns how many';
 
--- Two transactions: what the first commits outlives a crash of the second.
-CREATE PROCEDURE strata_columnar.move_columnar_table(
-    relation regclass, tablespace name, recompress boolean DEFAULT true,
-    bytes_per_second bigint DEFAULT NULL, patience interval DEFAULT '1 minute'
-)
+-- A move is two transactions: what the first commits outlives a crash of the second.
+CREATE FUNCTION strata_columnar.begin_move(relation regclass, tablespace name, with_indexes boolean) RETURNS oid[]
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    numbers pg_catalog.oid[];
+    numbers oid[];
 BEGIN
     PERFORM strata_columnar.forget_moves(relation);
-    numbers := strata_columnar.columnar_move_files(relation, tablespace);
+    numbers := strata_columnar.columnar_move_files(relation, tablespace, with_indexes);
     INSERT INTO strata_columnar.table_move (relation, tablespace, files)
-    SELECT move_columnar_table.relation, t.oid, numbers
-      FROM pg_catalog.pg_tablespace AS t
-     WHERE t.spcname OPERATOR(pg_catalog.=) move_columnar_table.tablespace;
-    COMMIT;
-    -- whoever commits on the new files waits for the replicas to have them
-    PERFORM pg_catalog.set_config('synchronous_commit', 'local', true);
+    SELECT begin_move.relation, t.oid, numbers
+      FROM pg_tablespace AS t WHERE t.spcname = begin_move.tablespace;
+    RETURN numbers;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_columnar.begin_move(regclass, name, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.begin_move(regclass, name, boolean)
+IS 'the first transaction of a move: remembers the numbers of the files that it will make, and returns them';
+
+CREATE FUNCTION strata_columnar.finish_move(
+    relation regclass, tablespace name, files oid[], recompress boolean, bytes_per_second bigint, patience bigint,
+    with_indexes boolean
+) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
     DELETE FROM strata_columnar.table_move AS m
-     WHERE m.relation OPERATOR(pg_catalog.=) move_columnar_table.relation
-       AND m.files OPERATOR(pg_catalog.=) numbers;
+     WHERE m.relation = finish_move.relation AND m.files = finish_move.files;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'another session took over the move of "%"', relation
             USING ERRCODE = 'lock_not_available';
     END IF;
-    PERFORM strata_columnar.columnar_move_run(
+    RETURN strata_columnar.columnar_move_run(
+        relation, tablespace, files, recompress, bytes_per_second, patience, with_indexes);
+END
+$$;
+REVOKE ALL ON FUNCTION strata_columnar.finish_move(regclass, name, oid[], boolean, bigint, bigint, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.finish_move(regclass, name, oid[], boolean, bigint, bigint, boolean)
+IS 'the second transaction of a move; patience in ms; returns the bytes written, without WAL';
+
+CREATE PROCEDURE strata_columnar.move_columnar_table(
+    relation regclass, tablespace name, recompress boolean DEFAULT true,
+    bytes_per_second bigint DEFAULT NULL, patience interval DEFAULT '1 minute',
+    with_indexes boolean DEFAULT false
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    numbers pg_catalog.oid[] := strata_columnar.begin_move(relation, tablespace, with_indexes);
+BEGIN
+    COMMIT;
+    -- whoever commits on the new files waits for the replicas to have them
+    PERFORM pg_catalog.set_config('synchronous_commit', 'local', true);
+    PERFORM strata_columnar.finish_move(
         relation, tablespace, numbers, recompress, bytes_per_second,
-        (pg_catalog.date_part('epoch', patience) OPERATOR(pg_catalog.*) 1000)::bigint);
+        (pg_catalog.date_part('epoch', patience) OPERATOR(pg_catalog.*) 1000)::bigint, with_indexes);
     COMMIT;
 END
 $$;
-REVOKE ALL ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval)
+REVOKE ALL ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval, boolean)
 FROM PUBLIC;
-COMMENT ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval)
-IS 'moves a columnar table to another tablespace while it is read and written; its indexes stay';
+COMMENT ON PROCEDURE strata_columnar.move_columnar_table(regclass, name, boolean, bigint, interval, boolean)
+IS 'moves a columnar table, and on request those of its indexes that are with it, to another tablespace while it is in use';

@@ -29,10 +29,13 @@
  * Commands that want a lock that conflicts with ours (ALTER, TRUNCATE, VACUUM, ANALYZE) go first: the move
  * looks for waiters between row groups, and ends with an error.
  *
- * Indexes of the table stay where they are.
+ * Indexes of the table stay where they are, or those that are in the table's tablespace go along: page by
+ * page, as that of the catalog.  Under lock all their pages are looked at, which takes some 20 ms for each GB
+ * in memory.
  */
 #include "compat.h"
 
+#include <limits.h>
 #include <math.h>
 
 #include "access/genam.h"
@@ -82,6 +85,9 @@
 /* Bytes of an extent that are copied between two looks for waiters. */
 #define SLICE_BYTES ((uint64) 128 * PAGE_PAYLOAD)
 
+/* The same of pages that are copied one by one. */
+#define PAGES_PER_LOOK 128
+
 /* Pauses between tries of the lock, in ms: from the first, twice as long each time, to the longest. */
 #define FIRST_PAUSE 5
 #define LONGEST_PAUSE 500
@@ -112,8 +118,9 @@ typedef struct TableMove
 {
 	Relation table;
 	Relation toast;		/* NULL: none */
-	List *index_oids;	/* of it */
-	Relation *indexes;	/* as many */
+	List *index_oids;	/* of it, then those of the table that move with it */
+	int ntoast_indexes; /* of it */
+	Relation *indexes;	/* as many as index_oids */
 	Relation file;		/* the table's new one */
 	bool has_metapage;	/* has the new file block 0? */
 	FileCopy toast_copy;
@@ -124,6 +131,7 @@ typedef struct TableMove
 	GroupCatalog *catalog; /* of this round */
 	bool locked;		   /* the last round */
 	uint64 written;		   /* bytes, without WAL */
+	uint64 pages;		   /* copied one by one */
 	int64 bytes_per_second; /* 0: no limit */
 	TimestampTz started;
 } TableMove;
@@ -211,6 +219,41 @@ note_written(TableMove *move, uint64 bytes)
 			(double) (GetCurrentTimestamp() - move->started) / 1000;
 	if (ahead > 1)
 		sleep_for(move, ahead);
+}
+
+/* Takes a lock if it is to be had within so many ms. */
+static bool
+lock_within(Oid relid, LOCKMODE mode, int64 milliseconds)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int lock_timeout = LockTimeout;
+	volatile bool locked = true;
+
+	if (milliseconds <= 0)
+		return ConditionalLockRelationOid(relid, mode);
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		LockTimeout = (int) Min(milliseconds, INT_MAX);
+		LockRelationOid(relid, mode);
+		LockTimeout = lock_timeout;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		LockTimeout = lock_timeout;
+		MemoryContextSwitchTo(context);
+		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		locked = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return locked;
 }
 
 /* ---- row groups --------------------------------------------------------------------------------- */
@@ -395,6 +438,17 @@ patch_record(TableMove *move, HeapTuple tuple, const CatalogTuple *columns)
 	return true;
 }
 
+/* FileCopyPatch for indexes, which changes nothing. */
+static bool
+note_page(void *argument, BlockNumber block, Page page)
+{
+	TableMove *move = argument;
+
+	if (++move->pages % PAGES_PER_LOOK == 0)
+		note_written(move, (uint64) PAGES_PER_LOOK * BLCKSZ);
+	return true;
+}
+
 /* FileCopyPatch for the catalog: the records of a page. */
 static bool
 patch_page(void *argument, BlockNumber block, Page page)
@@ -430,20 +484,18 @@ patch_page(void *argument, BlockNumber block, Page page)
 			complete &= patch_record(move, &tuple, &columns);
 		}
 	}
+	note_page(move, block, page);
 	return complete;
 }
 
-static uint64
-copy_catalog(TableMove *move)
+/* The pages of the catalog, its index, and the table's indexes, that are new. */
+static void
+copy_pages(TableMove *move)
 {
-	uint64 bytes;
-
-	if (move->toast == NULL)
-		return 0;
-	bytes = (uint64) file_copy_catch_up(&move->toast_copy, patch_page, move) * BLCKSZ;
+	if (move->toast != NULL)
+		file_copy_catch_up(&move->toast_copy, patch_page, move);
 	for (int i = 0; i < list_length(move->index_oids); i++)
-		bytes += (uint64) file_copy_catch_up(&move->index_copies[i], NULL, NULL) * BLCKSZ;
-	return bytes;
+		file_copy_catch_up(&move->index_copies[i], note_page, move);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------- */
@@ -474,46 +526,11 @@ copy_what_is_new(TableMove *move)
 		}
 	}
 	MemoryContextSwitchTo(context);
-	note_written(move, copy_catalog(move));
+	copy_pages(move);
 	group_catalog_close(move->catalog);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 	return move->written - before;
-}
-
-/* Takes AccessExclusiveLock if it is to be had within so many ms. */
-static bool
-lock_within(Oid relid, int milliseconds)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	int lock_timeout = LockTimeout;
-	volatile bool locked = true;
-
-	if (milliseconds <= 0)
-		return ConditionalLockRelationOid(relid, AccessExclusiveLock);
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		LockTimeout = milliseconds;
-		LockRelationOid(relid, AccessExclusiveLock);
-		LockTimeout = lock_timeout;
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		LockTimeout = lock_timeout;
-		MemoryContextSwitchTo(context);
-		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
-			PG_RE_THROW();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		locked = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return locked;
 }
 
 /*
@@ -527,12 +544,12 @@ lock_for_last_round(TableMove *move, int wait)
 	ListCell *cell;
 	bool all = true;
 
-	if (!lock_within(RelationGetRelid(move->table), wait))
+	if (!lock_within(RelationGetRelid(move->table), AccessExclusiveLock, wait))
 		return false;
 	if (move->toast != NULL)
-		all = lock_within(RelationGetRelid(move->toast), LONGEST_WAIT / 2);
+		all = lock_within(RelationGetRelid(move->toast), AccessExclusiveLock, LONGEST_WAIT / 2);
 	foreach(cell, move->index_oids)
-		all = all && lock_within(lfirst_oid(cell), LONGEST_WAIT / 2);
+		all = all && lock_within(lfirst_oid(cell), AccessExclusiveLock, LONGEST_WAIT / 2);
 	if (!all)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -583,7 +600,9 @@ finish(TableMove *move)
 
 	move->locked = true;
 	FAULT_POINT("move_locked");
-	if (move->toast != NULL && !equal(move->index_oids, RelationGetIndexList(move->toast)))
+	if (move->toast != NULL &&
+		!equal(list_truncate(list_copy(move->index_oids), move->ntoast_indexes),
+			   RelationGetIndexList(move->toast)))
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						errmsg("gave up moving \"%s\": its TOAST relation was reindexed",
 							   RelationGetRelationName(move->table)),
@@ -609,15 +628,43 @@ finish(TableMove *move)
 
 /* ---- the move as a whole ------------------------------------------------------------------------ */
 
+/* The indexes of a table that are in its tablespace. */
+static List *
+list_companions(Relation table)
+{
+	List *companions = NIL;
+	ListCell *cell;
+
+	foreach(cell, RelationGetIndexList(table))
+		if (get_rel_tablespace(lfirst_oid(cell)) == table->rd_rel->reltablespace)
+			companions = lappend_oid(companions, lfirst_oid(cell));
+	return companions;
+}
+
+static void
+open_toast(TableMove *move, Oid toast_id, int64 patience)
+{
+	if (!lock_within(toast_id, ShareUpdateExclusiveLock, patience))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("cannot move \"%s\" now", RelationGetRelationName(move->table)),
+						errdetail("Another command, such as VACUUM, holds a lock on its TOAST "
+								  "relation."),
+						errhint("Move it again later.")));
+	move->toast = table_open(toast_id, NoLock);
+	move->index_oids = RelationGetIndexList(move->toast);
+	move->ntoast_indexes = list_length(move->index_oids);
+}
+
 /* Opens the table and its catalog: nobody else changes them but by writing rows. */
 static void
-open_table(TableMove *move, Oid relid)
+open_table(TableMove *move, Oid relid, bool with_indexes, int64 patience)
 {
 	Oid toast_id;
 	ListCell *cell;
 	int n = 0;
 
-	if (!ConditionalLockRelationOid(relid, ShareUpdateExclusiveLock))
+	/* readers and writers do not queue behind this one */
+	if (!lock_within(relid, ShareUpdateExclusiveLock, patience))
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						errmsg("cannot move \"%s\" now", get_rel_name(relid)),
 						errdetail("Another command, such as VACUUM, holds a lock on it."),
@@ -626,17 +673,11 @@ open_table(TableMove *move, Oid relid)
 	check_movable(move->table);
 	write_buffer_flush(move->table);
 	toast_id = move->table->rd_rel->reltoastrelid;
-	if (!OidIsValid(toast_id))
-		return;
-	if (!ConditionalLockRelationOid(toast_id, ShareUpdateExclusiveLock))
-		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						errmsg("cannot move \"%s\" now", RelationGetRelationName(move->table)),
-						errdetail("Another command, such as VACUUM, holds a lock on its TOAST "
-								  "relation."),
-						errhint("Move it again later.")));
-	move->toast = table_open(toast_id, NoLock);
-	move->index_oids = RelationGetIndexList(move->toast);
-	move->indexes = palloc(sizeof(Relation) * list_length(move->index_oids));
+	if (OidIsValid(toast_id))
+		open_toast(move, toast_id, patience);
+	if (with_indexes)
+		move->index_oids = list_concat(move->index_oids, list_companions(move->table));
+	move->indexes = palloc(sizeof(Relation) * Max(list_length(move->index_oids), 1));
 	foreach(cell, move->index_oids)
 		move->indexes[n++] = index_open(lfirst_oid(cell), AccessShareLock);
 }
@@ -662,7 +703,7 @@ make_files(TableMove *move, Oid tablespace, ArrayType *numbers)
 	if (nelements != 1 + (move->toast != NULL) + nindexes)
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						errmsg("cannot move \"%s\" now", RelationGetRelationName(move->table)),
-						errdetail("Its TOAST relation was just made, or reindexed."),
+						errdetail("Its TOAST relation or an index was just made."),
 						errhint("Move it again.")));
 	/* so that an abort is logged, with the files that it removes */
 	(void) GetTopTransactionId();
@@ -714,8 +755,8 @@ run(TableMove *move, Oid tablespace, ArrayType *numbers, int64 patience)
 }
 
 /*
- * columnar_move_run(table, tablespace, numbers, recompress, bytes_per_second, patience): moves the
- * table in this transaction, into files with these numbers, which are committed.  NULL for
+ * columnar_move_run(table, tablespace, numbers, recompress, bytes_per_second, patience, with_indexes):
+ * moves the table in this transaction, into files with these numbers, which are committed.  NULL for
  * bytes_per_second: no limit; patience in ms.  Returns the bytes written, without WAL.
  */
 Datum
@@ -725,7 +766,7 @@ columnar_move_run(PG_FUNCTION_ARGS)
 	TableMove move = {.bytes_per_second = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT64(4)};
 
 	PreventCommandIfReadOnly("columnar_move_run()");
-	open_table(&move, PG_GETARG_OID(0));
+	open_table(&move, PG_GETARG_OID(0), PG_GETARG_BOOL(6), PG_GETARG_INT64(5));
 	if (!CheckRelationTableSpaceMove(move.table, tablespace))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("\"%s\" is in tablespace \"%s\" already",
@@ -749,7 +790,10 @@ columnar_move_run(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) move.written);
 }
 
-/* columnar_move_files(table, tablespace): numbers for its new files, and those of its catalog. */
+/*
+ * columnar_move_files(table, tablespace, with_indexes): numbers for its new files, those of its catalog
+ * and of its indexes.
+ */
 Datum
 columnar_move_files(PG_FUNCTION_ARGS)
 {
@@ -768,6 +812,8 @@ columnar_move_files(PG_FUNCTION_ARGS)
 		count = 2 + list_length(index_oids);
 		table_close(toast, AccessShareLock);
 	}
+	if (PG_GETARG_BOOL(2))
+		count += list_length(list_companions(table));
 	table_close(table, NoLock);
 	numbers = palloc(sizeof(Datum) * count);
 	for (int i = 0; i < count; i++)

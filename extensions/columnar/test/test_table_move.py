@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from extensions.columnar.test.servers import (
+    check_indexes,
     checksum,
     fill,
     make_standby,
@@ -120,6 +121,45 @@ def test_cold_tablespace_compresses(tiers: Node, twins: Twins) -> None:
             f"SELECT count(*), count(DISTINCT {values}), max({values}) FROM generate_series(1, 100000) AS g"
         ).fetchone()
     )
+
+
+def test_indexes_go_along(tiers: Node, twins: Twins) -> None:
+    """On request, those that are with the table; whatever their kind, and while rows are written."""
+    twins.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text, a integer[])",
+        "CREATE INDEX t_hash ON t USING hash (v)",
+        "CREATE INDEX t_gin ON t USING gin (a)",
+        "CREATE INDEX t_gist ON t USING gist (int4range(id, id + 3))",
+        "CREATE INDEX t_elsewhere ON t (s) TABLESPACE hot",
+        "INSERT INTO t SELECT g, g % 1000, 'row ' || g, ARRAY[g % 10, g % 7] FROM generate_series(1, 30000) AS g",
+    )
+    session = twins.columnar.connection
+
+    def places() -> dict[str, str | None]:
+        return dict(
+            session.execute(
+                "SELECT relname, spcname FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid"
+                " LEFT JOIN pg_tablespace AS t ON t.oid = reltablespace WHERE indrelid = 't'::regclass"
+            ).fetchall()
+        )
+
+    mine = ("t_pkey", "t_hash", "t_gin", "t_gist")
+    move(session, "t", "cold", with_indexes="true")
+    assert places() == dict.fromkeys(mine, "cold") | {"t_elsewhere": "hot"}
+    twins.execute(
+        "SET enable_seqscan = off", "SET strata_columnar.enable_custom_scan = off",
+        "INSERT INTO t SELECT g, g % 1000, 'row ' || g, ARRAY[g % 10] FROM generate_series(30001, 33000) AS g",
+        "UPDATE t SET v = v + 1 WHERE id % 7 = 0",
+    )  # fmt: skip
+    for _ in range(2):
+        twins.same("SELECT * FROM t WHERE id = 77")
+        twins.same("SELECT count(*), sum(id) FROM t WHERE v = 77")
+        twins.same("SELECT count(*), sum(id) FROM t WHERE a @> ARRAY[5, 6]")
+        twins.same("SELECT count(*), sum(v) FROM t WHERE int4range(id, id + 3) @> 30002")
+        check_indexes(session, "t")
+        move(session, "t", "hot", with_indexes="true") if places()["t_gin"] == "cold" else None
+    assert places() == dict.fromkeys((*mine, "t_elsewhere"), "hot")
+    no_stray_files(tiers)
 
 
 def test_old_snapshots_keep_their_rows(tiers: Node, twins: Twins) -> None:

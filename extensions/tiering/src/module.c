@@ -8,6 +8,7 @@
 #include "utils/guc.h"
 
 #include "heat.h"
+#include "tier_plan.h"
 
 PG_MODULE_MAGIC;
 
@@ -17,5 +18,6 @@ void
 _PG_init(void)
 {
 	heat_initialize();
+	tier_plan_initialize();
 	MarkGUCPrefixReserved("strata_tiering");
 }
