@@ -19,7 +19,7 @@ extern int strata_period_interval;	  /* ms between looks at the periods of all t
 extern int strata_period_premake;	  /* periods that are there before rows come */
 extern bool strata_tiering;			  /* do leaves move between tiers? */
 extern int strata_tier_interval;	  /* ms between rounds of moves */
-extern int strata_tier_rate;		  /* kB per second that a worker's moves may write, WAL included */
+extern int strata_tier_rate; /* kB per second that a worker's moves may write, WAL included */
 extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_enable_join_pushdown;
 extern bool strata_enable_aggregate_pushdown;

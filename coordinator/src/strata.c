@@ -73,10 +73,9 @@ define_settings(void)
 	DefineCustomBoolVariable("strata.tiering", "Lets leaves move between the tiers of the workers.",
 							 "Off, moves in progress end and no other begins.", &strata_tiering,
 							 true, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("strata.tier_interval",
-							"Time between looks at what belongs on which tier.", NULL,
-							&strata_tier_interval, 300000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.tier_interval", "Time between looks at what belongs on which tier.", NULL,
+		&strata_tier_interval, 300000, 100, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("strata.tier_bytes_per_second",
 							"What the moves of a worker may write in a second, their WAL included.",
 							NULL, &strata_tier_rate, 65536, 64, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,

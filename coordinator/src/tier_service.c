@@ -40,18 +40,17 @@ make_statement(void)
 	SPI_execute("DELETE FROM strata.tier_policy AS p WHERE NOT EXISTS"
 				" (SELECT FROM strata.distributed_table AS t WHERE t.relation = p.relation)",
 				false, 0);
-	if (SPI_execute("SELECT coalesce(json_agg(p), '[]')::text FROM strata.tier_policies() AS p", false,
-					1) != SPI_OK_SELECT ||
+	if (SPI_execute("SELECT coalesce(json_agg(p), '[]')::text FROM strata.tier_policies() AS p",
+					false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
 		elog(ERROR, "could not read the policies of the tiers");
-	policies = MemoryContextStrdup(work_context, SPI_getvalue(SPI_tuptable->vals[0],
-															  SPI_tuptable->tupdesc, 1));
+	policies = MemoryContextStrdup(work_context,
+								   SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
 	SPI_finish();
-	return psprintf(
-		"SELECT strata_tiering.set_policies(%s, "
-		"'{\"enabled\": %s, \"bytes_per_second\": " INT64_FORMAT ", \"seconds\": %d}')",
-		quote_literal_cstr(policies), strata_tiering ? "true" : "false",
-		(int64) strata_tier_rate * 1024, Max(strata_tier_interval / 1000, 1));
+	return psprintf("SELECT strata_tiering.set_policies(%s, "
+					"'{\"enabled\": %s, \"bytes_per_second\": " INT64_FORMAT ", \"seconds\": %d}')",
+					quote_literal_cstr(policies), strata_tiering ? "true" : "false",
+					(int64) strata_tier_rate * 1024, Max(strata_tier_interval / 1000, 1));
 }
 
 static void

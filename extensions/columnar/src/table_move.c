@@ -127,11 +127,11 @@ typedef struct TableMove
 	FileCopy *index_copies;
 	List *files; /* all new ones, as Relations */
 	HTAB *groups;
-	TableOptions *options; /* NULL: bytes stay as they are */
-	GroupCatalog *catalog; /* of this round */
-	bool locked;		   /* the last round */
-	uint64 written;		   /* bytes, without WAL */
-	uint64 pages;		   /* copied one by one */
+	TableOptions *options;	/* NULL: bytes stay as they are */
+	GroupCatalog *catalog;	/* of this round */
+	bool locked;			/* the last round */
+	uint64 written;			/* bytes, without WAL */
+	uint64 pages;			/* copied one by one */
 	int64 bytes_per_second; /* 0: no limit */
 	TimestampTz started;
 } TableMove;
@@ -155,9 +155,9 @@ check_movable(Relation table)
 	const char *name = RelationGetRelationName(table);
 
 	if (!columnar_is_table(table))
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("\"%s\" is not a columnar table", name),
-						errhint("Use ALTER TABLE ... SET TABLESPACE.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not a columnar table", name),
+				 errhint("Use ALTER TABLE ... SET TABLESPACE.")));
 	if (!compat_owns_table(RelationGetRelid(table), GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
 	if (!RelationIsPermanent(table))
@@ -288,9 +288,8 @@ copy_bytes(TableMove *move, const GroupRecord *record, BlockNumber first)
 	PageSource *source = palloc(sizeof(PageSource));
 	char *slice = palloc(Min(record->length, SLICE_BYTES));
 
-	format_place = (FormatPlace){.relation = RelationGetRelationName(move->table),
-								 .group = record->group_id,
-								 .block = -1};
+	format_place = (FormatPlace){
+		.relation = RelationGetRelationName(move->table), .group = record->group_id, .block = -1};
 	page_source_init(source, move->table, record->first_block, record->length,
 					 GetAccessStrategy(BAS_BULKREAD));
 	for (uint64 done = 0; done < record->length; done += SLICE_BYTES)
@@ -551,11 +550,10 @@ lock_for_last_round(TableMove *move, int wait)
 	foreach(cell, move->index_oids)
 		all = all && lock_within(lfirst_oid(cell), AccessExclusiveLock, LONGEST_WAIT / 2);
 	if (!all)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("gave up moving \"%s\": somebody looks at its TOAST relation",
-						RelationGetRelationName(move->table)),
-				 errhint("Move it again later.")));
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("gave up moving \"%s\": somebody looks at its TOAST relation",
+							   RelationGetRelationName(move->table)),
+						errhint("Move it again later.")));
 	return true;
 }
 
@@ -580,13 +578,13 @@ copy_until_locked(TableMove *move, int64 patience)
 		if (since == 0)
 			since = GetCurrentTimestamp();
 		else if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), patience))
-			ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-							errmsg("gave up moving \"%s\": it was in use all the time",
-								   RelationGetRelationName(move->table)),
-							errdetail("The lock was not to be had for " INT64_FORMAT " ms.",
-									  patience),
-							errhint("Long transactions that use the table hold a lock on it: see "
-									"pg_locks. Move it again later.")));
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("gave up moving \"%s\": it was in use all the time",
+							RelationGetRelationName(move->table)),
+					 errdetail("The lock was not to be had for " INT64_FORMAT " ms.", patience),
+					 errhint("Long transactions that use the table hold a lock on it: see "
+							 "pg_locks. Move it again later.")));
 		sleep_for(move, pause);
 		pause = Min(pause * 2, LONGEST_PAUSE);
 	}
@@ -818,8 +816,7 @@ columnar_move_files(PG_FUNCTION_ARGS)
 	numbers = palloc(sizeof(Datum) * count);
 	for (int i = 0; i < count; i++)
 		numbers[i] = ObjectIdGetDatum(compat_new_file_number(tablespace));
-	PG_RETURN_ARRAYTYPE_P(construct_array(numbers, count, OIDOID, sizeof(Oid), true,
-										  TYPALIGN_INT));
+	PG_RETURN_ARRAYTYPE_P(construct_array(numbers, count, OIDOID, sizeof(Oid), true, TYPALIGN_INT));
 }
 
 /*

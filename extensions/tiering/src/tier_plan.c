@@ -32,18 +32,18 @@ static double hysteresis = 2;
 static double worth = 0.1;
 static int replica_lag_limit = 256;
 
-#define STATE_QUERY                                                                           \
-	"SELECT r.bytes, r.used, strata_tiering.replica_lag()::float8,"                           \
-	" coalesce((SELECT s.value::boolean FROM strata_tiering.setting AS s"                     \
-	" WHERE s.name OPERATOR(pg_catalog.=) 'enabled'), false),"                                \
-	" coalesce((SELECT s.value::float8 FROM strata_tiering.setting AS s"                      \
-	" WHERE s.name OPERATOR(pg_catalog.=) 'bytes_per_second'), 0),"                           \
-	" pg_catalog.extract('epoch', pg_catalog.statement_timestamp())::float8"                  \
+#define STATE_QUERY                                                          \
+	"SELECT r.bytes, r.used, strata_tiering.replica_lag()::float8,"          \
+	" coalesce((SELECT s.value::boolean FROM strata_tiering.setting AS s"    \
+	" WHERE s.name OPERATOR(pg_catalog.=) 'enabled'), false),"               \
+	" coalesce((SELECT s.value::float8 FROM strata_tiering.setting AS s"     \
+	" WHERE s.name OPERATOR(pg_catalog.=) 'bytes_per_second'), 0),"          \
+	" pg_catalog.extract('epoch', pg_catalog.statement_timestamp())::float8" \
 	" FROM strata_tiering.hot_room() AS r"
 
-#define LEAF_QUERY                                                                             \
+#define LEAF_QUERY                                                                              \
 	"SELECT l.leaf, l.mode, l.pinned, l.tier, l.bytes, l.heat, l.is_young, l.age_rank::float8," \
-	" pg_catalog.extract('epoch', l.movable_from)::float8, l.parent, l.index_tier"             \
+	" pg_catalog.extract('epoch', l.movable_from)::float8, l.parent, l.index_tier"              \
 	" FROM strata_tiering.leaf_states() AS l"
 
 /* What the decision does not need of a leaf. */
@@ -232,9 +232,9 @@ strata_tiering_disk(PG_FUNCTION_ARGS)
 		elog(ERROR, "strata_tiering.disk() must return a row");
 	snprintf(path, sizeof(path), "%s/pg_tblspc/%u", DataDir, tablespace);
 	if (statvfs(path, &disk) != 0)
-		ereport(ERROR, (errcode_for_file_access(),
-						errmsg("could not ask the file system of tablespace \"%s\": %m",
-							   NameStr(*name))));
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not ask the file system of tablespace \"%s\": %m", NameStr(*name))));
 	values[0] = Int64GetDatum((int64) disk.f_blocks * (int64) disk.f_frsize);
 	values[1] = Int64GetDatum((int64) (disk.f_blocks - disk.f_bavail) * (int64) disk.f_frsize);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
@@ -267,18 +267,18 @@ tier_plan_initialize(void)
 	DefineCustomRealVariable("strata_tiering.high_water",
 							 "Part of the hot tier above which leaves are demoted.", NULL,
 							 &high_water, 0.85, 0.01, 1, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomRealVariable("strata_tiering.low_water",
-							 "Part of the hot tier down to which leaves are demoted, and up to which "
-							 "they are promoted.",
-							 NULL, &low_water, 0.75, 0.01, 1, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable(
+		"strata_tiering.low_water",
+		"Part of the hot tier down to which leaves are demoted, and up to which "
+		"they are promoted.",
+		NULL, &low_water, 0.75, 0.01, 1, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("strata_tiering.hysteresis",
 							 "How many times as hot a leaf must be as those that make room for it.",
 							 NULL, &hysteresis, 2, 1, 1000, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("strata_tiering.worth",
 							 "Heat per byte from which on a leaf is promoted into free room.", NULL,
 							 &worth, 0.1, 0, 1e6, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("strata_tiering.replica_lag_limit",
-							"No leaf moves while a replica is so far behind.", NULL,
-							&replica_lag_limit, 256, 1, INT_MAX / 1024, PGC_SIGHUP, GUC_UNIT_MB,
-							NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata_tiering.replica_lag_limit", "No leaf moves while a replica is so far behind.", NULL,
+		&replica_lag_limit, 256, 1, INT_MAX / 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 }

@@ -144,12 +144,14 @@ read_plan(MemoryContext context)
 	MemoryContext caller;
 
 	begin();
-	if (SPI_execute("SELECT p.leaf, p.parent, p.from_tier, p.to_tier, p.reason, p.bytes, p.heat, p.index_tier"
-					" FROM strata_tiering.plan((SELECT s.value::float8 FROM strata_tiering.setting AS s"
-					" WHERE s.name OPERATOR(pg_catalog.=) 'seconds')) AS p"
-					" WHERE EXISTS (SELECT FROM strata_tiering.setting AS s"
-					" WHERE s.name OPERATOR(pg_catalog.=) 'seconds')",
-					false, 0) != SPI_OK_SELECT)
+	if (SPI_execute(
+			"SELECT p.leaf, p.parent, p.from_tier, p.to_tier, p.reason, p.bytes, p.heat, "
+			"p.index_tier"
+			" FROM strata_tiering.plan((SELECT s.value::float8 FROM strata_tiering.setting AS s"
+			" WHERE s.name OPERATOR(pg_catalog.=) 'seconds')) AS p"
+			" WHERE EXISTS (SELECT FROM strata_tiering.setting AS s"
+			" WHERE s.name OPERATOR(pg_catalog.=) 'seconds')",
+			false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not plan the moves");
 	caller = MemoryContextSwitchTo(context);
 	for (uint64 i = 0; i < SPI_processed; i++)
@@ -185,12 +187,13 @@ note_begin(MemoryContext context, const RoundMove *move)
 {
 	return run_alone(
 		context,
-		psprintf("INSERT INTO strata_tiering.move (leaf, parent, leaf_name, from_tier, to_tier, reason,"
-				 " bytes, heat) SELECT c.oid, %s, c.relname, '%s', '%s', %s, %s, %s"
-				 " FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) %s"
-				 " AND strata_tiering.may_move() RETURNING id",
-				 move->parent, move->from, move->to, quote_literal_cstr(move->reason), move->bytes,
-				 move->heat, move->leaf));
+		psprintf(
+			"INSERT INTO strata_tiering.move (leaf, parent, leaf_name, from_tier, to_tier, reason,"
+			" bytes, heat) SELECT c.oid, %s, c.relname, '%s', '%s', %s, %s, %s"
+			" FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) %s"
+			" AND strata_tiering.may_move() RETURNING id",
+			move->parent, move->from, move->to, quote_literal_cstr(move->reason), move->bytes,
+			move->heat, move->leaf));
 }
 
 static void
@@ -217,14 +220,12 @@ make_move(MemoryContext context, const RoundMove *move)
 	pgstat_report_activity(STATE_RUNNING, psprintf("moving leaf %s to %s", move->leaf, move->to));
 	PG_TRY();
 	{
-		files = run_alone(context,
-						  psprintf("SELECT strata_columnar.begin_move(%s, '%s', %s)", move->leaf,
-								   move->to, move->with_indexes));
+		files = run_alone(context, psprintf("SELECT strata_columnar.begin_move(%s, '%s', %s)",
+											move->leaf, move->to, move->with_indexes));
 		begin();
-		written = run(context,
-					  psprintf("SELECT strata_columnar.finish_move(%s, '%s', '%s', true,"
-							   " strata_tiering.move_rate(), 60000, %s)",
-							   move->leaf, move->to, files, move->with_indexes));
+		written = run(context, psprintf("SELECT strata_columnar.finish_move(%s, '%s', '%s', true,"
+										" strata_tiering.move_rate(), 60000, %s)",
+										move->leaf, move->to, files, move->with_indexes));
 		commit();
 	}
 	PG_CATCH();
