@@ -50,6 +50,11 @@ def move_and_be_killed(node: Node, table: str, tier: str) -> None:
         move(session, table, tier)
 
 
+def end_process(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def start_again(node: Node, postmaster: int) -> None:
     """After the postmaster was killed."""
     node.disconnect()
@@ -127,7 +132,7 @@ def kill_moves(node: Node, rounds: int) -> tuple[int, int]:
         action = rng.choice(("kill", "crash", "time"))
         if action != "time":
             arm(node, (rng.choice(PLACES), action))
-        killer = threading.Timer(rng.uniform(0.1, 1.5), os.kill, (postmaster, signal.SIGKILL))
+        killer = threading.Timer(rng.uniform(0.1, 1.5), end_process, (postmaster,))
         killer.start()
         with suppress(psycopg.OperationalError), connect_soon(node) as session:
             while True:
