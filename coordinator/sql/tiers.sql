@@ -82,6 +82,25 @@ $$;
 REVOKE ALL ON FUNCTION strata.check_tier_age(regclass, text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.check_tier_age(regclass, text) IS 'raises an error unless leaves of the table can have this age';
 
+-- The first worker that lacks one of the two tablespaces; no row if none does.
+CREATE FUNCTION strata.find_missing_tier(OUT worker name, OUT tablespace text)
+    RETURNS SETOF record
+    LANGUAGE sql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT w.name, answer.result
+      FROM (SELECT * FROM strata.worker ORDER BY worker_id OFFSET 0) AS w
+     CROSS JOIN LATERAL strata.run_on_worker(
+               w.worker_id,
+               'SELECT t.name FROM (VALUES (''hot''), (''cold'')) AS t (name)'
+               ' WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_tablespace AS s'
+               ' WHERE s.spcname OPERATOR(pg_catalog.=) t.name)', false) AS answer
+     WHERE answer.success AND answer.result IS NOT NULL
+     LIMIT 1
+$$;
+REVOKE ALL ON FUNCTION strata.find_missing_tier() FROM PUBLIC;
+COMMENT ON FUNCTION strata.find_missing_tier() IS 'a worker without tablespace hot or cold, if there is one';
+
 CREATE FUNCTION strata.set_tier_policy(
     relation regclass, mode text, age text DEFAULT NULL, tier text DEFAULT NULL,
     index_tier text DEFAULT 'hot', residence interval DEFAULT '6 hours') RETURNS void
@@ -90,6 +109,7 @@ CREATE FUNCTION strata.set_tier_policy(
 AS $$
 DECLARE
     set_relation regclass := relation;
+    missing record;
 BEGIN
     PERFORM strata.tier_policy_target(relation);
     IF mode IS NULL OR mode NOT IN ('age', 'heat', 'pinned', 'none') THEN
@@ -117,6 +137,13 @@ BEGIN
     END IF;
     DELETE FROM strata.tier_policy AS p WHERE p.relation = set_relation;
     IF mode <> 'none' THEN
+        SELECT * INTO missing FROM strata.find_missing_tier();
+        IF FOUND THEN
+            RAISE EXCEPTION 'worker "%" has no tablespace "%"', missing.worker, missing.tablespace
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = 'Every worker needs tablespaces hot and cold, on its fast and its slow disk.',
+                      HINT = format('Run CREATE TABLESPACE %I LOCATION ... there.', missing.tablespace);
+        END IF;
         INSERT INTO strata.tier_policy VALUES (set_relation, mode, age, tier, index_tier, residence);
     END IF;
 END

@@ -20,6 +20,7 @@
 #include "metadata.h"
 #include "remote_command.h"
 #include "settings.h"
+#include "worker_state.h"
 
 static MemoryContext work_context = NULL;
 
@@ -81,6 +82,8 @@ static void
 run_worker(int worker, const char *statement)
 {
 	CHECK_FOR_INTERRUPTS();
+	if (worker_state_is_down(worker))
+		return; /* it hears of the policies when it is back */
 	PG_TRY();
 	{
 		next_transaction();

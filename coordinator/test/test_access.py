@@ -54,7 +54,8 @@ SUPERUSERS = {
         strata.node_lock_waits strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
-        strata.tier_policies strata.tier_policy_target strata.check_tier_age strata.type_definition
+        strata.tier_policies strata.tier_policy_target strata.check_tier_age
+        strata.find_missing_tier strata.type_definition
         strata_partial.adopt strata_partial.definition
     """,
     "worker": """

@@ -285,3 +285,16 @@ def test_a_worker_that_stops_in_a_move_goes_on_later(cluster: Cluster, schema: s
     assert ("lost",) in node.query("SELECT DISTINCT state FROM strata.tier_moves")
     for worker in cluster.workers:
         assert worker.query("SELECT count(*) FROM strata_columnar.table_move") == [(0,)]
+
+
+def test_a_worker_without_tiers_is_named(cluster: Cluster, schema: str) -> None:
+    node = cluster.coordinator
+    node.execute("CREATE TABLE t (k integer)")
+    node.query("SELECT create_distributed_table('t', 'k', shard_count => 2)")
+    cluster.workers[1].execute("ALTER TABLESPACE cold RENAME TO cool")
+    try:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='"cold"') as caught:
+            node.query("SELECT set_tier_policy('t', 'heat')")
+        assert "worker2" in str(caught.value)
+    finally:
+        cluster.workers[1].execute("ALTER TABLESPACE cool RENAME TO cold")

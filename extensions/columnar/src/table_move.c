@@ -38,6 +38,7 @@
 #include <math.h>
 
 #include "access/genam.h"
+#include "access/multixact.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -47,6 +48,7 @@
 #include "catalog/storage.h"
 #include "commands/tablecmds.h"
 #include "commands/tablespace.h"
+#include "commands/vacuum.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
@@ -264,10 +266,25 @@ copy_until_locked(TableMove *move, int64 patience)
 	}
 }
 
+/* The planner takes the rows for each page from the last VACUUM or ANALYZE: the pages are others now. */
+static void
+adapt_statistics(Relation table, BlockNumber old_blocks)
+{
+	double pages = table->rd_rel->relpages;
+
+	if (pages == 0 || old_blocks == 0)
+		return;
+	pages = rint(pages * RelationGetNumberOfBlocks(table) / old_blocks);
+	vac_update_relstats(table, (BlockNumber) Max(pages, 1), table->rd_rel->reltuples, 0,
+						table->rd_rel->relhasindex, InvalidTransactionId, InvalidMultiXactId, NULL,
+						NULL, true);
+}
+
 /* What is left, under lock; then the new files are the table's. */
 static void
 finish(TableMove *move)
 {
+	BlockNumber old_blocks = RelationGetNumberOfBlocks(move->table);
 	SpaceState state;
 
 	move->locked = true;
@@ -295,6 +312,7 @@ finish(TableMove *move)
 	for (int i = 0; i < list_length(move->index_oids); i++)
 		file_install(move->indexes[i], move->index_copies[i].file);
 	CommandCounterIncrement();
+	adapt_statistics(move->table, old_blocks);
 	FAULT_POINT("move_installed");
 }
 

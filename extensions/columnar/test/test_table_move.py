@@ -112,9 +112,13 @@ def test_cold_tablespace_compresses(tiers: Node, twins: Twins) -> None:
     ).fetchone() == ("cold",)
     move(session, "t", "hot", recompress="false")
     assert size() == cold
+    session.execute("VACUUM ANALYZE t")
     move(session, "t", "cold")
     move(session, "t", "hot")
     assert size() == pytest.approx(hot, rel=0.05)
+    assert session.execute(
+        "SELECT relpages * 8192, reltuples FROM pg_class WHERE oid = 't'::regclass"
+    ).fetchone() == (pytest.approx(size(), rel=0.05), 100000)
     values = "md5((g % 1000)::text) || md5((g % 999)::text)"
     assert session.execute("SELECT count(*), count(DISTINCT s), max(s) FROM t").fetchone() == (
         session.execute(

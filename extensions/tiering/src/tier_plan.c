@@ -206,6 +206,13 @@ strata_tiering_plan(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	SPI_connect();
+	/* without policies nothing need be known, nor need there be any tiers */
+	if (SPI_execute("SELECT FROM strata_tiering.policy LIMIT 1", false, 1) != SPI_OK_SELECT ||
+		SPI_processed == 0)
+	{
+		SPI_finish();
+		return (Datum) 0;
+	}
 	read_state(&state, dry, dry ? 0 : PG_GETARG_FLOAT8(0));
 	leaves = read_leaves(&state, &facts, &count);
 	moves = palloc(sizeof(TierMove) * Max(count, 1));
