@@ -5,7 +5,7 @@ have the settings of tests/local.conf and fsync off, so that ratios compare code
 Latencies are medians of many runs over one connection with the simple protocol and no client
 library above libpq; CPU seconds are those of the one server process that serves the session.
 The columnar store has servers of its own: see columnar.py, columnar_cold.py, columnar_codecs.py;
-against DuckDB tpch.py, hits.py, distinct.py.
+against DuckDB tpch.py, hits.py, distinct.py.  tiering.py and heat.py are run by themselves.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks.columnar_cold import measure_cold
 from benchmarks.distinct import measure_distinct
 from benchmarks.hits import measure_few_hits, measure_hits
 from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
+from benchmarks.moves import measure_moves
 from benchmarks.sampling import measure_sampling
 from benchmarks.tpch import measure_tpch, measure_tpch_10
 from benchmarks.visibility import measure_visibility
@@ -202,6 +203,7 @@ def main() -> int:
         "copy": measure_copy,
         "scan": measure_scan,
         "sampling": measure_sampling,
+        "moves": lambda _: measure_moves(),
         "columnar": measure_columnar,
         "columnar-cold": measure_cold,
         "columnar-codecs": measure_codecs,

@@ -15,11 +15,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from benchmarks.disks import DisksUnavailable, Memory, two_disks
 from benchmarks.measure import Result, print_table
@@ -30,7 +32,7 @@ LEAF_ROWS = 65536
 HOT_PART = 0.2
 MEMORY = 160 << 20
 READS = 300
-SCANS = 3
+SCANS = 5
 
 # bounds of blocks do not decide it
 SCAN = r"SELECT count(*) FROM t WHERE payload < '\x80'"
@@ -44,7 +46,8 @@ class Moment:
     milliseconds: float
     hot_leaves: int
     moved: int
-    heat: list[float] = field(default_factory=list)
+    read_heat: float  # of the leaves that are read
+    other_heat: float
 
 
 class Bench:
@@ -167,14 +170,21 @@ class Bench:
                 moved = self.node.value(
                     "SELECT count(*) FROM strata.tier_moves WHERE state = 'done'"
                 )
-                heat = [
-                    h
-                    for (h,) in self.node.query(
-                        "SELECT heat FROM strata.partitions ORDER BY heat DESC LIMIT 30"
+                heat = dict(
+                    self.node.query(
+                        f"SELECT period_from::bigint >= {self.first_hot * LEAF_ROWS}, sum(heat)"
+                        " FROM strata.partitions WHERE period_from IS NOT NULL GROUP BY 1"
                     )
-                ]
+                )
                 moments.append(
-                    Moment(second - begin, statistics.median(took) * 1000, len(hot), moved, heat)
+                    Moment(
+                        second - begin,
+                        statistics.median(took) * 1000,
+                        len(hot),
+                        moved,
+                        heat[True],
+                        heat[False],
+                    )
                 )
                 if hot >= wanted:
                     break
@@ -187,46 +197,46 @@ def set_parameter(node: Node, name: str, value: str) -> None:
 
 
 def judge(found: dict[str, dict[str, float]], leaves: int, moments: list[Moment]) -> list[Result]:
-    fast, slow, hand, heat = (found[name] for name in ("fast", "slow", "hand", "heat"))
+    """What was measured against the goals."""
     results = []
-    for name, label in (
-        ("scan", "scan of everything, s"),
-        ("all", "single rows anywhere, per s"),
-        ("hot", "single rows of the 20 %, per s"),
-    ):
-        for place, values in found.items():
-            results.append(Result(f"{label}: {PLACES[place]}", values[name], ""))
-    for place, values in (("hand", hand), ("heat", heat)):
-        results.append(
+    for place in ("hand", "heat"):
+        values = found[place]
+        results += [
             Result(
-                f"{PLACES[place]}: scan against the sum of its parts",
+                f"{PLACES[place]}: scan of everything, against the sum of its parts",
                 values["scan"] / values["parts"],
                 "x",
                 1.05,
-            )
-        )
-        results.append(
+            ),
             Result(
-                f"{PLACES[place]}: rows of the 20 % against all on the fast disk",
-                values["hot"] / fast["hot"],
+                f"{PLACES[place]}: rows of the 20 %, against all on the fast disk",
+                values["hot"] / found["fast"]["hot"],
                 "x",
                 0.95,
                 "more",
-            )
-        )
-    results.append(
-        Result("fast disk against slow disk, rows anywhere", fast["all"] / slow["all"], "x")
-    )
+            ),
+        ]
     last = moments[-1]
+    detail = f"{last.moved} moves, of {leaves} leaves"
     results.append(
-        Result(
-            "by heat: seconds until the 20 % are on the fast disk",
-            last.second,
-            "s",
-            detail=f"{last.moved} moves of {leaves} leaves",
-        )
+        Result("by heat: until the 20 % are on the fast disk", last.second, "s", detail=detail)
     )
     return results
+
+
+def print_matrix(console: Console, found: dict[str, dict[str, float]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for place in found:
+        table.add_column(PLACES[place], justify="right")
+    for name, label in (
+        ("scan", "scan of everything, s"),
+        ("parts", "scan of the 20 %, then of the others, s"),
+        ("all", "single rows anywhere, per s"),
+        ("hot", "single rows of the 20 %, per s"),
+    ):
+        table.add_row(label, *(f"{values[name]:.3g}" for values in found.values()))
+    console.print(table)
 
 
 PLACES = {
@@ -243,26 +253,28 @@ def plot(moments: list[Moment], path: Path, wanted: int) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 4.5))
+    figure, (above, middle, below) = pyplot.subplots(3, 1, sharex=True, figsize=(7, 6))
     seconds = [moment.second for moment in moments]
     above.plot(seconds, [moment.milliseconds for moment in moments])
-    above.set_ylabel("one row, ms (median)")
+    above.set_ylabel("reading one row, ms")
     above.set_ylim(bottom=0)
-    below.step(
-        seconds,
-        [moment.hot_leaves for moment in moments],
-        where="post",
-        label="leaves on the fast disk",
-    )
-    below.axhline(wanted, linestyle=":", label="leaves that are read")
+    for heat, label in (
+        ([moment.read_heat for moment in moments], "leaves that are read"),
+        ([moment.other_heat for moment in moments], "others"),
+    ):
+        middle.plot(seconds, [value / 2**20 for value in heat], label=label)
+    middle.set_ylabel("heat, MB")
+    middle.legend()
+    below.step(seconds, [moment.hot_leaves for moment in moments], where="post")
+    below.axhline(wanted, linestyle=":")
+    below.set_ylabel("leaves on the fast disk")
     below.set_xlabel("seconds since the first read")
-    below.legend()
     figure.tight_layout()
     figure.savefig(path)
 
 
 def measure_tiering(
-    leaves: int = 100, minutes: float = 10, picture: Path | None = None
+    console: Console, leaves: int = 100, minutes: float = 10, picture: Path | None = None
 ) -> list[Result]:
     with Cluster(new_root(), workers=1) as cluster:
         worker = cluster.workers[0]
@@ -272,16 +284,16 @@ def measure_tiering(
         with two_disks(worker, size, size):
             memory = Memory(worker, MEMORY)
             try:
-                return run(Bench(cluster, memory, leaves), minutes, picture)
+                return run(console, Bench(cluster, memory, leaves), minutes, picture)
             finally:
                 cluster.coordinator.disconnect()
                 worker.stop("immediate")
                 memory.close()
 
 
-def run(bench: Bench, minutes: float, picture: Path | None) -> list[Result]:
+def run(console: Console, bench: Bench, minutes: float, picture: Path | None) -> list[Result]:
     set_parameter(bench.node, "strata.tier_interval", "1h")
-    print("loading ...", flush=True)
+    console.print("loading ...")
     bench.load()
     found = {}
     for place, wanted in (
@@ -289,11 +301,10 @@ def run(bench: Bench, minutes: float, picture: Path | None) -> list[Result]:
         ("slow", lambda leaf: "cold"),
         ("hand", lambda leaf: "hot" if leaf >= bench.first_hot else "cold"),
     ):
-        print(PLACES[place], "...", flush=True)
+        console.print(PLACES[place], "...")
         bench.place(wanted)
         found[place] = bench.measure()
-        print(found[place], flush=True)
-    print(PLACES["heat"], "...", flush=True)
+    console.print(PLACES["heat"], "...")
     bench.place(lambda leaf: "cold")
     bench.worker.query("SELECT strata_tiering.forget_heat(leaf) FROM strata_tiering.leaf_heat()")
     bench.set_capacity()
@@ -304,7 +315,7 @@ def run(bench: Bench, minutes: float, picture: Path | None) -> list[Result]:
     moments = bench.warm_up(minutes)
     set_parameter(bench.node, "strata.tier_interval", "1h")
     found["heat"] = bench.measure()
-    print(found["heat"], flush=True)
+    print_matrix(console, found)
     if picture is not None:
         plot(moments, picture, bench.leaves - bench.first_hot)
     return judge(found, bench.leaves, moments)
@@ -316,12 +327,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
+    console = Console()
     try:
-        results = measure_tiering(options.leaves, options.minutes, options.plot)
+        results = measure_tiering(console, options.leaves, options.minutes, options.plot)
     except DisksUnavailable as problem:
-        print(f"skipped: {problem}")
+        console.print(f"skipped: {problem}")
         return
-    print_table(Console(), results)
+    print_table(console, results)
 
 
 if __name__ == "__main__":

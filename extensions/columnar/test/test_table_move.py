@@ -420,6 +420,26 @@ def test_full_disk(server: Node, small_disk: Path) -> None:
     server.execute("DROP TABLESPACE small")
 
 
+def test_lost_tablespace(server: Node) -> None:
+    """The directory of the target is gone: an error, and when it is back the table moves."""
+    fill(server, "t", 20000)
+    before = checksum(server)
+    place = server.tablespaces()["cold"]
+    lost = place.with_name("lost")
+    with server.connect() as session:
+        place.rename(lost)
+        try:
+            with pytest.raises(psycopg.OperationalError, match="could not create"):
+                move(session, "t", "cold")
+        finally:
+            lost.rename(place)
+        assert checksum(server) == before
+        move(session, "t", "cold")
+        assert tier_of(session, "t") == "cold"
+    assert checksum(server) == before
+    no_stray_files(server)
+
+
 def test_standby_has_the_same_tiers(server: Node) -> None:
     """A standby replays moves, there and back, beside its own readers."""
     fill(server, "t", 100000)
