@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -37,19 +38,27 @@ def changes(node: Node) -> int:
     return node.value("SELECT ddl_version >> 32 FROM strata.cluster")
 
 
+def directories(node: Node) -> list[Path]:
+    """Of its data, those of its tablespaces included."""
+    return [node.data, *node.tablespaces().values()]
+
+
 def save_directory(node: Node) -> None:
     """A backup of the whole server, which is stopped for it."""
     node.stop()
-    shutil.copytree(node.data, node.root / "backup", symlinks=True)
+    for place in directories(node):
+        shutil.copytree(place, node.root / "backup" / place.relative_to(node.root), symlinks=True)
     node.start()
 
 
 def restore_directory(node: Node) -> None:
     node.stop()
-    shutil.rmtree(node.data)
-    shutil.copytree(node.root / "backup", node.data, symlinks=True)
-    for path in [node.data, *node.data.rglob("*")]:
-        give_to_server(path, 0o700)
+    for place in directories(node):
+        shutil.rmtree(place)
+        shutil.copytree(node.root / "backup" / place.relative_to(node.root), place, symlinks=True)
+        for path in [place, *place.rglob("*")]:
+            if not path.is_symlink():
+                give_to_server(path, 0o700)
     node.start()
 
 

@@ -127,7 +127,9 @@ recover(MemoryContext context)
 	message = error->detail == NULL ? pstrdup(error->message)
 									: psprintf("%s (%s)", error->message, error->detail);
 	HOLD_INTERRUPTS();
-	EmitErrorReport();
+	/* that a leaf is in use is no news for the log: strata_tiering.move says it */
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		EmitErrorReport();
 	FlushErrorState();
 	AbortCurrentTransaction();
 	FreeErrorData(error);
