@@ -9,10 +9,13 @@
  *
  * The condition stands where it means "as if the table had only these rows", and where SQL can
  * say it, because DML is shipped as text: in WHERE; for the nullable side of an outer join in ON; below
- * a full join, where neither is right, in a FROM list of its own, which SQL cannot say: DML with
- * full joins of such tables is refused by ruleutils' error.
+ * a full join, where neither is right, in a FROM list of its own, which SQL cannot say: UPDATE, DELETE and
+ * MERGE with full joins of such tables are refused.
  *
- * Inserted rows are not looked at: one that is too old is gone at once.
+ * Inserted rows are not looked at: one that is too old is gone at once, and ON CONFLICT DO UPDATE changes none
+ * that is.
+ *
+ * Who reads such a table reads its period column: privileges are asked for it here, because the workers ask for it.
  */
 #include "postgres.h"
 
@@ -47,7 +50,7 @@ find_cut_table(const RangeTblEntry *rte)
 }
 
 static Expr *
-make_condition(const DistributedTable *table, Index rti)
+make_condition(Query *query, const DistributedTable *table, Index rti)
 {
 	Oid type;
 	int32 typmod;
@@ -60,6 +63,7 @@ make_condition(const DistributedTable *table, Index rti)
 	Expr *condition;
 	Const *value;
 
+	compat_read_column(query, rt_fetch(rti, query->rtable), table->periods.attribute);
 	get_atttypetypmodcoll(table->relation, table->periods.attribute, &type, &typmod, &collation);
 	operator= get_opfamily_member(get_opclass_family(GetDefaultOpClass(type, BTREE_AM_OID)), type,
 								  type, BTGreaterEqualStrategyNumber);
@@ -91,22 +95,37 @@ join_conditions(Expr *one, Expr *other)
 	return (Expr *) make_and_qual((Node *) one, (Node *) other);
 }
 
-static Expr *collect_conditions(Query *query, Node **item);
+typedef struct Cutting
+{
+	Query *query;
+	bool shipped; /* as text, whatever of it is not SQL */
+} Cutting;
+
+static Expr *collect_conditions(const Cutting *cutting, Node **item);
 
 /* A side of a full join. */
 static void
-wrap_side(Query *query, Node **side)
+wrap_side(const Cutting *cutting, Node **side)
 {
-	Expr *condition = collect_conditions(query, side);
+	Expr *condition = collect_conditions(cutting, side);
 
-	if (condition != NULL)
-		*side = (Node *) makeFromExpr(list_make1(*side), (Node *) condition);
+	if (condition == NULL)
+		return;
+	if (cutting->shipped)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg(
+				 "UPDATE, DELETE and MERGE cannot contain a full join of a table with retention"),
+			 errhint("Keep what the join returns in a temporary table first.")));
+	*side = (Node *) makeFromExpr(list_make1(*side), (Node *) condition);
 }
 
 /* Place the conditions of a FROM item where they belong; returns those that belong into the WHERE above. */
 static Expr *
-collect_conditions(Query *query, Node **item)
+collect_conditions(const Cutting *cutting, Node **item)
 {
+	Query *query = cutting->query;
 	Expr *condition = NULL;
 
 	if (IsA(*item, RangeTblRef))
@@ -114,7 +133,7 @@ collect_conditions(Query *query, Node **item)
 		Index rti = ((RangeTblRef *) *item)->rtindex;
 		const DistributedTable *table = find_cut_table(rt_fetch(rti, query->rtable));
 
-		return table != NULL ? make_condition(table, rti) : NULL;
+		return table != NULL ? make_condition(query, table, rti) : NULL;
 	}
 	if (IsA(*item, FromExpr))
 	{
@@ -125,7 +144,7 @@ collect_conditions(Query *query, Node **item)
 		{
 			Node *child = lfirst(cell);
 
-			add_condition(&from->quals, collect_conditions(query, &child));
+			add_condition(&from->quals, collect_conditions(cutting, &child));
 			lfirst(cell) = child;
 		}
 		return NULL;
@@ -137,53 +156,108 @@ collect_conditions(Query *query, Node **item)
 		switch (join->jointype)
 		{
 			case JOIN_INNER:
-				condition = collect_conditions(query, &join->larg);
-				return join_conditions(condition, collect_conditions(query, &join->rarg));
+				condition = collect_conditions(cutting, &join->larg);
+				return join_conditions(condition, collect_conditions(cutting, &join->rarg));
 			case JOIN_LEFT:
-				add_condition(&join->quals, collect_conditions(query, &join->rarg));
-				return collect_conditions(query, &join->larg);
+				add_condition(&join->quals, collect_conditions(cutting, &join->rarg));
+				return collect_conditions(cutting, &join->larg);
 			case JOIN_RIGHT:
-				add_condition(&join->quals, collect_conditions(query, &join->larg));
-				return collect_conditions(query, &join->rarg);
+				add_condition(&join->quals, collect_conditions(cutting, &join->larg));
+				return collect_conditions(cutting, &join->rarg);
 			default:
-				wrap_side(query, &join->larg);
-				wrap_side(query, &join->rarg);
+				wrap_side(cutting, &join->larg);
+				wrap_side(cutting, &join->rarg);
 				return NULL;
 		}
 	}
 	return NULL;
 }
 
-/* MERGE's target is not among the FROM items: an expired row is one that does not match. */
+/*
+ * MERGE compares its source and its target in a condition of its own: expired rows of either match nothing,
+ * and nothing is done about such rows of the source.
+ */
 static void
-cut_merge_target(Query *query)
+cut_merge(const Cutting *cutting)
 {
+	Query *query = cutting->query;
+	ListCell *cell;
+
+	foreach(cell, query->jointree->fromlist)
+	{
+		Node *source = lfirst(cell);
+		Expr *condition = collect_conditions(cutting, &source);
+		ListCell *action_cell;
+
+		lfirst(cell) = source;
+		add_condition(compat_merge_condition(query), condition);
+		foreach(action_cell, query->mergeActionList)
+		{
+			MergeAction *action = lfirst(action_cell);
+
+			if (compat_merges_unmatched_source(action))
+				add_condition(&action->qual, copyObject(condition));
+		}
+	}
+}
+
+/*
+ * The target of MERGE and of ON CONFLICT is not among the FROM items: an expired row is one that does not
+ * match, or is not updated.
+ */
+static void
+cut_target(Query *query)
+{
+	bool updates = query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE;
 	const DistributedTable *table;
 
-	if (query->commandType != CMD_MERGE)
+	if (query->commandType != CMD_MERGE && !updates)
 		return;
 	table = find_cut_table(rt_fetch(query->resultRelation, query->rtable));
 	if (table != NULL)
-		add_condition(compat_merge_condition(query), make_condition(table, query->resultRelation));
+		add_condition(updates ? &query->onConflict->onConflictWhere : compat_merge_condition(query),
+					  make_condition(query, table, query->resultRelation));
 }
 
+/* Do the workers get this statement as text?  SELECT and INSERT ... SELECT are planned. */
+static bool
+is_shipped(const Query *query)
+{
+	switch (query->commandType)
+	{
+		case CMD_UPDATE:
+		case CMD_DELETE:
+		case CMD_MERGE:
+			return metadata_table(rt_fetch(query->resultRelation, query->rtable)->relid) != NULL;
+		default:
+			return false;
+	}
+}
+
+/* `context` is the Cutting of the query above. */
 static bool
 walk_queries(Node *node, void *context)
 {
+	const Cutting *above = context;
+
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
 	{
 		Query *query = (Query *) node;
+		Cutting cutting = {.query = query, .shipped = above->shipped || is_shipped(query)};
 
 		if (query->jointree != NULL)
 		{
 			Node *top = (Node *) query->jointree;
 
-			(void) collect_conditions(query, &top);
-			cut_merge_target(query);
+			if (query->commandType == CMD_MERGE)
+				cut_merge(&cutting);
+			else
+				(void) collect_conditions(&cutting, &top);
+			cut_target(query);
 		}
-		return query_tree_walker(query, walk_queries, context, 0);
+		return query_tree_walker(query, walk_queries, &cutting, 0);
 	}
 	return expression_tree_walker(node, walk_queries, context);
 }
@@ -191,7 +265,9 @@ walk_queries(Node *node, void *context)
 void
 period_cutoff_apply(Query *query)
 {
-	(void) walk_queries((Node *) query, NULL);
+	Cutting none = {NULL, false};
+
+	(void) walk_queries((Node *) query, &none);
 }
 
 char *

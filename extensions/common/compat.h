@@ -69,8 +69,11 @@ typedef RelFileNode CompatFileLocator;
 /* What MERGE compares, in a query that is not planned yet: it left the FROM items' quals in 17. */
 #if PG_VERSION_NUM >= 170000
 #define compat_merge_condition(query) (&(query)->mergeJoinCondition)
+#define compat_merges_unmatched_source(action) \
+	((action)->matchKind == MERGE_WHEN_NOT_MATCHED_BY_TARGET)
 #else
 #define compat_merge_condition(query) (&(query)->jointree->quals)
+#define compat_merges_unmatched_source(action) (!(action)->matched)
 #endif
 
 /* Direct I/O of data files, since 16: the kernel keeps nothing that was read ahead. */
@@ -297,6 +300,26 @@ compat_check_as_user(Query *query, RangeTblEntry *rte)
 #else
 	return rte->checkAsUser;
 #endif
+}
+
+/* A query that is not planned yet reads one more column of a relation: whoever is asked for its privileges, for this one, too. */
+static inline void
+compat_read_column(Query *query, RangeTblEntry *rte, AttrNumber column)
+{
+	int member = column - FirstLowInvalidHeapAttributeNumber;
+#if PG_VERSION_NUM >= 160000
+	RTEPermissionInfo *permissions;
+
+	if (rte->perminfoindex == 0)
+		return;
+	permissions = list_nth_node(RTEPermissionInfo, query->rteperminfos, rte->perminfoindex - 1);
+#else
+	RangeTblEntry *permissions = rte;
+#endif
+	if (permissions->requiredPerms == 0)
+		return;
+	permissions->requiredPerms |= ACL_SELECT;
+	permissions->selectedCols = bms_add_member(permissions->selectedCols, member);
 }
 
 /*
