@@ -298,3 +298,25 @@ def test_a_worker_without_tiers_is_named(cluster: Cluster, schema: str) -> None:
         assert "worker2" in str(caught.value)
     finally:
         cluster.workers[1].execute("ALTER TABLESPACE cool RENAME TO cold")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(bytes) FROM strata_tiering.leaf_list()",
+        "SELECT count(*) FROM strata_tiering.plan(NULL)",
+        "SELECT count(row_group) FROM strata_tiering.table_heat('{schema}.t')",
+        "SELECT count(bytes) FROM strata_worker.shard_list()",
+    ],
+)
+def test_who_looks_at_leaves_keeps_no_locks(cluster: Cluster, schema: str, query: str) -> None:
+    """Else DROP TABLE and a round, or a look at a view, could end in a deadlock."""
+    make_days(cluster.coordinator, 3, 10)
+    cluster.coordinator.query("SELECT set_tier_policy('t', 'pinned', tier => 'hot')")
+    with cluster.workers[0].connect() as session, session.transaction():
+        session.execute(query.format(schema=schema))
+        kept = session.execute(
+            "SELECT relation::regclass FROM pg_locks WHERE pid = pg_backend_pid()"
+            f" AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = '{schema}'::regnamespace)"
+        )
+        assert kept.fetchall() == []

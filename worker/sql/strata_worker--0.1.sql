@@ -344,9 +344,10 @@ COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
 -- What this worker holds
 -- ---------------------------------------------------------------------------
 
--- Sizes need a lock on each partition.  The caller may itself hold a stronger one
--- in another session here (another role of the same coordinator session), which
--- no deadlock detector sees: hence the short lock_timeout.
+-- Sizes need a lock on each partition, one after the other (pg_partition_tree() would
+-- keep all of them).  The caller may itself hold a stronger one in another session here
+-- (another role of the same coordinator session), which no deadlock detector sees: hence
+-- the short lock_timeout.
 CREATE FUNCTION strata_worker.shard_list(
     OUT schema_name name, OUT table_name name, OUT partition_name name,
     OUT modulus integer, OUT remainder integer, OUT bytes bigint, OUT row_estimate bigint)
@@ -357,12 +358,7 @@ CREATE FUNCTION strata_worker.shard_list(
 AS $$
     SELECT n.nspname, parent.relname, child.relname,
            bound.parts[1]::integer, bound.parts[2]::integer,
-           (SELECT sum(pg_total_relation_size(member.relid))
-              FROM pg_partition_tree(child.oid) AS member WHERE member.isleaf)::bigint,
-           (SELECT sum(greatest(leaf.reltuples, 0))
-              FROM pg_partition_tree(child.oid) AS member
-              JOIN pg_class AS leaf ON leaf.oid = member.relid
-             WHERE member.isleaf)::bigint
+           leaves.bytes, leaves.row_estimate
       FROM pg_partitioned_table AS p
       JOIN pg_class AS parent ON parent.oid = p.partrelid
       JOIN pg_namespace AS n ON n.oid = parent.relnamespace
@@ -370,6 +366,11 @@ AS $$
       JOIN pg_class AS child ON child.oid = i.inhrelid
      CROSS JOIN LATERAL regexp_match(pg_get_expr(child.relpartbound, child.oid),
                                      'modulus ([0-9]+), remainder ([0-9]+)') AS bound (parts)
+     CROSS JOIN LATERAL (
+         SELECT sum(pg_total_relation_size(leaf.oid))::bigint, sum(greatest(leaf.reltuples, 0))::bigint
+           FROM (SELECT child.oid WHERE child.relkind <> 'p'
+                  UNION ALL SELECT j.inhrelid FROM pg_inherits AS j WHERE j.inhparent = child.oid) AS l
+           JOIN pg_class AS leaf ON leaf.oid = l.oid) AS leaves (bytes, row_estimate)
      WHERE p.partstrat = 'h' AND NOT parent.relispartition
 $$;
 COMMENT ON FUNCTION strata_worker.shard_list() IS

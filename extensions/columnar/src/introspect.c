@@ -156,7 +156,8 @@ columnar_row_groups(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	group_catalog_close(catalog);
-	table_close(relation, NoLock);
+	/* many tables may be looked at in one statement: their locks would be a deadlock with whoever drops them */
+	table_close(relation, AccessShareLock);
 	return (Datum) 0;
 }
 

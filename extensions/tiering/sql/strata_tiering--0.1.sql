@@ -95,6 +95,18 @@ REVOKE ALL ON FUNCTION strata_tiering.keep_heat() FROM PUBLIC;
 COMMENT ON FUNCTION strata_tiering.keep_heat() IS
     'keeps the heat for the time after a restart or promotion, and loads it then; returns the row groups written';
 
+-- Not pg_partition_tree(), which keeps a lock on each: whoever drops the table meanwhile would end in a deadlock.
+CREATE FUNCTION strata_tiering.leaves_of_shard(shard oid) RETURNS SETOF oid
+    LANGUAGE sql STABLE ROWS 100
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.oid FROM pg_class AS c WHERE c.oid = shard AND c.relkind <> 'p'
+     UNION ALL
+    SELECT i.inhrelid FROM pg_inherits AS i WHERE i.inhparent = shard
+$$;
+REVOKE ALL ON FUNCTION strata_tiering.leaves_of_shard(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata_tiering.leaves_of_shard(oid) IS 'its periods, or itself';
+
 CREATE FUNCTION strata_tiering.table_heat(
     parent regclass, OUT remainder integer, OUT leaf_name text, OUT row_group bigint,
     OUT rows bigint, OUT bytes bigint, OUT heat double precision, OUT last_access timestamptz)
@@ -107,12 +119,12 @@ AS $$
            c.relname::text, g.group_id, g.rows - g.deleted_rows, g.bytes, coalesce(k.heat, 0), k.last_read
       FROM pg_inherits AS i
       JOIN pg_class AS s ON s.oid = i.inhrelid
-     CROSS JOIN LATERAL pg_partition_tree(s.oid::regclass) AS l
-      JOIN pg_class AS c ON c.oid = l.relid
+     CROSS JOIN LATERAL strata_tiering.leaves_of_shard(s.oid) AS l
+      JOIN pg_class AS c ON c.oid = l
       JOIN pg_am AS a ON a.oid = c.relam AND a.amname = 'columnar'
      CROSS JOIN LATERAL strata_columnar.columnar_row_groups(c.oid::regclass) AS g
       LEFT JOIN known AS k ON k.leaf = c.oid AND k.row_group = g.group_id
-     WHERE i.inhparent = parent AND l.isleaf
+     WHERE i.inhparent = parent
 $$;
 REVOKE ALL ON FUNCTION strata_tiering.table_heat(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata_tiering.table_heat(regclass) IS

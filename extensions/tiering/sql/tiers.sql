@@ -106,15 +106,17 @@ AS $$
            substring(pg_get_expr(s.relpartbound, s.oid) FROM 'remainder (\d+)')::integer,
            a.amname = 'columnar', CASE t.spcname WHEN 'cold' THEN 'cold' ELSE 'hot' END,
            substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \(''?([^'')]*)''?\)'),
-           pg_relation_size(c.oid) > 0, pg_table_size(c.oid), pg_indexes_size(c.oid)
+           -- NULL of what is just dropped
+           coalesce(pg_relation_size(c.oid) > 0, false), coalesce(pg_table_size(c.oid), 0),
+           coalesce(pg_indexes_size(c.oid), 0)
       FROM pg_partitioned_table AS h
       JOIN pg_inherits AS i ON i.inhparent = h.partrelid
       JOIN pg_class AS s ON s.oid = i.inhrelid
-     CROSS JOIN LATERAL pg_partition_tree(s.oid::regclass) AS l
-      JOIN pg_class AS c ON c.oid = l.relid
+     CROSS JOIN LATERAL strata_tiering.leaves_of_shard(s.oid) AS l
+      JOIN pg_class AS c ON c.oid = l
       JOIN pg_am AS a ON a.oid = c.relam
       LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
-     WHERE h.partstrat = 'h' AND l.isleaf
+     WHERE h.partstrat = 'h'
 $$;
 REVOKE ALL ON FUNCTION strata_tiering.leaves() FROM PUBLIC;
 COMMENT ON FUNCTION strata_tiering.leaves() IS
