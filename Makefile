@@ -24,6 +24,8 @@ PYTHON := .venv/bin/python
 EXTENSIONS := extensions/columnar extensions/tiering worker coordinator
 DEMO := $(PYTHON) -m tests.demo
 JOBS := $(shell nproc)
+# file by file; more processes than four at once would only wait for the disk
+PARALLEL := -n auto --maxprocesses 4 --no-loadscope-reorder
 
 LAB ?= lab
 SUITE ?= trixie
@@ -105,10 +107,10 @@ endif
 
 check: lint install ## All tests but the slow ones (about half an hour)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
-	@$(PYTHON) -m pytest -m "not slow" $(PYTEST)
+	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
 check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
-	@$(PYTHON) -m pytest -m "not slow and not long" $(PYTEST)
+	@$(PYTHON) -m pytest -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
 check-slow: install python ## The slow tests
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab

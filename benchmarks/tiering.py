@@ -5,7 +5,8 @@ python -m benchmarks.tiering [--leaves 100] [--minutes 10] [--plot FILE.svg]
 A table is divided by its id into leaves; the 20 % with the highest ids are read most.  Measured are a scan
 of everything and reads of single rows, anywhere and among those 20 %, while the whole table is on the
 fast disk, while it is on the slow one, with the 20 % moved to the fast one by hand, and, beginning with
-everything on the slow one, as strata_tiering moves it under the reads of the 20 %.
+everything on the slow one, as strata_tiering moves it under the reads of the 20 %.  The simulator of its
+tests says beside it how that should go, given the speeds and sizes that were measured.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from rich.table import Table
 
 from benchmarks.disks import DisksUnavailable, Memory, two_disks
 from benchmarks.measure import Result, print_table
+from extensions.tiering.test.simulator import Decider, WarmUp
 from tests.cluster import Cluster, Node, wait_until
 from tests.fixtures import new_root
 
@@ -33,6 +36,7 @@ HOT_PART = 0.2
 MEMORY = 160 << 20
 READS = 300
 SCANS = 5
+INTERVAL = 2  # seconds between rounds
 
 # bounds of blocks do not decide it
 SCAN = r"SELECT count(*) FROM t WHERE payload < '\x80'"
@@ -43,6 +47,7 @@ class Moment:
     """What the plot shows of one second."""
 
     second: float
+    reads: int  # until its end
     milliseconds: float
     hot_leaves: int
     moved: int
@@ -147,17 +152,19 @@ class Bench:
 
     # ---- by heat ----
 
-    def set_capacity(self) -> None:
+    def set_capacity(self) -> dict[str, int]:
         """Room for the 20 % below the low-water mark, and for a leaf more."""
         used = self.worker.value("SELECT used FROM strata_tiering.hot_room()")
         leaf = self.worker.value("SELECT max(bytes) FROM strata_tiering.leaf_list()")
         wanted = int(self.leaves * HOT_PART)
         capacity = int((used + (wanted + 1) * leaf * 1.1) / 0.75)
         set_parameter(self.worker, "strata_tiering.hot_capacity", str(capacity))
+        return {"hot_bytes": capacity, "hot_used": used, "leaf_bytes": leaf}
 
     def warm_up(self, minutes: float) -> list[Moment]:
         """Reads of the 20 % until all of it is on the fast disk."""
         moments = []
+        reads = 0
         begin = time.monotonic()
         wanted = set(range(self.first_hot, self.leaves))
         with self.node.connect() as session:
@@ -166,6 +173,7 @@ class Bench:
                 took = []
                 while time.monotonic() - second < 1:
                     took.append(self.read(session, self.first_hot))
+                reads += len(took)
                 hot = self.hot_leaves()
                 moved = self.node.value(
                     "SELECT count(*) FROM strata.tier_moves WHERE state = 'done'"
@@ -179,6 +187,7 @@ class Bench:
                 moments.append(
                     Moment(
                         second - begin,
+                        reads,
                         statistics.median(took) * 1000,
                         len(hot),
                         moved,
@@ -194,6 +203,27 @@ class Bench:
 def set_parameter(node: Node, name: str, value: str) -> None:
     node.execute(f"ALTER SYSTEM SET {name} = '{value}'")
     node.execute("SELECT pg_reload_conf()")
+
+
+def simulate(
+    bench: Bench, found: dict[str, dict[str, float]], moments: list[Moment], sizes: dict[str, int]
+) -> Result:
+    """The warm-up as the simulator sees it."""
+    scene = WarmUp(
+        leaves=bench.leaves,
+        read=bench.leaves - bench.first_hot,
+        read_bytes=(moments[0].read_heat + moments[0].other_heat) / moments[0].reads,
+        slow_reads=found["slow"]["hot"],
+        fast_reads=found["fast"]["hot"],
+        interval=INTERVAL,
+        bytes_per_second=bench.node.value(
+            "SELECT pg_size_bytes(current_setting('strata.tier_bytes_per_second'))"
+        ),
+        **sizes,
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        seconds, moves = scene.simulate(Decider(Path(directory)))
+    return Result("the same, simulated", seconds, "s", detail=f"{moves} moves")
 
 
 def judge(found: dict[str, dict[str, float]], leaves: int, moments: list[Moment]) -> list[Result]:
@@ -307,18 +337,18 @@ def run(console: Console, bench: Bench, minutes: float, picture: Path | None) ->
     console.print(PLACES["heat"], "...")
     bench.place(lambda leaf: "cold")
     bench.worker.query("SELECT strata_tiering.forget_heat(leaf) FROM strata_tiering.leaf_heat()")
-    bench.set_capacity()
+    sizes = bench.set_capacity()
     bench.node.query(
         "SELECT strata.set_tier_policy('t', mode => 'heat', residence => '10 minutes')"
     )
-    set_parameter(bench.node, "strata.tier_interval", "2s")
+    set_parameter(bench.node, "strata.tier_interval", f"{INTERVAL}s")
     moments = bench.warm_up(minutes)
     set_parameter(bench.node, "strata.tier_interval", "1h")
     found["heat"] = bench.measure()
     print_matrix(console, found)
     if picture is not None:
         plot(moments, picture, bench.leaves - bench.first_hot)
-    return judge(found, bench.leaves, moments)
+    return [*judge(found, bench.leaves, moments), simulate(bench, found, moments, sizes)]
 
 
 def main() -> None:

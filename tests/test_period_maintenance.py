@@ -216,3 +216,16 @@ def test_retention_cuts_off_at_once_and_drops_later(maintained: Cluster, schema:
     # a row that is too old is gone at once
     node.execute("INSERT INTO t VALUES (1000, '2001-01-01', 1)")
     assert_same(maintained, "SELECT k, v FROM t ORDER BY k")
+
+
+def test_a_shard_that_pg_partman_forgot_is_told(maintained: Cluster, schema: str):
+    make_table(maintained)
+    node, worker = maintained.coordinator, maintained.workers[0]
+    health = "SELECT worker_name, detail FROM check_health() WHERE NOT ok"
+    assert node.query(health) == []
+    begin = node.log_size()
+    worker.execute(f"DELETE FROM partman.part_config WHERE parent_table = '{schema}.t_s0'")
+    assert node.query(health) == [("worker1", f"pg_partman does not know {schema}.t_s0")]
+    for _ in wait_until("the log tells", timeout=60):
+        if f'pg_partman does not know shard "{schema}.t_s0"' in node.log_text(begin):
+            break

@@ -1173,6 +1173,14 @@ BEGIN
         END IF;
         RETURN NEXT;
 
+        check_name := 'periods';
+        answer := strata.run_on_worker(member.worker_id,
+            'SELECT string_agg(u::text, '', '') FROM strata_worker.unknown_periods() AS u', false);
+        ok := answer.success AND answer.result IS NULL;
+        detail := CASE WHEN NOT answer.success THEN answer.result
+                       WHEN NOT ok THEN format('pg_partman does not know %s', answer.result) END;
+        RETURN NEXT;
+
         FOR reference IN SELECT relation FROM strata.distributed_table WHERE kind = 'r' ORDER BY relation::text
         LOOP
             check_name := format('copy of %s', reference);
@@ -1191,7 +1199,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION strata.check_health() FROM PUBLIC;
 COMMENT ON FUNCTION strata.check_health() IS
-    'checks every worker: reachable, versions, cluster, roles, tables and shards, copies of reference tables';
+    'checks every worker: reachable, versions, cluster, roles, tables and shards, periods, copies of reference tables';
 
 
 -- ---------------------------------------------------------------------------

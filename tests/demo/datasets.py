@@ -132,9 +132,13 @@ class Flights(Dataset):
         (target / "complete").touch()
 
     def create(self, connection: psycopg.Connection) -> None:
-        for table in ("flights", *self.reference_tables):
+        for table in ("departures", "flights", *self.reference_tables):
             connection.execute(f"DROP TABLE IF EXISTS public.{table}")
         connection.execute(Path(__file__).with_name("flights.sql").read_text())
+
+    def load(self, connection: psycopg.Connection, console: Console) -> None:
+        super().load(connection, console)
+        connection.execute(Path(__file__).with_name("departures.sql").read_text())
 
     def sources(self) -> Iterator[Source]:
         for table in (*self.reference_tables, "flights"):

@@ -79,6 +79,7 @@ def run(console: Console, cluster: Cluster) -> None:
         show_distinct_counts(console, connection)
         for example in EXAMPLES[2:]:
             show(console, connection, example)
+        show_tiers(console, connection)
 
 
 def show_placement(console: Console, cluster: Cluster) -> None:
@@ -131,6 +132,44 @@ def show_storage(console: Console, cluster: Cluster) -> None:
     total = sum(encoded.values())
     table.add_row("all", f"{total / rows:.1f}", f"as rows: {as_rows / rows:.1f}", style="bold")
     console.print(table)
+
+
+WAITING = "SELECT count(next_move) FROM strata.partitions WHERE relation = 'departures'::regclass"
+LONGEST_WAIT = 60  # seconds
+MONTHS = """SELECT to_char(period_from::timestamptz, 'YYYY-MM') AS month, count(*) AS leaves,
+       sum(bytes)::bigint AS bytes, tier, compression
+FROM strata.partitions
+WHERE relation = 'departures'::regclass AND period_from >= '2013-04' AND period_from < '2013-10'
+GROUP BY month, tier, compression ORDER BY month"""
+DRAWN = """SELECT origin, count(*) FROM departures
+WHERE time_hour >= '2013-06-15' AND time_hour < '2013-07-15' GROUP BY origin ORDER BY origin"""
+
+
+def show_tiers(console: Console, connection: psycopg.Connection) -> None:
+    """A table with a leaf for each month and shard, of which old ones go to the slow disk."""
+    heading(
+        console,
+        "Old months on the slow disk",
+        "Each shard of departures has a leaf for each month. A policy wants those before July 2013"
+        " on the slow disk; a background process moves them while the table is in use.",
+    )
+    (begin,) = connection.execute(WAITING).fetchone()
+    connection.execute("ALTER SYSTEM SET strata.tier_interval = '2s'")  # 5 min by default
+    connection.execute("SELECT pg_reload_conf()")
+    with console.status("leaves are moving ..."):
+        end = time.monotonic() + LONGEST_WAIT
+        while connection.execute(WAITING).fetchone() != (0,) and time.monotonic() < end:
+            time.sleep(0.5)
+    connection.execute("ALTER SYSTEM RESET strata.tier_interval")
+    connection.execute("SELECT pg_reload_conf()")
+    (left,) = connection.execute(WAITING).fetchone()
+    console.print(f"  leaves to move: {begin} before, {left} now", highlight=False)
+    print_sql(console, MONTHS)
+    print_rows(console, connection.execute(MONTHS))
+    print_sql(console, DRAWN)
+    seconds, cursor = timed(connection, DRAWN)
+    print_rows(console, cursor)
+    console.print(f"  {seconds * 1000:.1f} ms, from both disks\n", style="bold", highlight=False)
 
 
 def show(console: Console, connection: psycopg.Connection, example: Example) -> None:

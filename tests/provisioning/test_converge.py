@@ -12,7 +12,7 @@ import yaml
 from tests.provisioning.commands import LabError
 from tests.provisioning.site import ROOT, Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 
 WORKERS = ("w1a", "w1b", "w2a", "w2b")
 # The database of a worker, as whoever holds a certificate of a host would reach it.
@@ -50,6 +50,7 @@ def test_a_second_run_changes_nothing(site: Site):
     assert set(site.play("site.yml").values()) == {0}
 
 
+@pytest.mark.slow
 def test_check_mode_finds_nothing_to_change(site: Site):
     assert set(site.play("site.yml", "--check").values()) == {0}
 
@@ -74,6 +75,7 @@ def test_shards_are_on_the_hot_disk(events: Site):
     assert len(set(disk.stdout.split())) == 1
 
 
+@pytest.mark.slow
 def test_another_disk_in_a_tablespaces_place_is_refused(events: Site):
     wrong = {"cluster_tablespaces": [{"name": "hot", "device": "/dev/cold", "path": "/srv/hot"}]}
     done = events.try_play("site.yml", "--tags", "patroni", "-e", json.dumps(wrong))
@@ -138,6 +140,7 @@ def test_alerts_look_at_metrics_that_exist(site: Site):
         assert f'strata_worker_up{{worker="{worker}"}} 1' in metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["worker_1", "coordinator"])
 def test_a_switchover_changes_the_primary_and_keeps_the_rows(events: Site, group: str):
     before = leader_of(events, group)
@@ -152,6 +155,7 @@ def test_a_switchover_of_no_group_is_refused(site: Site):
     assert "Name one group of the inventory" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_worker_with_shards_is_not_removed(events: Site):
     done = events.try_play("remove_worker.yml", "-e", "group=worker_2")
     assert done.returncode != 0
@@ -159,6 +163,7 @@ def test_a_worker_with_shards_is_not_removed(events: Site):
     assert events.query("SELECT count(*) FROM events") == [[1000]]
 
 
+@pytest.mark.slow
 def test_a_worker_leaves_and_comes_back(events: Site):
     events.query("DROP TABLE IF EXISTS events, ledger")
     events.play("remove_worker.yml", "-e", "group=worker_2", "-e", "remove_worker_data=true")

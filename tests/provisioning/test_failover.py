@@ -18,7 +18,7 @@ from drills.drills import SHORT
 from drills.lab_faults import LabFaults
 from drills.report import to_markdown
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.mark.parametrize("drill", SHORT, ids=lambda drill: drill.name.replace(" ", "-"))

@@ -191,6 +191,23 @@ REVOKE ALL ON FUNCTION strata_worker.period_rule(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.period_rule(regclass) IS
     'control column (whatever it was called when pg_partman was told), interval and names of a shard''s periods';
 
+CREATE FUNCTION strata_worker.unknown_periods() RETURNS SETOF regclass
+    LANGUAGE sql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.oid::regclass
+      FROM pg_partitioned_table AS h
+      JOIN pg_inherits AS i ON i.inhparent = h.partrelid
+      JOIN pg_class AS s ON s.oid = i.inhrelid AND s.relkind = 'p'
+     WHERE h.partstrat = 'h'
+       -- period_rule() would create the extension
+       AND CASE WHEN EXISTS (SELECT FROM pg_extension AS e WHERE e.extname = 'pg_partman')
+                THEN NOT EXISTS (SELECT FROM strata_worker.period_rule(s.oid::regclass)) ELSE true END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.unknown_periods() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.unknown_periods() IS
+    'shards that are divided, of which pg_partman does not know: nobody makes or drops their periods';
+
 -- Begin and end of the period in which a value (as text) lies.
 CREATE FUNCTION strata_worker.period_of(
     value text, step text, unit text, type text, is_time boolean,
@@ -451,7 +468,13 @@ BEGIN
     PERFORM strata_worker.guard_functions();
     FOR shard IN SELECT i.inhrelid FROM pg_inherits AS i WHERE i.inhparent = relation ORDER BY 1 LOOP
         SELECT * INTO rule FROM strata_worker.period_rule(shard);
-        CONTINUE WHEN rule.control IS NULL;
+        IF rule.control IS NULL THEN
+            CONTINUE WHEN NOT EXISTS (SELECT FROM strata_worker.unknown_periods() AS u WHERE u = shard);
+            RAISE EXCEPTION 'pg_partman does not know shard "%"', shard
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = 'Its extension was dropped on this worker, or its table part_config was changed.',
+                      HINT = 'Undistribute the table, and distribute it again.';
+        END IF;
         SELECT array_agg(l.leaf ORDER BY place), array_agg(l.lower ORDER BY place), array_agg(l.upper ORDER BY place)
           INTO leaves, lowers, uppers
           FROM (SELECT x.*, row_number() OVER (ORDER BY x.is_default,

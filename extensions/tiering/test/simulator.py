@@ -220,6 +220,59 @@ def simulate(decide: Decider, scenario: Scenario) -> Outcome:
     return outcome
 
 
+@dataclass
+class WarmUp:
+    """The scene of benchmarks/tiering.py: single rows of some leaves are read, all of which are cold at first."""
+
+    leaves: int
+    leaf_bytes: int
+    read: int  # the leaves with rows that are read
+    read_bytes: float  # by reading one row
+    slow_reads: float  # per second, of a cold leaf
+    fast_reads: float
+    hot_bytes: int
+    hot_used: int  # by other things
+    interval: float  # seconds between rounds
+    bytes_per_second: float
+
+    def simulate(self, decide: Decider, seconds: float = 600) -> tuple[float, int]:
+        """When all that is read is hot, in seconds, and how many moves have been made by then."""
+        dice = random.Random(1)
+        tiers, heat = [COLD] * self.leaves, [0.0] * self.leaves
+        under_way: list[tuple[float, Move]] = []  # with their ends
+        now, next_round, moves = 0.0, self.interval, 0
+        while now < seconds:
+            leaf = dice.randrange(self.read)
+            heat[leaf] += self.read_bytes
+            now += 1 / (self.fast_reads if tiers[leaf] == HOT else self.slow_reads)
+            while under_way and under_way[0][0] <= now:
+                _, move = under_way.pop(0)
+                tiers[move.id] = move.target
+                moves += 1
+            if tiers.count(HOT) == self.read == sum(tier == HOT for tier in tiers[: self.read]):
+                return now, moves
+            if now >= next_round and not under_way:
+                next_round = now + self.interval
+                under_way = self.begin_round(decide, tiers, heat, now)
+        return now, moves
+
+    def begin_round(
+        self, decide: Decider, tiers: list[int], heat: list[float], now: float
+    ) -> list[tuple[float, Move]]:
+        leaves = [
+            Leaf(leaf, HEAT, tiers[leaf], COLD, self.leaf_bytes, heat[leaf], 0, float("-inf"))
+            for leaf in range(self.leaves)
+        ]
+        state = make_state(
+            now=now,
+            hot_bytes=self.hot_bytes,
+            hot_used=self.hot_used + tiers.count(HOT) * self.leaf_bytes,
+            budget=int(self.bytes_per_second * self.interval),
+        )
+        each = self.leaf_bytes * state.write_factor / self.bytes_per_second
+        return [(now + each * (n + 1), move) for n, move in enumerate(decide(state, leaves))]
+
+
 def main() -> None:
     import tempfile
 
