@@ -124,3 +124,28 @@ def test_reading_needs_the_privilege_for_the_period_column(
             assert session.execute("DELETE FROM t").rowcount == 11
     finally:
         node.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
+
+
+def test_the_cut_off_goes_on_with_time(cluster: Cluster, schema: str):
+    """While the process that publishes it goes on, too."""
+    node = cluster.coordinator
+    node.execute("ALTER SYSTEM SET strata.period_interval = '200ms'")
+    node.reload()
+    try:
+        node.execute("CREATE TABLE p (k int, at timestamptz NOT NULL)")
+        node.query(
+            "SELECT create_distributed_table('p', 'k', shard_count => 1, partition_by => 'at',"
+            " partition_interval => '2 seconds', retention => '4 seconds')"
+        )
+        seen = set()
+        for _ in wait_until("the cut-off has changed twice", timeout=60):
+            seen |= {
+                node.value(
+                    "SELECT cutoff FROM strata.distributed_table WHERE relation = 'p'::regclass"
+                )
+            }
+            if len(seen - {None}) >= 3:
+                break
+    finally:
+        node.execute("ALTER SYSTEM RESET strata.period_interval")
+        node.reload()

@@ -161,7 +161,10 @@ CREATE FUNCTION strata.tier_policies(
 AS $$
     SELECT n.nspname, c.relname, p.mode, p.tier,
            CASE WHEN p.mode = 'age' AND NOT x.is_number
-                THEN strata.period_bound(now() - p.age::interval, x.column_type, t.partition_unit) END,
+                THEN strata.period_bound(
+                         -- the begin of a period, so that it changes only with the next one
+                         strata.period_start(now() - p.age::interval, t.partition_interval::interval),
+                         x.column_type, t.partition_unit) END,
            CASE WHEN p.mode = 'age' AND x.is_number THEN p.age::numeric END,
            p.index_tier, p.residence
       FROM strata.tier_policy AS p

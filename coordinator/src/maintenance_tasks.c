@@ -78,6 +78,7 @@ run_task(const MaintenanceTask *task, TaskState *state)
 	pgstat_report_activity(STATE_RUNNING, task->name);
 	PG_TRY();
 	{
+		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		if (metadata_available())

@@ -409,6 +409,7 @@ may_stay(Oid database)
 	bool wanted = true;
 
 	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, SERVICE_LOCK);
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	if (LockAcquire(&tag, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 		wanted = false;
@@ -706,6 +707,7 @@ serve_databases(MemoryContext context)
 	List *databases;
 	ListCell *cell;
 
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	databases = list_databases(context);

@@ -275,6 +275,7 @@ do_item(const PeriodItem *item)
 static void
 begin_next_transaction(void)
 {
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }

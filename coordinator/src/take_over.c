@@ -438,6 +438,7 @@ begin_next_transaction(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }

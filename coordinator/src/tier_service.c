@@ -59,6 +59,7 @@ next_transaction(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
@@ -74,6 +75,7 @@ recover(void)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }

@@ -320,3 +320,19 @@ def test_who_looks_at_leaves_keeps_no_locks(cluster: Cluster, schema: str, query
             f" AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = '{schema}'::regnamespace)"
         )
         assert kept.fetchall() == []
+
+
+def test_leaves_become_cold_as_time_goes_on(cluster: Cluster, schema: str) -> None:
+    """The workers hear of it while the process that tells them goes on."""
+    node = cluster.coordinator
+    node.execute("CREATE TABLE p (k integer, at timestamptz NOT NULL)")
+    node.query(
+        "SELECT create_distributed_table('p', 'k', shard_count => 1, partition_by => 'at',"
+        " partition_interval => '2 seconds')"
+    )
+    node.query("SELECT set_tier_policy('p', 'age', age => '4 seconds')")
+    seen = set()
+    for _ in wait_until("the bound has changed twice", 60):
+        seen |= set(cluster.workers[0].query("SELECT cold_before FROM strata_tiering.policy"))
+        if len(seen) >= 3:
+            return

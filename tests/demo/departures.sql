@@ -14,4 +14,4 @@ SELECT strata.create_distributed_table('departures', 'tailnum', shard_count => 2
 	partition_by => 'time_hour', partition_interval => '1 month');
 
 SELECT strata.set_tier_policy('departures', 'age',
-	age => pg_catalog.now() - pg_catalog.timestamptz '2013-07-01 00:00:00+00');
+	age => (now() - timestamptz '2013-07-01 00:00:00+00')::text);

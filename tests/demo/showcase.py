@@ -134,7 +134,8 @@ def show_storage(console: Console, cluster: Cluster) -> None:
     console.print(table)
 
 
-WAITING = "SELECT count(next_move) FROM strata.partitions WHERE relation = 'departures'::regclass"
+OLD_AND_HOT = """SELECT count(*) FROM strata.partitions
+WHERE relation = 'departures'::regclass AND period_to <= '2013-07-01 00:00:00+00' AND tier = 'hot'"""
 LONGEST_WAIT = 60  # seconds
 MONTHS = """SELECT to_char(period_from::timestamptz, 'YYYY-MM') AS month, count(*) AS leaves,
        sum(bytes)::bigint AS bytes, tier, compression
@@ -153,17 +154,17 @@ def show_tiers(console: Console, connection: psycopg.Connection) -> None:
         "Each shard of departures has a leaf for each month. A policy wants those before July 2013"
         " on the slow disk; a background process moves them while the table is in use.",
     )
-    (begin,) = connection.execute(WAITING).fetchone()
+    (begin,) = connection.execute(OLD_AND_HOT).fetchone()
     connection.execute("ALTER SYSTEM SET strata.tier_interval = '2s'")  # 5 min by default
     connection.execute("SELECT pg_reload_conf()")
     with console.status("leaves are moving ..."):
         end = time.monotonic() + LONGEST_WAIT
-        while connection.execute(WAITING).fetchone() != (0,) and time.monotonic() < end:
+        while connection.execute(OLD_AND_HOT).fetchone() != (0,) and time.monotonic() < end:
             time.sleep(0.5)
     connection.execute("ALTER SYSTEM RESET strata.tier_interval")
     connection.execute("SELECT pg_reload_conf()")
-    (left,) = connection.execute(WAITING).fetchone()
-    console.print(f"  leaves to move: {begin} before, {left} now", highlight=False)
+    (left,) = connection.execute(OLD_AND_HOT).fetchone()
+    console.print(f"  old leaves on the fast disk: {begin} before, {left} now", highlight=False)
     print_sql(console, MONTHS)
     print_rows(console, connection.execute(MONTHS))
     print_sql(console, DRAWN)

@@ -248,6 +248,7 @@ become_round(void)
 	LOCKTAG tag;
 	bool alone;
 
+	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, ROUND_LOCK_CLASS, ROUND_LOCK_OBJECT, 2);
 	alone = LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
