@@ -13,8 +13,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from tests.provisioning.foreign import have_deb
-from tests.provisioning.lab import INVENTORY, Lab
+from tests.provisioning.inventory import hosts_of_group
+from tests.provisioning.lab import Lab
 
 ROOT = Path(__file__).parents[2]
 POSTGRESQL_MAJOR = 17
@@ -46,6 +49,12 @@ class Site:
 
     def __init__(self, lab: Lab):
         self.lab = lab
+        groups = yaml.safe_load((lab.inventory / "hosts.yml").read_text())["all"]["children"]
+        self.coordinators = list(hosts_of_group(groups["coordinator"]))
+        self.settings = yaml.safe_load((lab.inventory / "group_vars/all.yml").read_text())
+        self.database = self.settings.get("cluster_database", "app")
+        self.port = self.settings.get("cluster_postgresql_port", 5432)
+        self.user = self.settings["coordinator_roles"][0]["name"]
         self.secrets_file = lab.directory / "secrets.json"
         self.password_file = lab.directory / "passwords"
         if not self.secrets_file.exists():
@@ -80,17 +89,18 @@ class Site:
 
     def try_play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess:
         ansible = Path(sys.executable).with_name("ansible-playbook")
-        command = [ansible, "-i", INVENTORY, "-e", f"@{self.secrets_file}"]
+        command = [ansible, "-i", self.lab.inventory, "-e", f"@{self.secrets_file}"]
         return self.lab.control(
             [*command, ROOT / "ansible" / playbook, *arguments], check=False, cwd=ROOT
         )
 
     def conninfo(self, *hosts: str) -> str:
         """As an application connects: to both coordinators, whoever is the primary."""
-        hosts = hosts or ("c1", "c2")
+        hosts = hosts or tuple(self.coordinators)
         addresses = ",".join(str(self.lab.host(host).address) for host in hosts)
         return (
-            f"host={','.join(hosts)} hostaddr={addresses} dbname=app user=app"
+            f"host={','.join(hosts)} hostaddr={addresses} port={self.port}"
+            f" dbname={self.database} user={self.user}"
             f" passfile={self.password_file}"
             " target_session_attrs=read-write connect_timeout=2 tcp_user_timeout=3000"
             " keepalives_idle=2 keepalives_interval=1 keepalives_count=3 sslmode=verify-full"
