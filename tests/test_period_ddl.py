@@ -7,7 +7,7 @@ import pytest
 
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
-from tests.test_periods import distribute, leaves, on_both
+from tests.test_periods import distribute, leaves, on_both, spelled
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_leaves_follow_names(cluster: Cluster, schema: str, table: str, statemen
     on_both(cluster, f"ALTER TABLE t {statement}")
     place, name = ("other_periods", "t") if "SCHEMA" in statement else (schema, "renamed")
     names = leaves(cluster, place, name)
-    assert f"{name}_s0_p2026_03_30" in names
+    assert spelled(f"{name}_s0_p2026_03_30") in names
     assert f"{name}_s0_default" in names
     make_leaf(cluster, place, "2030-01-01", name)
-    assert f"{name}_s0_p2029_12_31" in leaves(cluster, place, name)
+    assert spelled(f"{name}_s0_p2029_12_31") in leaves(cluster, place, name)
     assert_same(cluster, f"SELECT count(*), sum(v) FROM {place}.{name}")
     # the old name is free again
     node.execute("CREATE TABLE t (k int, at timestamptz NOT NULL)")

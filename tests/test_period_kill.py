@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import Cluster, wait_until
 from tests.fault_points import arm, disarm, is_armed
 from tests.fixtures import new_root
-from tests.test_periods import leaves, rows_of
+from tests.test_periods import leaves, rows_of, spelled
 
 # the steps of one item's transaction, which writes on one worker and here
 STEPS = [
@@ -107,8 +107,8 @@ def test_rows_that_move_are_there_once(stopped: Cluster, step: str, action: str)
         if rows_of(stopped, "public", "_default$") == 0:
             break
     names = leaves(stopped, "public", "t")
-    assert [name[-10:] for name in sorted(names) if "_p2019_" in name] == [
-        f"2019_05_0{day}" for _ in range(2) for day in (1, 2, 3)
+    assert sorted(name for name in names if "_p2019" in name) == [
+        spelled(f"t_s{shard}_p2019_05_0{day}") for shard in range(2) for day in (1, 2, 3)
     ]
     for _ in wait_until("nothing is prepared any more"):
         if not any(worker.query("SELECT gid FROM pg_prepared_xacts") for worker in stopped.workers):

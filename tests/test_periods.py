@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 import pytest
 
 from tests.assert_same import assert_same
-from tests.cluster import Cluster
+from tests.cluster import Cluster, server_major
 
 DISTRIBUTE = "SELECT strata.create_distributed_table({!r}, 'k', 4, {})"
 
@@ -27,6 +29,11 @@ def distribute(cluster: Cluster, table: str, arguments: str) -> None:
     cluster.coordinator.execute(DISTRIBUTE.format(table, arguments))
 
 
+def spelled(name: str) -> str:
+    """The name of a leaf with a date (_p2026_03_29) as pg_partman here spells it: 5 without underscores."""
+    return re.sub(r"_p(\d{4})_(\d\d)_(\d\d)", r"_p\1\2\3", name) if server_major() >= 17 else name
+
+
 def leaves(cluster: Cluster, schema: str, table: str) -> dict[str, str]:
     """All leaves of a table on all workers: name and bounds."""
     found: dict[str, str] = {}
@@ -43,7 +50,7 @@ def rows_of(cluster: Cluster, schema: str, pattern: str) -> int:
         for (name,) in worker.query(
             "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace"
             " AND relkind = 'r' AND relname ~ %s",
-            (schema, pattern),
+            (schema, spelled(pattern)),
         ):
             count += worker.value(f'SELECT count(*) FROM {schema}."{name}"')
         worker.disconnect()
@@ -84,8 +91,8 @@ def test_rows_of_periods_are_those_of_one_table(
         f"storage => '{storage}', partition_by => 'at', partition_interval => '1 day'",
     )
     names = leaves(cluster, schema, "t")
-    assert "t_s0_p2026_03_29" in names
-    assert "t_s3_p2099_12_31" in names
+    assert spelled("t_s0_p2026_03_29") in names
+    assert spelled("t_s3_p2099_12_31") in names
     assert rows_of(cluster, schema, "_default$") == 0
     for query in QUERIES:
         assert_same(cluster, query)
@@ -140,7 +147,7 @@ def test_numbers_can_be_times(cluster: Cluster, schema: str, unit: str, factor: 
     bounds = leaves(cluster, schema, "t")
     first = 1774656000 * factor  # 2026-03-28
     quote = "" if kind == "int" else "'"
-    assert bounds["t_s0_p2026_03_28"] == (
+    assert bounds[spelled("t_s0_p2026_03_28")] == (
         f"FOR VALUES FROM ({quote}{first}{quote}) TO ({quote}{first + 86400 * factor}{quote})"
     )
     for day in (28, 29, 30):
@@ -159,7 +166,7 @@ def test_boundaries_do_not_depend_on_time_zones(cluster: Cluster, schema: str):
     )
     distribute(cluster, "t", "partition_by => 'at', partition_interval => '1 day'")
     bounds = leaves(cluster, schema, "t")
-    assert bounds["t_s0_p2026_03_29"] == (
+    assert bounds[spelled("t_s0_p2026_03_29")] == (
         "FOR VALUES FROM ('2026-03-29 00:00:00+00') TO ('2026-03-30 00:00:00+00')"
     )
     assert [rows_of(cluster, schema, f"_p2026_03_{day}$") for day in (27, 28, 29)] == [1, 24, 24]
@@ -175,9 +182,9 @@ def test_workers_leave_out_periods_that_a_query_does_not_need(cluster: Cluster, 
         " WHERE at >= '2026-03-29' AND at < '2026-03-30'"
     )
     text = "\n".join(line for (line,) in plan)
-    assert "t_s0_p2026_03_29" in text
-    assert "p2026_03_28" not in text
-    assert "p2026_03_30" not in text
+    assert spelled("t_s0_p2026_03_29") in text
+    assert spelled("_p2026_03_28") not in text
+    assert spelled("_p2026_03_30") not in text
     assert "ColumnarAggregate" in text  # the vector executor's, over all leaves
 
 

@@ -71,7 +71,8 @@ def show(root: Path, arguments: list[str]) -> int:
 def build_deb(major: int, output: Path) -> None:
     """The package for a major version, built in its release's root."""
     suite = suite_of(major)
-    with layer(make_root(build_recipe(suite)), CACHE / f"build-{suite}") as root:
+    lower = make_root(build_recipe(suite))
+    with layer(lower, CACHE / f"build-{lower.name}") as root:
         shutil.rmtree(root / "src", ignore_errors=True)
         copy_tree(root)
         version = run([TREE / "scripts/deb_version.sh"]).stdout.split()
@@ -147,7 +148,8 @@ def run_tests(major: int, arguments: list[str]) -> int:
     packages = list((TREE / "dist").glob(f"postgresql-{major}-strata_*.deb"))
     if len(packages) != 1:
         raise LabError(f"dist has {len(packages)} packages for {major}: run make deb PG={major}")
-    with layer(make_root(build_recipe(suite)), CACHE / f"check-{suite}") as root:
+    lower = make_root(build_recipe(suite))
+    with layer(lower, CACHE / f"check-{lower.name}") as root:
         shutil.rmtree(root / "src/tests", ignore_errors=True)
         for left in (root / "tmp").glob("strata-*"):
             shutil.rmtree(left)
