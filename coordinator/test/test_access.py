@@ -67,7 +67,7 @@ SUPERUSERS = {
         strata_worker.execute_keeping_settings strata_worker.guard_functions
         strata_worker.mark_session strata_worker.marked_sessions
         strata_worker.partman_create_parent strata_worker.partman_schema
-        strata_worker.period_rule strata_worker.period_work
+        strata_worker.period_rule strata_worker.period_work strata_worker.unknown_periods
     """,
 }
 

@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("long")
+    # first those of bare hosts
+    items.sort(key=lambda item: "site" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)
