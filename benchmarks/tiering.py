@@ -155,7 +155,11 @@ class Bench:
     def set_capacity(self) -> dict[str, int]:
         """Room for the 20 % below the low-water mark, and for a leaf more."""
         used = self.worker.value("SELECT used FROM strata_tiering.hot_room()")
-        leaf = self.worker.value("SELECT max(bytes) FROM strata_tiering.leaf_list()")
+        # not of the default leaf, through which all rows went
+        leaf = self.node.value(
+            "SELECT max(bytes) FROM strata.partitions WHERE relation = 't'::regclass"
+            f" AND period_from::bigint BETWEEN 0 AND {self.rows - 1}"
+        )
         wanted = int(self.leaves * HOT_PART)
         capacity = int((used + (wanted + 1) * leaf * 1.1) / 0.75)
         set_parameter(self.worker, "strata_tiering.hot_capacity", str(capacity))
@@ -223,7 +227,8 @@ def simulate(
     )
     with tempfile.TemporaryDirectory() as directory:
         seconds, moves = scene.simulate(Decider(Path(directory)))
-    return Result("the same, simulated", seconds, "s", detail=f"{moves} moves")
+    detail = f"{moves} moves, {scene.read_bytes / 1024:.0f} kB a read"
+    return Result("the same, simulated", seconds, "s", detail=detail)
 
 
 def judge(found: dict[str, dict[str, float]], leaves: int, moments: list[Moment]) -> list[Result]:
