@@ -94,7 +94,10 @@ lab-down: ## Remove the lab's hosts with all that is on them, and labs whose tes
 
 PG ?= $(PG_MAJOR)
 
-deb: python ## Build the Debian package into dist/ (PG=15 or 17; not the machine's own: needs root)
+deb: python ## Build the Debian package into dist/, for PG=15 with Patroni (PG=15 or 17; not the machine's own: needs root)
+ifeq ($(PG),15)
+	@scripts/fetch_patroni.sh dist
+endif
 ifeq ($(PG),$(PG_MAJOR))
 	@scripts/install_packages.sh deb
 	@scripts/build_deb.sh $(PG) dist $$(scripts/deb_version.sh)

@@ -27,6 +27,7 @@ from tests.cluster import (
     run_as_server,
     wait_until,
 )
+from tests.failover import wait_for_status
 from tests.pair import Pair, open_pair
 
 ACCOUNTS = 64
@@ -756,6 +757,9 @@ def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
     coordinator, (near, far) = cluster.coordinator, cluster.workers
     for node in cluster.nodes:
         begin_archiving(node)
+    # sessions connect anew to a worker that is up again
+    for worker in cluster.workers:
+        wait_for_status(cluster, worker.name, "up")
     coordinator.execute("CREATE SCHEMA bank")
     bank = Bank(cluster, "bank")
     extra = "UPDATE ledger SET moved = moved + 1 WHERE writer = {writer};"

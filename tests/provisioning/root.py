@@ -50,7 +50,10 @@ PREFETCHED = {
         " nftables openssl e2fsprogs xfsprogs logrotate locales python3-psycopg2 chrony"
     ),
     "trixie": "patroni python3-etcd",
-    "bookworm": "python3-venv",
+    "bookworm": (
+        "python3-venv python3-setuptools python3-cdiff python3-click python3-dateutil python3-etcd"
+        " python3-prettytable python3-psutil python3-urllib3 python3-yaml"
+    ),
 }
 
 # What building the packages and running the tests needs.

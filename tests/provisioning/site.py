@@ -15,12 +15,13 @@ from pathlib import Path
 
 import yaml
 
+from tests.provisioning.commands import run
 from tests.provisioning.foreign import have_deb
 from tests.provisioning.inventory import hosts_of_group
 from tests.provisioning.lab import Lab
+from tests.provisioning.root import MAJORS
 
 ROOT = Path(__file__).parents[2]
-POSTGRESQL_MAJOR = 17
 SECRETS = (
     "pki_passphrase",
     "patroni_replication_password",
@@ -49,6 +50,7 @@ class Site:
 
     def __init__(self, lab: Lab):
         self.lab = lab
+        self.major = MAJORS[lab.suite]
         groups = yaml.safe_load((lab.inventory / "hosts.yml").read_text())["all"]["children"]
         self.coordinators = list(hosts_of_group(groups["coordinator"]))
         self.settings = yaml.safe_load((lab.inventory / "group_vars/all.yml").read_text())
@@ -60,6 +62,7 @@ class Site:
         if not self.secrets_file.exists():
             values = {name: secrets.token_urlsafe(18) for name in SECRETS}
             values |= {"pki_directory": str(lab.directory / "pki")}
+            values |= {"cluster_postgresql_major": self.major}
             self.write_secretly(self.secrets_file, json.dumps(values))
             self.write_secretly(self.password_file, f"*:*:*:*:{values['lab_app_password']}\n")
 
@@ -76,7 +79,9 @@ class Site:
         """Make the cluster, with packages of the sources as they are now; once for each lab."""
         done = self.lab.directory / "converged"
         if not done.exists():
-            have_deb(POSTGRESQL_MAJOR, ROOT / "dist")
+            have_deb(self.major, ROOT / "dist")
+            if self.major == 15:
+                run([ROOT / "scripts/fetch_patroni.sh", ROOT / "dist"])
             self.play("site.yml")
             done.touch()
 

@@ -19,6 +19,7 @@ from tests.provisioning.writer import ACCOUNTS, accounts_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 WRITER = Path(__file__).with_name("writer.py")
+CHECKPOINT = "runuser -u postgres -- psql -qXc CHECKPOINT"
 SERIAL = "openssl x509 -noout -serial"
 SERVED = (
     "cd /etc/strata/pki; echo | openssl s_client -cert host.crt -key host.key -CAfile servers.crt"
@@ -53,10 +54,21 @@ def lost_rows(site: Site, seen: dict) -> set[int]:
 
 
 def test_an_update_loses_nothing_that_was_acknowledged(site: Site, tmp_path: Path):
+    before = timelines(site)
     with written_to(site, tmp_path) as seen:
         site.play("update.yml", "-e", "patroni_update_force=true")
     assert len(seen["acknowledged"]) > 100
     assert lost_rows(site, seen) == set()
+    # each group had one switchover
+    assert timelines(site) == {group: timeline + 1 for group, timeline in before.items()}
+
+
+def timelines(site: Site) -> dict[str, int]:
+    command = "runuser -u postgres -- psql -XAtc 'SELECT timeline_id FROM pg_control_checkpoint()'"
+    return {
+        member: int(site.lab.host(site.leader(member)).run(f"{CHECKPOINT}; {command}").stdout)
+        for member in ("c1", "w1a", "w2a")
+    }
 
 
 def test_rotated_certificates_are_served_at_once(site: Site):
@@ -113,7 +125,7 @@ def test_a_backup_leaves_out_what_marks_the_coordinator(site: Site):
     leader = site.leader("c1")
     mark = "find {directory} -path '*/pg_stat_tmp/strata_coordinator.*'"
     host = site.lab.host(leader)
-    assert host.run(mark.format(directory="/var/lib/postgresql/17/strata-coordinator")).stdout
+    assert host.run(mark.format(directory=f"/var/lib/postgresql/{site.major}/strata-coordinator")).stdout
     host.run(
         "rm -rf /var/tmp/copy; install -d -o postgres /var/tmp/copy;"
         " runuser -u postgres -- pgbackrest --stanza=strata-coordinator --pg1-path=/var/tmp/copy/data"

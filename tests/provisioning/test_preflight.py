@@ -171,6 +171,7 @@ def test_a_host_that_will_not_do_is_told_why(tmp_path: Path):
         tmp_path,
         {"coordinator": ["c1"], "worker_1": ["w1"], "etcd": ["c1"]},
         preflight_debian_releases=["99"],
+        preflight_majors={"12": 99, "13": 99},
         preflight_minimum_memory_mb=1 << 30,
         preflight_minimum_patroni="9999",
         cluster_tablespaces=[{"name": "hot", "device": "/dev/none", "path": "/srv/hot"}],
@@ -178,5 +179,6 @@ def test_a_host_that_will_not_do_is_told_why(tmp_path: Path):
     )
     assert "is not supported: install Debian 99" in output
     assert "MB of memory are too little" in output
+    assert "has PostgreSQL 99: set cluster_postgresql_major" in output
     assert "can lose acknowledged rows" in output
     assert "/dev/none is no disk of this host" in output
