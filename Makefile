@@ -132,7 +132,7 @@ bench: install python ## Measure the performance budgets
 
 drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--long --runs 3")
 	@mkdir -p .cache/drill
-	@PYTHONPATH=ansible:. $(PYTHON) -m drills --lab $(LAB) \
+	@PYTHONPATH=ansible:. $(PYTHON) -m drills --lab $(LAB) --suite $(SUITE) \
 		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
 lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint, ansible-lint

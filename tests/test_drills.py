@@ -79,6 +79,11 @@ def test_reports_tell_every_row(tmp_path: Path) -> None:
     assert "08006: 2" in lines[2]
     assert "passed" in lines[2]
     assert "FAILED: 1 lost" in lines[3]
+    again = Row("good", Outcome(acknowledged=5, gap=2.5, errors={"08006": 1}), 14, 5)
+    (line,) = report.to_markdown([good, again]).splitlines()[2:]
+    assert "| good | 1.5, 2.5 | 08006: 3 | 15 |" in line
+    assert "| 12, 14 |" in line
+    assert "2 of 2 passed" in line
     report.write_junit([good, bad], tmp_path / "junit.xml")
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")

@@ -1,7 +1,7 @@
 """make drill: breaks the lab's cluster in every way listed, and prints what clients saw.
 
-python -m drills [--lab lab] [--long] [--only WORD] [--runs 1] [--record FILE] [--markdown FILE]
-                 [--junit FILE]
+python -m drills [--lab lab] [--suite trixie] [--long] [--only WORD] [--runs 1] [--record FILE]
+                 [--markdown FILE] [--junit FILE]
 
 The lab has to run (make lab); without a cluster on it the playbook site.yml makes one.  --record
 adds each row to a file of JSON lines; --markdown then has the rows of all times in it.  The status
@@ -36,6 +36,7 @@ def read_groups(inventory: Path) -> dict[str, list[str]]:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="drills", description="Failover drills in the lab.")
     parser.add_argument("--lab", default="lab")
+    parser.add_argument("--suite", default="trixie", help="of Debian, as the lab was booted")
     parser.add_argument("--inventory", type=Path, default=Path("inventories/lab"))
     parser.add_argument("--long", action="store_true", help="the long ones, too")
     parser.add_argument("--only", default="", help="drills whose name has this word")
@@ -60,7 +61,7 @@ def main() -> int:
     from tests.provisioning.site import Site
 
     arguments = parse_arguments()
-    lab = Lab(arguments.inventory, arguments.lab)
+    lab = Lab(arguments.inventory, arguments.lab, arguments.suite)
     if not lab.is_running():
         sys.exit(f"no lab named {arguments.lab} runs here: make lab")
     site = Site(lab)

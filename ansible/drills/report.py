@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,39 +13,45 @@ from drills.drill import Row
 
 HEADINGS = (
     "drill",
-    "largest gap",
+    "largest gap, s",
     "errors by class",
     "acknowledged",
     "lost",
     "doubled",
     "broken",
     "in doubt",
-    "redundant after",
+    "redundant after, s",
     "load",
     "verdict",
 )
 
 
-def cells(row: Row) -> list[str]:
-    outcome = row.outcome
-    errors = ", ".join(f"{name}: {count}" for name, count in outcome.errors.items())
+def cells(runs: Sequence[Row]) -> list[str]:
+    """Of all runs of one drill: what is counted is summed, what is measured stands side by side."""
+    outcomes = [row.outcome for row in runs]
+    errors = sum((Counter(outcome.errors) for outcome in outcomes), Counter())
+    counted = ("acknowledged", "lost", "doubled", "broken", "in_doubt")
+    sums = [str(sum(getattr(outcome, name) for outcome in outcomes)) for name in counted]
+    faults = [fault for row in runs for fault in row.faults]
+    passed = sum(row.passed for row in runs)
+    verdict = "passed" if len(runs) == 1 else f"{passed} of {len(runs)} passed"
     return [
-        row.drill,
-        f"{outcome.gap:.1f} s",
-        errors or "none",
-        str(outcome.acknowledged),
-        str(outcome.lost),
-        str(outcome.doubled),
-        str(outcome.broken),
-        str(outcome.in_doubt),
-        f"{row.redundant_after:.0f} s" if row.redundant_after >= 0 else "never",
-        f"{row.load:.0f}",
-        "passed" if row.passed else "FAILED: " + "; ".join(row.faults),
+        runs[0].drill,
+        ", ".join(f"{outcome.gap:.1f}" for outcome in outcomes),
+        ", ".join(f"{name}: {count}" for name, count in sorted(errors.items())) or "none",
+        *sums,
+        ", ".join(
+            f"{row.redundant_after:.0f}" if row.redundant_after >= 0 else "never" for row in runs
+        ),
+        ", ".join(f"{row.load:.0f}" for row in runs),
+        verdict if not faults else f"FAILED: {'; '.join(faults)}",
     ]
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    lines = [HEADINGS, ["---"] * len(HEADINGS), *(cells(row) for row in rows)]
+    """A line for each drill; the runs of one drill follow each other in `rows`."""
+    lines = [HEADINGS, ["---"] * len(HEADINGS)]
+    lines += [cells(list(runs)) for _, runs in groupby(rows, key=attrgetter("drill"))]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 

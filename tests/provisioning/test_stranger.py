@@ -48,6 +48,20 @@ def test_the_database_is_on_its_disk(stranger: Site):
     assert host.run(command.format("cold")).stdout.strip() == "/data/slow/metals-worker-1"
 
 
+def test_the_host_that_watches_has_rules_and_reaches_the_exporters(stranger: Site):
+    archive = stranger.lab.host("archive")
+    assert "groups:" in archive.run("cat /etc/strata/alerts.yml").stdout
+    curl = (
+        "curl -sS --fail --max-time 10 --cacert /etc/strata/pki/servers.crt"
+        " --cert /etc/strata/pki/host.crt --key /etc/strata/pki/host.key https://{}:{}/metrics"
+    )
+    assert "node_uname_info" in archive.run(curl.format("tin", 9100)).stdout
+    assert "pg_up 1" in archive.run(curl.format("tin", 9187)).stdout
+    # the firewall lets nobody else through
+    other = stranger.lab.host("silver")
+    assert other.run(curl.format("tin", 9100), check=False).returncode != 0
+
+
 def test_a_switchover_keeps_the_rows(stranger: Site):
     before = stranger.leader("silver")
     stranger.play("switchover.yml", "-e", "group=worker_3")
