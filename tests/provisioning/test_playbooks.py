@@ -125,7 +125,9 @@ def test_a_backup_leaves_out_what_marks_the_coordinator(site: Site):
     leader = site.leader("c1")
     mark = "find {directory} -path '*/pg_stat_tmp/strata_coordinator.*'"
     host = site.lab.host(leader)
-    assert host.run(mark.format(directory=f"/var/lib/postgresql/{site.major}/strata-coordinator")).stdout
+    assert host.run(
+        mark.format(directory=f"/var/lib/postgresql/{site.major}/strata-coordinator")
+    ).stdout
     host.run(
         "rm -rf /var/tmp/copy; install -d -o postgres /var/tmp/copy;"
         " runuser -u postgres -- pgbackrest --stanza=strata-coordinator --pg1-path=/var/tmp/copy/data"
