@@ -190,6 +190,8 @@ class LabFaults:
 
     def have_own_clock(self, host: str) -> None:
         self.step_clock(host, 0)
+        # the lab's hosts know only the packages that were fetched for them
+        self.run(host, "apt-get -qq update")
         self.run(host, "apt-get -qq install --yes --no-install-recommends libfaketime")
         self.run(host, f"printf %s {shlex.quote(OWN_CLOCK)} >{OWN_CLOCK_FILE}")
         self.run(host, "systemctl daemon-reload && systemctl restart patroni")
