@@ -134,9 +134,16 @@ class LabFaults:
         if self.leader(group) == host:
             return
         wait(f"{group} has its standbys", lambda: self.has_standbys(group))
-        self.run(host, f"{PATRONICTL} switchover --force --candidate {host}")
-        # patronictl succeeds, too, when Patroni has refused
-        wait(f"{host} leads {group}", lambda: self.is_leader(group, host))
+
+        def leads() -> bool:
+            if self.is_leader(group, host):
+                return True
+            # Patroni forgets what it is asked while it makes a standby synchronous, and patronictl
+            # succeeds, too, when Patroni has refused
+            self.run(host, f"{PATRONICTL} switchover --force --candidate {host}", check=False)
+            return self.is_leader(group, host)
+
+        wait(f"{host} leads {group}", leads)
 
     def is_leader(self, group: str, host: str) -> bool:
         try:
