@@ -2,6 +2,8 @@
 
 The tests with writers and readers in threads look for a torn state for a while; the others bring
 one about step by step.
+
+More than 800 lines, because all of them need one bank and the same ways to let its sessions stand still.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 All of it runs on a plain server without a coordinator, in a database of its own.  What a partial
 aggregate has to return is told by PostgreSQL: by the serialization functions of the original, by
 its own parallel plans, and by states written out here byte by byte.
+
+More than 800 lines, because all of them use that one database and its few kinds of sessions.
 """
 
 from __future__ import annotations
