@@ -117,7 +117,7 @@ def test_the_inventories_that_we_ship_are_right(name: str):
 # ---- the playbook ----------------------------------------------------------------------------------
 
 
-def run_preflight(directory: Path, children: dict, **variables: object) -> str:
+def run_preflight(directory: Path, children: dict, *arguments: str, **variables: object) -> str:
     """The output of the playbook, which must fail, on this machine as every host."""
     hosts = {host for members in children.values() for host in members}
     inventory = {
@@ -140,7 +140,7 @@ def run_preflight(directory: Path, children: dict, **variables: object) -> str:
     file = directory / "hosts.yml"
     file.write_text(yaml.safe_dump(inventory))
     done = subprocess.run(
-        [ROOT / ".venv" / "bin" / "ansible-playbook", "-i", file, PLAYBOOK],
+        [ROOT / ".venv" / "bin" / "ansible-playbook", "-i", file, PLAYBOOK, *arguments],
         cwd=ROOT,
         env=os.environ | {"ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"},
         capture_output=True,
@@ -170,15 +170,49 @@ def test_a_host_that_will_not_do_is_told_why(tmp_path: Path):
     output = run_preflight(
         tmp_path,
         {"coordinator": ["c1"], "worker_1": ["w1"], "etcd": ["c1"]},
-        preflight_debian_releases=["99"],
-        preflight_majors={"12": 99, "13": 99},
+        preflight_majors={"99": "17"},
         preflight_minimum_memory_mb=1 << 30,
-        preflight_minimum_patroni="9999",
-        cluster_tablespaces=[{"name": "hot", "device": "/dev/none", "path": "/srv/hot"}],
+        cluster_minimum_patroni="9999",
+        cluster_tablespaces=[
+            {"name": "hot", "device": "/dev/none", "path": "/srv/hot"},
+            {"name": "cold", "device": str(link_to_a_disk(tmp_path)), "path": "/srv/cold"},
+        ],
         **SECRETS,
     )
     assert "is not supported: install Debian 99" in output
     assert "MB of memory are too little" in output
-    assert "has PostgreSQL 99: set cluster_postgresql_major" in output
     assert "can lose acknowledged rows" in output
     assert "/dev/none is no disk of this host" in output
+    assert f"{tmp_path}/disk is no disk" not in output
+
+
+def link_to_a_disk(directory: Path) -> Path:
+    """As the names in /dev/disk are."""
+    disk = next(file for file in Path("/dev").iterdir() if file.is_block_device())
+    link = directory / "disk"
+    link.symlink_to(disk)
+    return link
+
+
+def test_a_postgresql_that_the_release_does_not_have_is_told(tmp_path: Path):
+    output = run_preflight(
+        tmp_path,
+        {"coordinator": ["c1"], "worker_1": ["w1"], "etcd": ["c1"]},
+        preflight_majors={"12": "99", "13": "99"},
+        cluster_tablespaces=[],
+        **SECRETS,
+    )
+    assert "has PostgreSQL 99: set cluster_postgresql_major" in output
+
+
+def test_a_dry_run_on_bare_hosts_ends_with_preflight(tmp_path: Path):
+    output = run_preflight(
+        tmp_path,
+        {"coordinator": ["c1"], "worker_1": ["w1"], "etcd": ["c1"]},
+        "--check",
+        preflight_majors={"12": "17", "13": "17"},
+        cluster_minimum_patroni="0",
+        cluster_tablespaces=[],
+        **SECRETS,
+    )
+    assert "Nothing is wrong with c1. With --check the playbook can say no more" in output
