@@ -9,10 +9,14 @@ mkdir -p "$1"
 output=$(realpath "$1")
 cd "$(dirname "$0")/.."
 
-fresh=$(mktemp -d)
-trap 'rm -rf "$fresh"' EXIT
+requirements=roles/patroni/files/requirements.txt
+for wheel in "$output"/patroni-*.whl; do
+	[[ -e $wheel ]] || continue
+	read -r checksum _ < <(sha256sum "$wheel")
+	grep -q "sha256:$checksum" "$requirements" || rm "$wheel"
+done
+
+# which is content with the right one being there
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-	--require-hashes --requirement roles/patroni/files/requirements.txt --dest "$fresh"
-rm -f "$output"/patroni-*.whl
-cp "$fresh"/patroni-*.whl "$output"
+	--require-hashes --requirement "$requirements" --dest "$output"
 ls "$output"/patroni-*.whl
