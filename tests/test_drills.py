@@ -84,6 +84,9 @@ def test_reports_tell_every_row(tmp_path: Path) -> None:
     assert "| good | 1.5, 2.5 | 08006: 3 | 15 |" in line
     assert "| 12, 14 |" in line
     assert "2 of 2 passed" in line
+    worse = Row("good", Outcome(gap=9), 14, 5, ["a gap of 9 s, more than 5 s"])
+    (line,) = report.to_markdown([good, worse]).splitlines()[2:]
+    assert "| 1 of 2 passed: a gap of 9 s, more than 5 s |" in line
     report.write_junit([good, bad], tmp_path / "junit.xml")
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")

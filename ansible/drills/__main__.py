@@ -11,10 +11,12 @@ is 1 when a row of this time failed.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -23,6 +25,10 @@ from drills.drills import LONG, SHORT
 from drills.lab_faults import LabFaults
 from drills.ledger import Outcome
 from drills.report import to_markdown, write_junit
+
+if TYPE_CHECKING:
+    from tests.provisioning.lab import Lab
+    from tests.provisioning.site import Site
 
 
 def read_groups(inventory: Path) -> dict[str, list[str]]:
@@ -64,7 +70,16 @@ def main() -> int:
     lab = Lab(arguments.inventory, arguments.lab, arguments.suite)
     if not lab.is_running():
         sys.exit(f"no lab named {arguments.lab} runs here: make lab")
-    site = Site(lab)
+    # clients of two at once would give the same numbers to their transfers
+    with (lab.directory / "drills.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"drills of the lab {arguments.lab} run already")
+        return run_drills(lab, Site(lab), arguments)
+
+
+def run_drills(lab: Lab, site: Site, arguments: argparse.Namespace) -> int:
     site.converge()
     faults = LabFaults(lab, site, read_groups(arguments.inventory))
     rows: list[Row] = []

@@ -101,7 +101,7 @@ def judge(drill: Drill, outcome: Outcome, redundant_after: float) -> list[str]:
 def run_drill(
     drill: Drill, faults: Faults, conninfo: str, environment: dict[str, str] | None = None
 ) -> Row:
-    """Whatever happens, all is repaired at the end."""
+    """Whatever happens, all is repaired at the end, and as it was before."""
     if wait_until_redundant(faults, time.monotonic()) < 0:
         return Row(drill.name, Outcome(), -1, drill.limit, ["was not redundant at the beginning"])
     if drill.prepare is not None:
@@ -120,6 +120,8 @@ def run_drill(
         raise
     finally:
         faults.repair()
+        if drill.prepare is not None:
+            faults.undo_preparations()
     return Row(
         drill.name, outcome, redundant_after, drill.limit, judge(drill, outcome, redundant_after)
     )

@@ -27,7 +27,10 @@ KILLED_SERVER = 6
 KILLED_PATRONI = 25.3
 PARTITION = 26.9
 POWER_LOSS = PARTITION
+# what the primary asks still arrives: it renews its key once more, up to patroni_loop_wait later
+DEAF = PARTITION + 5
 LAGGING = 28
+WAL_FULL = 5 + 5  # noticed by Patroni's next look, and then as any server that stopped
 STANDBY_LOSS = 10 + 5 + 5
 NOTHING = 5  # what breaks concerns no write
 
@@ -143,6 +146,28 @@ def fill_disk(group: str) -> Act:
     return act
 
 
+def fill_wal_disk(group: str) -> Act:
+    """Patroni runs pg_rewind on the old primary while its disk is still full, and half of it is done."""
+
+    def act(faults: Faults) -> None:
+        host = faults.leader(group)
+        faults.fill_wal_disk(host)
+        wait_for_successor(faults, group, host)
+        faults.repair()
+        faults.copy_anew(host)
+
+    return act
+
+
+def lead_with_own_wal_disk(group: str) -> Act:
+    def act(faults: Faults) -> None:
+        host = faults.standby(group)
+        faults.have_own_wal_disk(host)
+        faults.hand_over(group, host)
+
+    return act
+
+
 def step_clock(group: str) -> Act:
     """An hour ahead, and back."""
 
@@ -245,7 +270,7 @@ LONG = [
     Drill(
         "a worker's primary hears nobody",
         take_leader("deafen", "worker_1"),
-        PARTITION,
+        DEAF,
         prepare=let_lead_beside_etcd("worker_1"),
     ),
     Drill(
@@ -260,6 +285,18 @@ LONG = [
         LAGGING,
     ),
     Drill("full disk on a worker's primary", fill_disk("worker_1"), FULL + NOTHING),
+    Drill(
+        "full disk under the WAL of a worker's primary",
+        fill_wal_disk("worker_1"),
+        WAL_FULL,
+        prepare=lead_with_own_wal_disk("worker_1"),
+    ),
+    Drill(
+        "full disk under the WAL of the coordinator's primary",
+        fill_wal_disk("coordinator"),
+        WAL_FULL,
+        prepare=lead_with_own_wal_disk("coordinator"),
+    ),
     Drill(
         "clock step on a worker's primary",
         step_clock("worker_1"),

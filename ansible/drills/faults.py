@@ -50,6 +50,9 @@ class Faults(Protocol):
     def hand_over(self, group: str, host: str) -> None:
         """Make this host the primary, if it is not, in whatever way."""
 
+    def copy_anew(self, host: str) -> None:
+        """Throw away what a standby has, and copy its primary."""
+
     def rolling_restart(self) -> None:
         """Restart all servers, as an administrator would."""
 
@@ -89,6 +92,12 @@ class Faults(Protocol):
 
     def free_disk(self, host: str) -> None: ...
 
+    def have_own_wal_disk(self, host: str) -> None:
+        """Let a standby's WAL be on a disk that can be filled alone; its server restarts."""
+
+    def fill_wal_disk(self, host: str) -> None:
+        """And begin new WAL files until the server finds no room for one."""
+
     def have_own_clock(self, host: str) -> None:
         """Let the host's clock be stepped from now on; its server restarts."""
 
@@ -102,3 +111,6 @@ class Faults(Protocol):
 
     def repair(self) -> None:
         """Whatever was done: all hosts are on, reach each other, and have room and time."""
+
+    def undo_preparations(self) -> None:
+        """Hosts have no clock and no disk of their own any more; their servers restart."""

@@ -30,13 +30,43 @@ STANDBYS = (
     " count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication"
     " WHERE application_name <> 'pg_basebackup'"
 )
-FILL = "/srv/hot/filled-by-a-drill"
+FILL = "filled-by-a-drill"
 CLOCK = "/run/strata-drill-clock"
 OWN_CLOCK = f"""[Service]
 Environment=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 Environment=FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1
 """
 OWN_CLOCK_FILE = "/etc/systemd/system/patroni.service.d/drill-clock.conf"
+SHARE_CLOCK = f"""
+test -e {OWN_CLOCK_FILE} || exit 0
+rm {OWN_CLOCK_FILE} && systemctl daemon-reload && systemctl restart patroni
+"""
+# on the disk of the cold tablespace, in which drills have nothing; Patroni may remove it
+OWN_WAL = "/srv/cold/drill/wal"
+MOVE_WAL_AWAY = f"""
+set -e
+cd {{data}}
+test ! -L pg_wal || exit 0
+systemctl stop patroni
+rm -rf {OWN_WAL}
+install -d -o postgres -g postgres /srv/cold/drill
+cp -a pg_wal {OWN_WAL}
+rm -r pg_wal
+ln -s {OWN_WAL} pg_wal
+systemctl start patroni
+"""
+MOVE_WAL_HOME = """
+set -e
+cd {data}
+test -L pg_wal || exit 0
+systemctl stop patroni
+away=$(readlink pg_wal)
+cp -a "$away" pg_wal.home
+rm pg_wal
+mv pg_wal.home pg_wal
+rm -r "$away"
+systemctl start patroni
+"""
 
 
 def wait(what: str, condition: Callable[[], bool]) -> None:
@@ -151,6 +181,9 @@ class LabFaults:
         except NoLeaderError:
             return False
 
+    def copy_anew(self, host: str) -> None:
+        self.run(host, f"{PATRONICTL} reinit --force {self.scope(host)} {host}")
+
     def rolling_restart(self) -> None:
         self.site.play("update.yml", "-e", "patroni_update_force=true")
 
@@ -189,11 +222,29 @@ class LabFaults:
         self.run(standby, "pkill -CONT -f '[w]alreceiver'")
 
     def fill_disk(self, host: str) -> None:
-        free = "$(df --output=avail --block-size=1 /srv/hot | tail -n 1)"
-        self.run(host, f"fallocate --length {free} {FILL}")
+        self.fill(host, "/srv/hot")
+
+    def fill(self, host: str, directory: str) -> None:
+        free = f"$(df --output=avail --block-size=1 {directory} | tail -n 1)"
+        self.run(host, f"fallocate --length {free} {directory}/{FILL}")
 
     def free_disk(self, host: str) -> None:
-        self.run(host, f"rm -f {FILL}")
+        self.run(host, f"rm -f /srv/hot/{FILL} /srv/cold/{FILL}")
+
+    def scope(self, host: str) -> str:
+        (group,) = [group for group in self.groups() if host in self._hosts[group]]
+        return f"strata-{group.replace('_', '-')}"
+
+    def data(self, host: str) -> str:
+        return f"/var/lib/postgresql/{self.site.major}/{self.scope(host)}"
+
+    def have_own_wal_disk(self, host: str) -> None:
+        self.run(host, MOVE_WAL_AWAY.format(data=self.data(host)))
+        self.wait_for_standbys()
+
+    def fill_wal_disk(self, host: str) -> None:
+        self.fill(host, "/srv/cold")
+        wait(f"{host} runs out of WAL", lambda: self.ask(host, "SELECT pg_switch_wal()") == "")
 
     def have_own_clock(self, host: str) -> None:
         self.step_clock(host, 0)
@@ -202,6 +253,9 @@ class LabFaults:
         self.run(host, "apt-get -qq install --yes --no-install-recommends libfaketime")
         self.run(host, f"printf %s {shlex.quote(OWN_CLOCK)} >{OWN_CLOCK_FILE}")
         self.run(host, "systemctl daemon-reload && systemctl restart patroni")
+        self.wait_for_standbys()
+
+    def wait_for_standbys(self) -> None:
         for group in self.groups():
             wait(f"{group} has its standbys", lambda group=group: self.has_standbys(group))
 
@@ -225,5 +279,13 @@ class LabFaults:
             host.power_on()
         for host in off:
             host.wait_until_ready()
-        for host in self._hosts["worker_1"]:
+        for host in self.servers():
             self.free_disk(host)
+
+    def undo_preparations(self) -> None:
+        for host in self.servers():
+            self.run(host, SHARE_CLOCK)
+            self.run(host, MOVE_WAL_HOME.format(data=self.data(host)))
+
+    def servers(self) -> list[str]:
+        return [host for group in self.groups() for host in self._hosts[group]]

@@ -6,8 +6,9 @@ It prints {"ready": true} when writers are at work, writes until its input ends,
 outcome as one line of JSON.  It is a program of its own because clients run where clients run: on
 another host, or in another network, than whoever breaks things.
 
-A transfer n writes two rows, (key a, n, -amount) and (key b, n, +amount); in every second one both
-keys are of different shards, which may be two workers, in the others one key is both.  A transfer is
+A transfer n writes two rows, (key a, n, -amount) and (key b, n, +amount), with some text, so that room
+is needed; in every second one both keys are of different shards, which may be two workers, in the
+others one key is both.  A transfer is
 never repeated under its number, so whatever the client was told
         lost	is one that was acknowledged and has no rows,
         doubled	has more than its two rows,
@@ -29,10 +30,13 @@ import psycopg
 KEYS = 16  # few: each is written several times a second
 PAUSE = 0.02  # between the transfers of one writer
 RETRY = 0.05  # after an error
+TEXT = "x" * 1000
+START_TIMEOUT = 60
 SETTLE_TIMEOUT = 120
 
 CREATE = """
-CREATE TABLE IF NOT EXISTS drill_entry (key integer NOT NULL, n bigint NOT NULL, amount integer NOT NULL);
+CREATE TABLE IF NOT EXISTS drill_entry (key integer NOT NULL, n bigint NOT NULL,
+                                        amount integer NOT NULL, text text);
 SELECT strata.create_distributed_table('drill_entry', 'key', storage => 'heap')
  WHERE NOT EXISTS (SELECT FROM strata.tables WHERE relation = 'drill_entry'::regclass)
 """
@@ -126,8 +130,8 @@ class Ledger:
         taker = (giver + 1 + n // KEYS % (KEYS - 1)) % KEYS if n % 2 else giver
         try:
             connection.execute(
-                "INSERT INTO drill_entry VALUES (%s, %s, %s), (%s, %s, %s)",
-                (giver, n, -(n % 100 + 1), taker, n, n % 100 + 1),
+                "INSERT INTO drill_entry VALUES (%s, %s, %s, %s), (%s, %s, %s, %s)",
+                (giver, n, -(n % 100 + 1), TEXT, taker, n, n % 100 + 1, TEXT),
             )
         except psycopg.Error as error:
             self._count(error)
@@ -191,7 +195,10 @@ def main() -> None:
     ledger = Ledger(arguments.conninfo, arguments.writers)
     ledger.create()
     ledger.start()
+    end = time.monotonic() + START_TIMEOUT
     while len(ledger.acknowledged) < 20:
+        if time.monotonic() > end:
+            raise SystemExit(f"cannot write: {ledger.errors}")
         time.sleep(0.02)
     print(json.dumps({"ready": True}), flush=True)
     sys.stdin.read()

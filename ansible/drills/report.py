@@ -34,7 +34,9 @@ def cells(runs: Sequence[Row]) -> list[str]:
     sums = [str(sum(getattr(outcome, name) for outcome in outcomes)) for name in counted]
     faults = [fault for row in runs for fault in row.faults]
     passed = sum(row.passed for row in runs)
-    verdict = "passed" if len(runs) == 1 else f"{passed} of {len(runs)} passed"
+    verdict = (
+        f"{passed} of {len(runs)} passed" if len(runs) > 1 else "passed" if passed else "FAILED"
+    )
     return [
         runs[0].drill,
         ", ".join(f"{outcome.gap:.1f}" for outcome in outcomes),
@@ -44,7 +46,7 @@ def cells(runs: Sequence[Row]) -> list[str]:
             f"{row.redundant_after:.0f}" if row.redundant_after >= 0 else "never" for row in runs
         ),
         ", ".join(f"{row.load:.0f}" for row in runs),
-        verdict if not faults else f"FAILED: {'; '.join(faults)}",
+        verdict if not faults else f"{verdict}: {'; '.join(faults)}",
     ]
 
 
