@@ -29,6 +29,7 @@ SECRETS = (
     "backup_cipher_password",
     "lab_app_password",
 )
+PKI = "/etc/strata/pki"
 RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
 
 # Run on the control node: one statement for each argument, each answer a line of JSON.
@@ -116,6 +117,15 @@ class Site:
         """Run statements in one session of the application; the rows of the last one."""
         done = self.lab.control([sys.executable, "-c", CLIENT, self.conninfo(), *statements])
         return json.loads(done.stdout.splitlines()[-1])
+
+    def get(
+        self, host: str, url: str, certificate: bool = True, check: bool = True
+    ) -> subprocess.CompletedProcess:
+        """Ask a service from this host, with its certificate or without one."""
+        command = f"curl -sS --fail --max-time 10 --cacert {PKI}/servers.crt {url}"
+        if certificate:
+            command += f" --cert {PKI}/host.crt --key {PKI}/host.key"
+        return self.lab.host(host).run(command, check=check)
 
     def leader(self, member: str) -> str:
         """Who leads the group of this host, as Patroni there says."""
