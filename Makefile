@@ -116,7 +116,7 @@ check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minu
 	@$(PYTHON) -m pytest -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
 check-slow: install python ## The slow tests
-	@test $$EUID -ne 0 || scripts/install_packages.sh lab
+	@test $$EUID -ne 0 || { scripts/install_packages.sh lab && scripts/install_packages.sh virtual; }
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
 
 check-17: ## Tests on PostgreSQL 17 of Debian 13, with the package installed, in a chroot (needs root)

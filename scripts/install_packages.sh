@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building, running and testing Strata needs; or, named as the
-# argument, those that only the lab of real hosts (lab) or building Debian packages (deb) needs.
+# argument, those that only the lab of real hosts (lab), virtual machines (virtual) or building Debian
+# packages (deb) need.
 #
 # Asks dpkg first, so that nothing happens (and no sudo is needed) when all are there.
 # PostgreSQL's packages would make and start a server "main" at their first installation; nobody
@@ -23,11 +24,14 @@ case ${1:-build} in
 			python3 python3-venv ca-certificates debian-archive-keyring vagrant vagrant-libvirt
 		)
 		;;
+	virtual)
+		packages=(qemu-system-x86 qemu-utils libvirt-daemon-system libvirt-clients dnsmasq-base)
+		;;
 	deb)
 		packages=(debhelper fakeroot lintian)
 		;;
 	*)
-		echo "usage: $0 [build|lab|deb]" >&2
+		echo "usage: $0 [build|lab|virtual|deb]" >&2
 		exit 1
 		;;
 esac

@@ -83,6 +83,13 @@ def server_recipe(suite: str) -> Recipe:
     return Recipe(suite, packages_of(SERVER, suite), packages_of(prefetched, suite))
 
 
+def machine_recipe(suite: str) -> Recipe:
+    """A server with a kernel of its own."""
+    server = server_recipe(suite)
+    kernel = ("linux-image-cloud-amd64", "initramfs-tools")
+    return Recipe(suite, server.packages + kernel, server.prefetched)
+
+
 def build_recipe(suite: str) -> Recipe:
     return Recipe(suite, packages_of(BUILDING, suite))
 
@@ -197,36 +204,34 @@ def run_inside(root: Path, arguments: list[str], **options) -> subprocess.Comple
 
 
 @contextmanager
-def layer(root: Path, directory: Path) -> Iterator[Path]:
-    """A writable copy of a root in `directory`, with this machine's network, /dev and /proc.
+def overlay(root: Path, directory: Path) -> Iterator[Path]:
+    """A writable copy of a root in `directory`.
 
     One user at a time; so what is mounted there before is what a killed one left.
     """
     for name in ("upper", "work", "root"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     merged = directory / "root"
+    options = f"lowerdir={root},upperdir={directory}/upper,workdir={directory}/work"
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         while merged.is_mount():
             run(["umount", "--lazy", "--recursive", merged])
-        with mounted_layer(root, directory, merged):
+        run(["mount", "-t", "overlay", "overlay", "-o", options, merged])
+        try:
             yield merged
+        finally:
+            run(["umount", "--lazy", "--recursive", merged], check=False)
 
 
 @contextmanager
-def mounted_layer(root: Path, directory: Path, merged: Path) -> Iterator[None]:
-    options = f"lowerdir={root},upperdir={directory}/upper,workdir={directory}/work"
-    run(["mount", "-t", "overlay", "overlay", "-o", options, merged])
-    mounted = [merged]
-    try:
+def layer(root: Path, directory: Path) -> Iterator[Path]:
+    """An overlay with this machine's network, /dev, /proc and /sys, to run programs in."""
+    with overlay(root, directory) as merged:
         for name in ("dev", "proc", "sys"):
             run(["mount", "--rbind", "--make-rslave", f"/{name}", merged / name])
-            mounted.append(merged / name)
         shutil.copy("/etc/resolv.conf", merged / "etc/resolv.conf")
-        yield
-    finally:
-        for path in reversed(mounted):
-            run(["umount", "--lazy", "--recursive", path], check=False)
+        yield merged
 
 
 def is_root() -> bool:
