@@ -123,7 +123,10 @@ def test_a_machine_boots_and_takes_the_playbook(machines: Machines) -> None:
     machines.ansible("ansible", name, "--become", *disks)
     # a kernel and disks of its own, which the lab's hosts do not have
     machines.run("vagrant", "reload", name)
-    shell = "findmnt -no SOURCE /srv/hot /srv/cold; sudo nft list table inet strata; sudo sysctl vm.swappiness"
+    shell = (
+        "findmnt -rno SOURCE,TARGET --types ext4;"
+        " sudo nft list table inet strata; sudo sysctl vm.swappiness"
+    )
     seen = machines.run("vagrant", "ssh", name, "--command", shell)
-    for expected in ("/dev/vdb", "/dev/vdc", "policy drop", "vm.swappiness = 1"):
+    for expected in ("/dev/vdb /srv/hot", "/dev/vdc /srv/cold", "policy drop", "swappiness = 1"):
         assert expected in seen
