@@ -158,7 +158,9 @@ def test_a_worker_with_shards_is_not_removed(events: Site):
 
 @pytest.mark.slow
 def test_a_worker_leaves_and_comes_back(events: Site):
-    events.query("DROP TABLE IF EXISTS events, ledger")
+    # of the other tests, too
+    tables = [name for (name,) in events.query("SELECT relation::text FROM strata.tables")]
+    events.query(f"DROP TABLE {', '.join(tables)}")
     events.play("remove_worker.yml", "-e", "group=worker_2", "-e", "remove_worker_data=true")
     assert (
         superuser(events, leader_of(events, "coordinator"), "SELECT count(*) FROM strata.worker")
