@@ -64,7 +64,13 @@ def start_again(node: Node, postmaster: int) -> None:
     node.start()
 
 
-def come_back(node: Node, action: str, postmaster: int) -> None:
+def come_back(node: Node, action: str, postmaster: int, witness: psycopg.Connection) -> None:
+    """`witness`: a session from before, which the postmaster ends when it has noticed the kill."""
+    for _ in wait_until("all sessions end"):
+        try:
+            witness.execute("SELECT 1")
+        except psycopg.OperationalError:
+            break
     if action == "crash":
         start_again(node, postmaster)
     connect_soon(node).close()
@@ -80,13 +86,14 @@ def test_killed_move_leaves_the_table(node: Node, place: str, action: str) -> No
     node.execute(f"DELETE FROM {table} WHERE id % 10 = 0")
     before = checksum(node, table)
     postmaster = node.pid()
-    arm(node, (place, action))
-    try:
-        move_and_be_killed(node, table, "cold")
-        assert not is_armed(node)
-    finally:
-        disarm(node)
-    come_back(node, action, postmaster)
+    with node.connect() as witness:
+        arm(node, (place, action))
+        try:
+            move_and_be_killed(node, table, "cold")
+            assert not is_armed(node)
+        finally:
+            disarm(node)
+        come_back(node, action, postmaster, witness)
     assert checksum(node, table) == before
     verify(node, table)
     with node.connect() as session:
