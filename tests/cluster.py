@@ -98,6 +98,15 @@ def wait_until(what: str, timeout: float = 30, interval: float = 0.05) -> Iterat
     raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
 
 
+def wait_until_ended(session: psycopg.Connection) -> None:
+    """Until its server has ended it."""
+    for _ in wait_until("the session ends"):
+        try:
+            session.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return
+
+
 def find_directory(which: str) -> Path:
     """A directory that pg_config knows, of the version that PG_CONFIG belongs to."""
     candidates = [os.environ.get("PG_CONFIG")]
@@ -301,6 +310,17 @@ class Node:
         for _ in wait_until(f"{self.name} is gone", interval=0.01):
             if not Path(f"/proc/{pid}").exists():
                 return
+
+    def kill_process(self, pid: int) -> None:
+        """kill -9 of one of its processes; the postmaster has noticed it afterwards.
+
+        The client of a killed process may know before the postmaster, which then still lets sessions
+        begin that it ends at once.
+        """
+        with self.connect() as witness:
+            os.kill(pid, signal.SIGKILL)
+            wait_until_ended(witness)
+        self.disconnect()
 
     def pid(self) -> int | None:
         """The process id of the running server, or None."""

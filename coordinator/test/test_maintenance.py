@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -120,8 +118,7 @@ def test_terminated_processes_come_back(coordinator: Node) -> None:
 def test_a_crash_restart_brings_the_processes_back(coordinator: Node) -> None:
     wait_for_services(coordinator)
     with coordinator.connect() as connection:
-        os.kill(connection.info.backend_pid, signal.SIGKILL)
-    coordinator.disconnect()
+        coordinator.kill_process(connection.info.backend_pid)
     for _ in wait_until("the server has recovered"):
         try:
             if "strata maintenance" in services(coordinator):

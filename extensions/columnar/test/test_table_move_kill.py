@@ -23,7 +23,7 @@ from extensions.columnar.test.tiers import (
     tier_of,
 )
 from extensions.columnar.test.twins import connect_soon
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node, wait_until, wait_until_ended
 from tests.fault_points import arm, disarm, is_armed
 from tests.fixtures import new_root
 
@@ -66,11 +66,7 @@ def start_again(node: Node, postmaster: int) -> None:
 
 def come_back(node: Node, action: str, postmaster: int, witness: psycopg.Connection) -> None:
     """`witness`: a session from before, which the postmaster ends when it has noticed the kill."""
-    for _ in wait_until("all sessions end"):
-        try:
-            witness.execute("SELECT 1")
-        except psycopg.OperationalError:
-            break
+    wait_until_ended(witness)
     if action == "crash":
         start_again(node, postmaster)
     connect_soon(node).close()
