@@ -471,6 +471,8 @@ connection_poll_result(WorkerConnection *conn, PGresult **result)
 	while (has_result(conn))
 	{
 		*result = PQgetResult(conn->pg);
+		if (*result != NULL)
+			connection_note_message(conn, PQresultMemorySize(*result));
 		if (*result == NULL || conn->skip_results == 0)
 			return true;
 		skip_result(conn, *result);
@@ -564,6 +566,7 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
 	copy_excerpt(conn->sql, sql, sizeof(conn->sql));
 	conn->skip_results = skip_results;
 	conn->statement_failed = false;
+	connection_note_message(conn, strlen(message));
 	if (!PQsendQuery(conn->pg, message))
 		connection_report(ERROR, conn, NULL, NULL);
 }
@@ -610,6 +613,7 @@ connection_drop(WorkerConnection *conn)
 	conn->failed = false;
 	conn->end_pending = false;
 	conn->silent = false;
+	conn->longest_message = 0;
 	conn->snapshot_command[0] = '\0';
 	conn->prepared_counter = 0;
 	conn->prepare_state = PREPARE_NONE;
@@ -632,6 +636,12 @@ connection_drop(WorkerConnection *conn)
 		conn->pg = NULL;
 		ReleaseExternalFD();
 	}
+}
+
+void
+connection_note_message(WorkerConnection *conn, Size length)
+{
+	conn->longest_message = Max(conn->longest_message, length);
 }
 
 List *

@@ -72,6 +72,7 @@ typedef struct WorkerConnection
 	bool quiet;						  /* notices are dropped */
 	bool replica_wait_cancelled;	  /* a commit there did not wait for its replica */
 	bool silent;					  /* broken off: the worker does not answer */
+	Size longest_message;			  /* sent or received */
 	uint32 generation;				  /* of the worker, when the connection was made */
 
 	/* worker_hold.c owns these */
@@ -122,6 +123,9 @@ extern void connection_discard(WorkerConnection *conn);
 
 /* Close and forget (a broken connection, or one in an unknown state).  Never throws. */
 extern void connection_drop(WorkerConnection *conn);
+
+/* A message of this length has passed the wire; those of statements and results are known. */
+extern void connection_note_message(WorkerConnection *conn, Size length);
 
 /* Send one message; the results of its first skip_results commands are not handed out. */
 extern void

@@ -182,6 +182,9 @@ gather_substitute(GatherScanState *state, const char *sql, int offset)
 		else
 			appendStringInfoChar(&buf, *p++);
 	}
+	for (int i = 0; i < list_length(state->params); i++)
+		pfree(literals[i]);
+	pfree(literals);
 	return buf.data;
 }
 

@@ -39,7 +39,8 @@
 /* A batch of this many bytes is sent. */
 #define BATCH_BYTES (64 * 1024)
 
-static StringInfoData batch = {0};	 /* statements separated by semicolons */
+/* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
+static StringInfoData batch = {0};
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
 PG_FUNCTION_INFO_V1(strata_replicate_reference_row);
@@ -48,21 +49,20 @@ static void
 forget_batch(void)
 {
 	if (batch.data != NULL)
-		resetStringInfo(&batch);
+		pfree(batch.data);
+	batch.data = NULL;
 	inserts_pending = false;
 }
 
 void
 reference_write_flush(void)
 {
-	char *sql;
+	char *sql = batch.data;
 
-	if (batch.data == NULL || batch.len == 0)
+	if (sql == NULL || batch.len == 0)
 		return;
 
-	/* Emptied first: sending may fail, or come back here. */
-	sql = pstrdup(batch.data);
-	resetStringInfo(&batch);
+	batch.data = NULL; /* first: sending may fail, or come back here */
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
 	pfree(sql);
 }
@@ -164,7 +164,7 @@ collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_r
 	}
 	if (batch.data == NULL)
 	{
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 
 		initStringInfo(&batch);
 		MemoryContextSwitchTo(old);

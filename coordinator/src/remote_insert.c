@@ -11,6 +11,9 @@
  *		encoded		more rows are encoded for COPY as they come
  *		copying		whenever CHUNK_BYTES have gathered they are pushed into a COPY stream
  *
+ * A row of ROW_LARGE_BYTES is never kept or gathered: it is encoded into the stream, after what
+ * came before it.
+ *
  * Pushing does not wait for the network as long as the wire's previous chunk has
  * left libpq's buffer; if it has not, all wires that are being written are flushed while we
  * wait for this one.  So memory is bounded (per worker one chunk here and one in libpq) and the
@@ -47,6 +50,9 @@
 
 /* A buffer of this size is pushed to its worker. */
 #define CHUNK_BYTES (64 * 1024)
+
+/* What is longer is put into a stream piece by piece, so that libpq's buffer does not grow with it. */
+#define PIECE_BYTES (4 * CHUNK_BYTES)
 
 /* Up to so many rows leave as an INSERT. */
 #define KEPT_ROWS 64
@@ -388,6 +394,22 @@ put_data(WorkerConnection *conn, const char *data, int length)
 		connection_report(ERROR, conn, NULL, NULL);
 }
 
+/* A RowSink: put bytes into the buffer's open stream. */
+static void
+put_pieces(void *buffer, const char *data, int length)
+{
+	RowBuffer *target = buffer;
+
+	for (int done = 0; done < length; done += PIECE_BYTES)
+	{
+		for (int i = 0; i < target->conn_count; i++)
+		{
+			flush_wire(target->conns[i]);
+			put_data(target->conns[i], data + done, Min(length - done, PIECE_BYTES));
+		}
+	}
+}
+
 /* Has a worker said something?  In the middle of COPY that is an error or a notice. */
 static bool
 has_message(RowBuffer *buffer)
@@ -444,14 +466,25 @@ await_results(RowBuffer *buffer)
 	release_wires(buffer);
 }
 
+static void
+init_data(RowBuffer *buffer)
+{
+	MemoryContext previous = MemoryContextSwitchTo(insert_context);
+
+	initStringInfo(&buffer->data);
+	enlargeStringInfo(&buffer->data, CHUNK_BYTES + 4096);
+	MemoryContextSwitchTo(previous);
+}
+
 /* Put what has been encoded into the open stream. */
 static void
 push_data(RowBuffer *buffer)
 {
-	for (int i = 0; i < buffer->conn_count; i++)
+	put_pieces(buffer, buffer->data.data, buffer->data.len);
+	if (buffer->data.maxlen > ROW_LARGE_BYTES)
 	{
-		flush_wire(buffer->conns[i]);
-		put_data(buffer->conns[i], buffer->data.data, buffer->data.len);
+		pfree(buffer->data.data);
+		init_data(buffer);
 	}
 	resetStringInfo(&buffer->data);
 	buffer->data_rows = 0;
@@ -475,7 +508,7 @@ yield_buffer(void *occupant)
 	complete_statement(occupant);
 }
 
-/* A chunk is full: into the stream with it, which begins now if there is none. */
+/* See that a stream is open, and put what has been encoded into it. */
 static void
 push_chunk(RowBuffer *buffer)
 {
@@ -518,11 +551,8 @@ static void
 begin_encoding(RowBuffer *buffer)
 {
 	TupleTableSlot *slot = buffer->target->slot;
-	MemoryContext previous = MemoryContextSwitchTo(insert_context);
 
-	initStringInfo(&buffer->data);
-	enlargeStringInfo(&buffer->data, CHUNK_BYTES + 4096);
-	MemoryContextSwitchTo(previous);
+	init_data(buffer);
 	buffer->encoding = true;
 	for (int i = 0; i < buffer->kept_count; i++)
 	{
@@ -534,6 +564,22 @@ begin_encoding(RowBuffer *buffer)
 	}
 	buffer->kept_count = 0;
 	buffer->kept_bytes = 0;
+}
+
+/* Put a row into the stream at once. */
+static void
+write_large_row(RowBuffer *buffer, TupleTableSlot *slot)
+{
+	MemoryContext previous;
+
+	if (!buffer->encoding)
+		begin_encoding(buffer);
+	push_chunk(buffer);
+	previous = MemoryContextSwitchTo(row_context);
+	row_encoder_write_large(buffer->target->encoder, slot->tts_values, slot->tts_isnull, put_pieces,
+							buffer);
+	MemoryContextSwitchTo(previous);
+	MemoryContextReset(row_context);
 }
 
 static void
@@ -561,6 +607,8 @@ remote_insert_row(Relation relation, TupleTableSlot *slot)
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
 		buffer->data_rows++; /* only their number matters */
+	else if (row_encoder_is_large(target->encoder, slot->tts_values, slot->tts_isnull))
+		write_large_row(buffer, slot);
 	else if (buffer->encoding)
 		encode_row(buffer, slot->tts_values, slot->tts_isnull);
 	else

@@ -224,6 +224,15 @@ take_result(Stream *stream)
 	return true;
 }
 
+/* Nobody needs the row that libpq handed out last. */
+static inline void
+free_row(WorkerConnection *conn)
+{
+	if (conn->row != NULL)
+		PQfreemem(conn->row);
+	conn->row = NULL;
+}
+
 /*
  * Next message of rows, in conn->row until the next call.  Reads from the socket, but
  * does not wait.
@@ -240,11 +249,7 @@ take_row(Stream *stream, int *length)
 		stream->held = 0;
 		return PROGRESS_ROW;
 	}
-	if (conn->row != NULL)
-	{
-		PQfreemem(conn->row);
-		conn->row = NULL;
-	}
+	free_row(conn);
 	for (;;)
 	{
 		if (stream->state == STREAM_DONE)
@@ -260,6 +265,7 @@ take_row(Stream *stream, int *length)
 		if (*length > 0)
 		{
 			stream->bytes += *length;
+			connection_note_message(conn, *length);
 			return PROGRESS_ROW;
 		}
 		conn->row = NULL;
@@ -303,6 +309,7 @@ decode_next(Stream *stream, Datum *values, bool *nulls)
 		is_row = row_decoder_decode(stream->scan->decoder, data + header, length - header, values,
 									nulls);
 		MemoryContextSwitchTo(previous);
+		free_row(stream->conn);
 		if (is_row)
 		{
 			stream->rows++;

@@ -57,6 +57,9 @@
 /* How long a rollback to a savepoint may take before the wire is given up. */
 #define ROLLBACK_TIMEOUT_MS 10000
 
+/* A longer statement gets a message of its own. */
+#define LONG_STATEMENT_BYTES (1024 * 1024)
+
 /* How long a cancelled reader may take to stop before its wire is given up. */
 #define RECLAIM_TIMEOUT_MS 10000
 
@@ -289,9 +292,12 @@ send_in_transaction(WorkerConnection *conn, const char *snapshot, const char *sq
 	initStringInfo(&message);
 	commands = append_transaction_commands(&message, conn, snapshot);
 	commands += session_settings_append(&message, conn, &lexical);
-	if (lexical)
+	if (lexical || (commands > 0 && strlen(sql) > LONG_STATEMENT_BYTES))
 	{
-		/* the lexer reads a message as a whole before it executes the first command */
+		/*
+		 * The lexer reads a message as a whole before it executes the first command.  A long
+		 * statement is not copied behind its preamble.
+		 */
 		connection_send(conn, message.data, commands, message.data);
 		if (connection_get_result(conn) != NULL)
 			elog(ERROR, "unexpected result of a preamble from worker \"%s\"", conn->worker_name);
@@ -654,6 +660,7 @@ handle_transaction_event(XactEvent event, void *arg)
 			ddl_version_reset();
 			remote_insert_reset();
 			worker_hold_leave();
+			wire_drop_swollen();
 			participating = false;
 			break;
 		case XACT_EVENT_ABORT:
@@ -665,6 +672,7 @@ handle_transaction_event(XactEvent event, void *arg)
 			ddl_version_reset();
 			remote_insert_reset();
 			worker_hold_leave();
+			wire_drop_swollen();
 			participating = false;
 			break;
 		default: /* parallel workers have no connections */

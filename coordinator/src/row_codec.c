@@ -28,6 +28,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "libpq/pqformat.h"
@@ -60,6 +61,7 @@ typedef enum FieldFormat
 typedef struct Field
 {
 	FieldFormat format;
+	bool is_varlena;
 	int column; /* index into values and nulls */
 	Oid type;
 	Oid io_param;
@@ -358,6 +360,7 @@ row_encoder_create(TupleDesc desc, MemoryContext context)
 		if (attribute->attisdropped || attribute->attgenerated)
 			continue;
 		encoder->fields[encoder->field_count].column = i;
+		encoder->fields[encoder->field_count].is_varlena = attribute->attlen == -1;
 		encoder->fields[encoder->field_count++].type = getBaseType(attribute->atttypid);
 		if (!row_format_is_binary(attribute->atttypid))
 			encoder->binary = false;
@@ -524,19 +527,32 @@ encode_text_row(RowEncoder *encoder, StringInfo buffer, const Datum *values, con
 	row_format_leave_sql_mode(nest_level);
 }
 
-void
-row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls)
+/* Call the functions of a row's types: results[field] becomes what they return. */
+static void
+call_send_functions(RowEncoder *encoder, const Datum *values, const bool *nulls, bytea **results)
+{
+	for (int i = 0; i < encoder->field_count; i++)
+	{
+		Field *field = &encoder->fields[i];
+
+		if (field->format == FIELD_FUNCTION && !nulls[field->column])
+			results[i] = SendFunctionCall(&field->function, values[field->column]);
+	}
+}
+
+/* Everything that calls functions of types: encode a row, or (results not NULL) only call them. */
+static void
+run_send_functions(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls,
+				   bytea **results)
 {
 	int client_encoding;
 
-	if (!encoder->binary)
-	{
-		encode_text_row(encoder, buffer, values, nulls);
-		return;
-	}
 	if (likely(!encoder->needs_encoding || !is_client_encoding_foreign()))
 	{
-		encode_binary_row(encoder, buffer, values, nulls);
+		if (results == NULL)
+			encode_binary_row(encoder, buffer, values, nulls);
+		else
+			call_send_functions(encoder, values, nulls, results);
 		return;
 	}
 
@@ -544,11 +560,76 @@ row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, 
 	SetClientEncoding(GetDatabaseEncoding());
 	PG_TRY();
 	{
-		encode_binary_row(encoder, buffer, values, nulls);
+		if (results == NULL)
+			encode_binary_row(encoder, buffer, values, nulls);
+		else
+			call_send_functions(encoder, values, nulls, results);
 	}
 	PG_FINALLY();
 	{
 		SetClientEncoding(client_encoding);
 	}
 	PG_END_TRY();
+}
+
+void
+row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls)
+{
+	if (encoder->binary)
+		run_send_functions(encoder, buffer, values, nulls, NULL);
+	else
+		encode_text_row(encoder, buffer, values, nulls);
+}
+
+bool
+row_encoder_is_large(const RowEncoder *encoder, const Datum *values, const bool *nulls)
+{
+	Size bytes = 0;
+
+	for (int i = 0; i < encoder->field_count; i++)
+	{
+		const Field *field = &encoder->fields[i];
+
+		if (field->is_varlena && !nulls[field->column])
+			bytes += toast_raw_datum_size(values[field->column]);
+	}
+	return bytes > ROW_LARGE_BYTES && encoder->binary;
+}
+
+void
+row_encoder_write_large(RowEncoder *encoder, const Datum *values, const bool *nulls, RowSink sink,
+						void *argument)
+{
+	bytea **results = palloc0((encoder->field_count + 1) * sizeof(bytea *));
+	StringInfoData buffer;
+
+	run_send_functions(encoder, NULL, values, nulls, results);
+	initStringInfo(&buffer);
+	pq_sendint16(&buffer, encoder->field_count);
+	for (int i = 0; i < encoder->field_count; i++)
+	{
+		Field *field = &encoder->fields[i];
+		Datum value = values[field->column];
+		struct varlena *bytes = results[i];
+
+		if (nulls[field->column])
+			pq_sendint32(&buffer, (uint32) -1);
+		else if (bytes == NULL && field->format != FIELD_VARLENA)
+			encode_field(field, &buffer, value);
+		else
+		{
+			if (bytes == NULL)
+				bytes = PG_DETOAST_DATUM_PACKED(value);
+			pq_sendint32(&buffer, VARSIZE_ANY_EXHDR(bytes));
+			sink(argument, buffer.data, buffer.len);
+			resetStringInfo(&buffer);
+			sink(argument, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+			if (PointerGetDatum(bytes) != value)
+				pfree(bytes);
+		}
+	}
+	if (buffer.len > 0)
+		sink(argument, buffer.data, buffer.len);
+	pfree(buffer.data);
+	pfree(results);
 }

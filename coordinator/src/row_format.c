@@ -308,7 +308,12 @@ row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull)
 	if (isnull)
 		appendStringInfoString(buffer, "NULL");
 	else
-		append_quoted(buffer, make_neutral_text(type, value));
+	{
+		char *text = make_neutral_text(type, value);
+
+		append_quoted(buffer, text);
+		pfree(text);
+	}
 
 	/* "given, but -1" keeps bpchar and bit from becoming char(1) and bit(1) */
 	appendStringInfo(

@@ -51,6 +51,20 @@ extern void row_encoder_end(const RowEncoder *encoder, StringInfo buffer);
 extern void
 row_encoder_append(RowEncoder *encoder, StringInfo buffer, const Datum *values, const bool *nulls);
 
+/* Has the row more than ROW_LARGE_BYTES, in the binary format? */
+#define ROW_LARGE_BYTES (1024 * 1024)
+extern bool row_encoder_is_large(const RowEncoder *encoder, const Datum *values, const bool *nulls);
+
+/* Takes the next bytes of a stream. */
+typedef void (*RowSink)(void *argument, const char *data, int length);
+
+/*
+ * Encode a large row into a sink, its values without copying them into a buffer: a row may have
+ * several of 1 GB.  The types' functions, which may run anything, are called before the sink is.
+ */
+extern void row_encoder_write_large(RowEncoder *encoder, const Datum *values, const bool *nulls,
+									RowSink sink, void *argument);
+
 /* Append value as an SQL literal with its type, schema-qualified: '...'::public.mood, NULL::... */
 extern void row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull);
 

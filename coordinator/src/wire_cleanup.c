@@ -33,6 +33,9 @@
 /* A worker whose postmaster needs longer than this to say one byte is given up. */
 #define PROBE_TIMEOUT_MS 2000
 
+/* A wire that has carried a longer message is closed at the end of the transaction. */
+#define SWOLLEN_BYTES (4 * 1024 * 1024)
+
 static struct pollfd *poll_slots = NULL;
 static WorkerConnection **poll_owners = NULL;
 static int poll_capacity = 0;
@@ -94,7 +97,10 @@ discard_rows(WorkerConnection *conn)
 	int length;
 
 	while ((length = PQgetCopyData(conn->pg, &row, 1)) > 0)
+	{
+		connection_note_message(conn, length);
 		PQfreemem(row);
+	}
 	return length < 0;
 }
 
@@ -342,5 +348,19 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 			continue;
 		conns[i]->outcome = WIRE_LOST;
 		end_probe(conns[i]);
+	}
+}
+
+void
+wire_drop_swollen(void)
+{
+	ListCell *lc;
+
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL && conn->xact_depth == 0 && conn->longest_message > SWOLLEN_BYTES)
+			connection_drop(conn);
 	}
 }

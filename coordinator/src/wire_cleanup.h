@@ -34,4 +34,10 @@ typedef void (*WireEnded)(const WorkerConnection *conn);
 extern void
 wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline, WireEnded ended);
 
+/*
+ * At the end of a transaction: close the wires whose buffers have grown, for libpq gives no
+ * memory back until then.
+ */
+extern void wire_drop_swollen(void);
+
 #endif
