@@ -3,7 +3,7 @@
  *		The workers' part of an abort: cancel, ROLLBACK, ROLLBACK PREPARED.
  *
  * Runs in the abort callback: nothing may be thrown, nothing may need memory, and all workers together have
- * ABORT_TIMEOUT_MS.  A wire that does not become idle is dropped; what it may have prepared
+ * WIRE_END_TIMEOUT_MS.  A wire that does not become idle is dropped; what it may have prepared
  * is in doubt, and the resolver rolls it back, as it finds no decision.
  */
 #include "postgres.h"
@@ -14,8 +14,6 @@
 #include "participants.h"
 #include "session_settings.h"
 #include "wire_cleanup.h"
-
-#define ABORT_TIMEOUT_MS 10000
 
 static bool
 is_concerned(const WorkerConnection *conn)
@@ -135,7 +133,7 @@ run_rollbacks(int64 deadline)
 void
 commit_abort_workers(void)
 {
-	int64 deadline = wire_now() + ABORT_TIMEOUT_MS;
+	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
 	bool doubt = false;
 	int count;
 

@@ -55,6 +55,9 @@
 /* How long the workers together may take for COMMIT PREPARED. */
 #define FINISH_TIMEOUT_MS 10000
 
+/* So often who waits for a COMMIT looks whether he shall end. */
+#define COMMIT_LOOK_MS 100
+
 typedef enum CommitProtocol
 {
 	COMMIT_READ_ONLY,
@@ -66,7 +69,7 @@ typedef enum CommitProtocol
 typedef struct CommitWait
 {
 	int64 deadline;
-	bool cancelled; /* the worker was told of a cancel */
+	bool cancelled; /* somebody wants it to end; a cancel was passed on */
 } CommitWait;
 
 /* The worker has committed in one phase; interrupts wait until we have, too. */
@@ -249,21 +252,22 @@ send_commit_with_setting(WorkerConnection *conn)
 /*
  * The next result of COMMIT; interrupts are held.  A COMMIT may wait there, for a deferred
  * constraint or for a replica, as long as it must: the wait ends when the worker is silent, and soon when
- * the session is to be terminated.  A cancel is passed on: the worker knows whether it still can.
+ * the session is to end.  A cancel is passed on: the worker knows whether it still can.
  */
 static PGresult *
 await_commit(WorkerConnection *conn, CommitWait *wait)
 {
 	PGresult *result = NULL;
 
-	while (!connection_await_result(conn, Min(wait->deadline, wire_now() + 1000), &result))
+	while (
+		!connection_await_result(conn, Min(wait->deadline, wire_now() + COMMIT_LOOK_MS), &result))
 	{
-		if (ProcDiePending)
-			wait->deadline = Min(wait->deadline, wire_now() + FINISH_TIMEOUT_MS);
-		if (QueryCancelPending && !wait->cancelled)
+		if ((QueryCancelPending || ProcDiePending) && !wait->cancelled)
 		{
 			wait->cancelled = true;
-			wire_cancel(&conn, 1, wire_now() + FINISH_TIMEOUT_MS);
+			wait->deadline = Min(wait->deadline, wire_now() + WIRE_END_TIMEOUT_MS);
+			if (QueryCancelPending)
+				wire_cancel(&conn, 1, wait->deadline);
 		}
 		if (wire_now() >= wait->deadline || connection_is_silent(conn))
 			report_unknown_outcome(conn, NULL, "It did not answer in time.");

@@ -42,6 +42,9 @@
 	"SET idle_session_timeout = 0; SET escape_string_warning = off; "          \
 	"SET default_transaction_deferrable = off; " COMPAT_PINNED_SETTINGS
 
+/* So often a statement on a worker looks whether its coordinator is still there. */
+#define CLIENT_CHECK_MS 1000
+
 /* A connection being made. */
 typedef struct Attempt
 {
@@ -113,12 +116,31 @@ report_failed_attempt(Attempt *attempt, const char *detail)
 					errdetail_internal("%s", detail)));
 }
 
+/*
+ * A worker whose coordinator is gone without a word (its host, the network) ends the session, and
+ * so its locks, within strata.worker_timeout, also in the middle of a statement.  Of
+ * these settings those of TCP have no effect on unix sockets.
+ */
+static void
+append_liveness_settings(StringInfo message)
+{
+	DialKeepalives keepalives = dial_keepalives();
+
+	appendStringInfo(message, "SET client_connection_check_interval = %d; ", CLIENT_CHECK_MS);
+	if (keepalives.count > 0)
+		appendStringInfo(message,
+						 "SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d; "
+						 "SET tcp_keepalives_count = %d; SET tcp_user_timeout = %d; ",
+						 keepalives.idle, keepalives.interval, keepalives.count,
+						 keepalives.user_timeout_ms);
+}
+
 /* libpq has logged in: check what text rows rely on, and ask whether the worker is ours. */
 static void
 begin_handshake(Attempt *attempt)
 {
 	const char *encoding = PQparameterStatus(attempt->pg, "server_encoding");
-	char message[1024];
+	StringInfoData message;
 
 	if (encoding == NULL || strcmp(encoding, GetDatabaseEncodingName()) != 0)
 		ereport(ERROR,
@@ -128,29 +150,32 @@ begin_handshake(Attempt *attempt)
 						   encoding ? encoding : "an unknown one", GetDatabaseEncodingName()),
 				 errhint("Create the worker's database with the coordinator's encoding.")));
 
+	initStringInfo(&message);
+	appendStringInfoString(&message, PINNED_SETTINGS);
+	append_liveness_settings(&message);
 	switch (greeting)
 	{
 		case CONNECTION_GREETING_MEMBER:
-			snprintf(message, sizeof(message),
-					 "%sBEGIN ISOLATION LEVEL READ COMMITTED; "
-					 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ", '%s'), "
-					 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
-					 PINNED_SETTINGS, identity.id, identity.epoch, identity.holder, schema_version);
+			appendStringInfo(&message,
+							 "BEGIN ISOLATION LEVEL READ COMMITTED; "
+							 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT
+							 ", '%s'), "
+							 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
+							 identity.id, identity.epoch, identity.holder, schema_version);
 			break;
 		case CONNECTION_GREETING_ATTACH:
-			snprintf(message, sizeof(message),
-					 "%sSET default_transaction_isolation = 'read committed'; "
-					 "SET synchronous_commit = on; BEGIN; "
-					 "SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT
-					 ", '%s'); COMMIT",
-					 PINNED_SETTINGS, identity.id, identity.epoch, identity.holder);
+			appendStringInfo(&message,
+							 "SET default_transaction_isolation = 'read committed'; "
+							 "SET synchronous_commit = on; BEGIN; "
+							 "SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT
+							 ", '%s'); COMMIT",
+							 identity.id, identity.epoch, identity.holder);
 			break;
 		case CONNECTION_GREETING_NONE:
-			strlcpy(message, PINNED_SETTINGS, sizeof(message));
 			break;
 	}
 	PQsetnonblocking(attempt->pg, 1);
-	if (!PQsendQuery(attempt->pg, message))
+	if (!PQsendQuery(attempt->pg, message.data))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
 }
 

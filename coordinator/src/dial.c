@@ -190,19 +190,34 @@ add_parameter(Parameters *parameters, const char *keyword, const char *value)
 	parameters->values[parameters->count++] = value;
 }
 
+DialKeepalives
+dial_keepalives(void)
+{
+	DialKeepalives keepalives = {0};
+	int seconds = strata_worker_timeout / 1000;
+
+	if (strata_worker_timeout == 0)
+		return keepalives;
+	keepalives.idle = Max(1, seconds / 2);
+	keepalives.interval = Max(1, seconds / 10);
+	keepalives.count = 5;
+	keepalives.user_timeout_ms = strata_worker_timeout;
+	return keepalives;
+}
+
 /* A host that is silent is noticed within worker_timeout, whether we wait for it or send. */
 static void
 add_timeouts(Parameters *parameters)
 {
-	int seconds = strata_worker_timeout / 1000;
+	DialKeepalives keepalives = dial_keepalives();
 
-	if (strata_worker_timeout == 0)
+	if (keepalives.count == 0)
 		return;
 	add_parameter(parameters, "keepalives", "1");
-	add_parameter(parameters, "keepalives_idle", psprintf("%d", Max(1, seconds / 2)));
-	add_parameter(parameters, "keepalives_interval", psprintf("%d", Max(1, seconds / 10)));
-	add_parameter(parameters, "keepalives_count", "5");
-	add_parameter(parameters, "tcp_user_timeout", psprintf("%d", strata_worker_timeout));
+	add_parameter(parameters, "keepalives_idle", psprintf("%d", keepalives.idle));
+	add_parameter(parameters, "keepalives_interval", psprintf("%d", keepalives.interval));
+	add_parameter(parameters, "keepalives_count", psprintf("%d", keepalives.count));
+	add_parameter(parameters, "tcp_user_timeout", psprintf("%d", keepalives.user_timeout_ms));
 }
 
 static PGconn *

@@ -54,6 +54,17 @@ typedef struct Dial
 	DialHost *hosts;
 } Dial;
 
+/* How both sides of a connection find out that the other is silent: within strata.worker_timeout. */
+typedef struct DialKeepalives
+{
+	int idle; /* seconds */
+	int interval;
+	int count; /* 0: there is no limit */
+	int user_timeout_ms;
+} DialKeepalives;
+
+extern DialKeepalives dial_keepalives(void);
+
 /* The strings of the request must live as long as the dial. */
 extern Dial *dial_create(const DialRequest *request);
 extern void dial_free(Dial *dial);

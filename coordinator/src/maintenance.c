@@ -24,9 +24,6 @@
 #include "metadata_catalog.h"
 #include "wire_cleanup.h"
 
-/* How long a worker has to take a request to cancel, in milliseconds. */
-#define CANCEL_TIMEOUT_MS 2000
-
 /* Stop what still runs on these connections, and close them: their state is unknown. */
 static void
 abandon(WorkerConnection **connections, int count)
@@ -36,7 +33,7 @@ abandon(WorkerConnection **connections, int count)
 	for (int i = 0; i < count; i++)
 		if (connections[i] != NULL)
 			connections[running++] = connections[i];
-	wire_cancel(connections, running, wire_now() + CANCEL_TIMEOUT_MS);
+	wire_cancel(connections, running, wire_now() + WIRE_END_TIMEOUT_MS);
 	for (int i = 0; i < running; i++)
 		connection_drop(connections[i]);
 }

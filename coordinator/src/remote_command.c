@@ -15,9 +15,6 @@
 #include "snapshot_pin.h"
 #include "wire_cleanup.h"
 
-/* How long cancelled workers may take to stop. */
-#define STOP_TIMEOUT_MS 10000
-
 /* A command on its way. */
 typedef struct Command
 {
@@ -87,7 +84,7 @@ finish_command(void *occupant)
 static void
 stop_commands(Command *commands, int count, WorkerConnection **conns)
 {
-	int64 deadline = wire_now() + STOP_TIMEOUT_MS;
+	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
 	int running = 0;
 
 	for (int i = 0; i < count; i++)

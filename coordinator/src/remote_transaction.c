@@ -54,14 +54,8 @@
 #include "wire_cleanup.h"
 #include "worker_hold.h"
 
-/* How long a rollback to a savepoint may take before the wire is given up. */
-#define ROLLBACK_TIMEOUT_MS 10000
-
 /* A longer statement gets a message of its own. */
 #define LONG_STATEMENT_BYTES (1024 * 1024)
-
-/* How long a cancelled reader may take to stop before its wire is given up. */
-#define RECLAIM_TIMEOUT_MS 10000
 
 /* Has a worker joined the current transaction? */
 static bool participating = false;
@@ -231,7 +225,7 @@ void
 remote_transaction_reclaim(WorkerConnection **conns, int count)
 {
 	WorkerConnection **cancelled = palloc((count + 1) * sizeof(WorkerConnection *));
-	int64 deadline = wire_now() + RECLAIM_TIMEOUT_MS;
+	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
 	int cancelled_count = 0;
 
 	for (int i = 0; i < count; i++)
@@ -567,7 +561,7 @@ restart_failed_readers(int64 deadline)
 static void
 abort_subtransaction(int level)
 {
-	int64 deadline = wire_now() + ROLLBACK_TIMEOUT_MS;
+	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
 	ListCell *lc;
 	int count;
 

@@ -99,7 +99,10 @@ find_my_index(void)
 	return MyProc - ProcGlobal->allProcs;
 }
 
-/* At exit; an entry whose key was taken over by another session since is not ours any more. */
+/*
+ * At exit, when core has aborted the transaction, which may end a wait and drop wires.  An entry
+ * whose key was taken over by another session since is not ours any more.
+ */
 static void
 leave_map(int code, Datum arg)
 {
@@ -129,7 +132,7 @@ enter_map(void)
 
 	if (my_slot != NULL || index < 0 || index >= MaxBackends)
 		return;
-	before_shmem_exit(leave_map, (Datum) 0);
+	on_shmem_exit(leave_map, (Datum) 0); /* core aborts in before_shmem_exit() */
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot = &slots[index];
 	my_slot->pid = MyProcPid;

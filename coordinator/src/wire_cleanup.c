@@ -4,9 +4,10 @@
  *
  * Transaction callbacks run here: after the local commit an ERROR is a PANIC,
  * and in an abort it is a recursion.  Therefore these functions use poll() instead of the
- * latch, look at no interrupt, and allocate nothing (libpq uses malloc() and reports its
+ * latch, serve no interrupt, and allocate nothing (libpq uses malloc() and reports its
  * failure, which counts as a lost wire).  The price is that they cannot be
- * interrupted, hence the deadlines.
+ * interrupted, hence the deadlines, which come nearer when somebody wants the session to end,
+ * and are over when the postmaster is gone.
  *
  * Cancelling.  PQcancel() connects to the worker's postmaster and waits for it without any
  * limit; a postmaster that hangs would hang us for good.  So each worker is asked
@@ -23,15 +24,23 @@
 #include <unistd.h>
 
 #include "libpq/pqcomm.h"
+#include "miscadmin.h"
 #include "port/pg_bswap.h"
 #include "portability/instr_time.h"
+#include "storage/pmsignal.h"
 #include "utils/memutils.h"
 
 #include "fault_point.h"
 #include "wire_cleanup.h"
 
 /* A worker whose postmaster needs longer than this to say one byte is given up. */
-#define PROBE_TIMEOUT_MS 2000
+#define PROBE_TIMEOUT_MS 500
+
+/* Whoever has cancelled or terminated us waits no longer than this. */
+#define IMPATIENT_MS 500
+
+/* So often a wait looks whether the postmaster lives; signals end a poll() at once. */
+#define LOOK_MS 100
 
 /* A wire that has carried a longer message is closed at the end of the transaction. */
 #define SWOLLEN_BYTES (4 * 1024 * 1024)
@@ -60,15 +69,17 @@ wire_now(void)
 	return (int64) INSTR_TIME_GET_MILLISEC(now);
 }
 
-/* poll() on the first `count` slots; false when the deadline has passed. */
+/* poll() on the first `count` slots; false when the deadline, which may come nearer, has passed. */
 static bool
-wait_for_slots(int count, int64 deadline)
+wait_for_slots(int count, int64 *deadline)
 {
-	int64 left = deadline - wire_now();
+	int64 now = wire_now();
 
-	if (left <= 0)
+	if (ProcDiePending || QueryCancelPending)
+		*deadline = Min(*deadline, now + IMPATIENT_MS);
+	if (*deadline <= now || !PostmasterIsAlive())
 		return false;
-	(void) poll(poll_slots, count, (int) Min(left, 1000));
+	(void) poll(poll_slots, count, (int) Min(*deadline - now, LOOK_MS));
 	return true;
 }
 
@@ -176,7 +187,7 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ende
 		}
 		if (waiting == 0)
 			return;
-		in_time = wait_for_slots(waiting, deadline);
+		in_time = wait_for_slots(waiting, &deadline);
 	}
 }
 
@@ -333,7 +344,7 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 		}
 		if (waiting == 0)
 			return;
-		if (!wait_for_slots(waiting, deadline))
+		if (!wait_for_slots(waiting, &deadline))
 			break;
 		for (int i = 0; i < waiting; i++)
 		{

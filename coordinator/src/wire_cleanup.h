@@ -11,6 +11,12 @@
 
 #include "connection.h"
 
+/*
+ * So long a session that was cancelled, rolls back or stops a stream waits for its workers;
+ * wires that are not idle by then are closed.  A cancel ends within a second whatever they do.
+ */
+#define WIRE_END_TIMEOUT_MS 900
+
 /* Make room for so many connections, so that the functions below need no memory. */
 extern void wire_cleanup_reserve(int count);
 
