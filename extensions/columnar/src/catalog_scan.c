@@ -305,7 +305,8 @@ catalog_scan_is_unaborted(CatalogScan *scan)
 void
 catalog_scan_kill_if_dead(CatalogScan *scan)
 {
-	if (scan->index->xactStartedInRecovery)
+	/* of a relation that this transaction has made core takes no older snapshot into account */
+	if (scan->index->xactStartedInRecovery || RELATION_IS_LOCAL(scan->catalog->toast))
 		return;
 	if (scan->horizon == NULL)
 		scan->horizon = GlobalVisTestFor(scan->catalog->toast);

@@ -225,10 +225,16 @@ insert_tuple(GroupCatalog *catalog, uint32 id, uint32 sequence, const void *byte
 	{
 		Relation index = catalog->indexes[i];
 
+		/*
+		 * In a new file a record may stand beside the one that has replaced it.  A check for
+		 * uniqueness would kill the entry of the older one: core believes of a relation
+		 * that this transaction has made that no older snapshot can see it.
+		 */
 		if (catalog->ready[i])
 			index_insert(index, values, nulls, &tuple->t_self, catalog->toast,
-						 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false,
-						 NULL);
+						 index->rd_index->indisunique && !catalog->frozen ? UNIQUE_CHECK_YES
+																		  : UNIQUE_CHECK_NO,
+						 false, NULL);
 	}
 	*tid = tuple->t_self;
 	heap_freetuple(tuple);

@@ -7,9 +7,12 @@
  *
  *	 - row groups that every snapshot sees are merged, without their dead rows, and
  *	   inserted frozen;
- *	 - row groups that only some see (inserted or replaced not long ago) are copied byte by
- *	   byte, and their records get the old transaction ids; so do delete vectors
+ *	 - row groups that only some see (inserted or replaced not long ago) are copied as they
+ *	   are, and their records get the old transaction ids; so do delete vectors
  *	   that not every snapshot sees.
+ *
+ * The new file has no missing values (of columns that were added with a default: core forgets them
+ * after a rewrite), so where there are any, groups are not copied byte by byte.
  *
  * All this keeps row numbers.  CLUSTER gives new ones, in the order of its index,
  * which vectors would not survive: it asks to be repeated when something is not
@@ -92,6 +95,50 @@ copy_ids(Rewrite *rewrite, ItemPointer old_tid, ItemPointer new_tid)
 	group_catalog_copy_ids(rewrite->new_catalog, new_tid, &header);
 }
 
+/* The bytes of a group, as they are stored. */
+static void
+read_bytes(Rewrite *rewrite, const GroupRecord *record, ByteBuffer *bytes)
+{
+	byte_buffer_reserve(bytes, record->length);
+	if (record->state == GROUP_INLINE)
+	{
+		char *parts = group_catalog_read_inline(rewrite->old_catalog, record);
+
+		byte_buffer_append(bytes, parts, record->length);
+		pfree(parts);
+	}
+	else
+	{
+		PageSource source;
+
+		format_place = (FormatPlace){.relation = RelationGetRelationName(rewrite->old_table),
+									 .group = record->group_id,
+									 .block = -1};
+		page_source_init(&source, rewrite->old_table, record->first_block, record->length, NULL);
+		byte_source_read(&source.source, 0, record->length, bytes->data);
+		bytes->length = record->length;
+	}
+}
+
+/* The bytes of a group with values in all columns of the table. */
+static void
+encode_all_columns(Rewrite *rewrite, GroupRecord *record, ByteBuffer *bytes)
+{
+	RowCollector *collector = row_collector_begin(rewrite->old_table);
+
+	(void) row_collector_add(collector, rewrite->old_catalog, record, NULL);
+	row_collector_encode(collector, options_of_table(rewrite->old_table), record, bytes);
+	row_collector_end(collector);
+}
+
+static bool
+has_missing_values(Relation relation)
+{
+	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
+
+	return constraints != NULL && constraints->missing != NULL;
+}
+
 /* Copy a group as it is, with its transaction ids. */
 static void
 copy_group(Rewrite *rewrite, const GroupTuple *tuple)
@@ -104,25 +151,10 @@ copy_group(Rewrite *rewrite, const GroupTuple *tuple)
 	CommandId cid = tuple->entry.cmin;
 
 	byte_buffer_init(&bytes, record.length);
-	byte_buffer_reserve(&bytes, record.length);
-	if (record.state == GROUP_INLINE)
-	{
-		char *parts = group_catalog_read_inline(rewrite->old_catalog, &record);
-
-		byte_buffer_append(&bytes, parts, record.length);
-		pfree(parts);
-	}
+	if (has_missing_values(rewrite->old_table))
+		encode_all_columns(rewrite, &record, &bytes);
 	else
-	{
-		PageSource source;
-
-		format_place = (FormatPlace){.relation = RelationGetRelationName(rewrite->old_table),
-									 .group = record.group_id,
-									 .block = -1};
-		page_source_init(&source, rewrite->old_table, record.first_block, record.length, NULL);
-		byte_source_read(&source.source, 0, record.length, bytes.data);
-		bytes.length = record.length;
-	}
+		read_bytes(rewrite, &record, &bytes);
 
 	space_lock(rewrite->new_table);
 	space_take_rows(rewrite->new_table, 0, &record.group_id);
