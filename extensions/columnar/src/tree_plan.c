@@ -210,7 +210,10 @@ estimate_no_index(PlannerInfo *root, IndexPath *path, double loop_count, Cost *s
 	*pages = 0;
 }
 
-/* Since 16 core knows the unique indexes of a tree, for proofs; of a table it would ask what they cost. */
+/*
+ * Since 16 core knows the indexes of a tree, for proofs.  It takes them for a table's here: it would ask
+ * what they cost, and look into them for the ends of a column's range, but not into hypothetical ones.
+ */
 static void
 disarm_indexes(RelOptInfo *rel)
 {
@@ -222,6 +225,7 @@ disarm_indexes(RelOptInfo *rel)
 
 		if (index->amcostestimate == NULL)
 			index->amcostestimate = (void *) estimate_no_index;
+		index->hypothetical = true;
 	}
 }
 

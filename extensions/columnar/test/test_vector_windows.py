@@ -327,7 +327,7 @@ def test_what_core_does(tables: Twins) -> None:
         "SELECT id, sum(up) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) FROM t",
         "SELECT id, sum(up) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) FROM t",
         "SELECT id, sum(up) FILTER (WHERE few > 2) OVER (PARTITION BY word ORDER BY id) FROM t",
-        "SELECT id, array_agg(few) OVER (PARTITION BY word ORDER BY id) FROM t WHERE up < 900",
+        "SELECT id, json_agg(few) OVER (PARTITION BY word ORDER BY id) FROM t WHERE up < 900",
         "SELECT id, sum(up) OVER (ORDER BY id RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM t",
         "SELECT id, lag(up, few) OVER (ORDER BY id) FROM t",
         "SELECT id, lag(up, 1, id) OVER (ORDER BY id) FROM t",
@@ -458,12 +458,12 @@ def test_little_memory(tables: Twins) -> None:
 
 def test_plans(tables: Twins) -> None:
     plan = tables.plan(
-        "SELECT id, rank() OVER (PARTITION BY few, id % 3 ORDER BY large DESC, word NULLS FIRST) FROM t",
+        "SELECT id, count(*) OVER (PARTITION BY few, id % 3 ORDER BY large DESC, word NULLS FIRST) FROM t",
         "ANALYZE, COSTS OFF",
     )
     assert "Partition Key: few, (id % 3)" in plan, plan
     assert "Order Key: large DESC, word NULLS FIRST" in plan, plan
-    assert "Window Function: rank() OVER (?)" in plan, plan
+    assert "Window Function: count(*) OVER (?)" in plan, plan
     assert "Frame End: Peers" in plan, plan
     assert plan.index(NODE) < plan.index("ColumnarSort"), plan
     plan = tables.plan("SELECT id, sum(up) OVER () FROM t")
