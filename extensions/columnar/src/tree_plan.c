@@ -336,22 +336,41 @@ look_up_statistics(const PlannedTree *tree, Oid relation, AttrNumber attribute)
 						   BoolGetDatum(false));
 }
 
-/* get_relation_stats_hook: of the tree, whose entry looks like a table's at first. */
+/*
+ * The relation of an entry.  Core has it in simple_rel_array; the VariableStatData that
+ * it hands to the hook is not set at all when it comes from brincostestimate().
+ */
+static RelOptInfo *
+find_relation(const PlannerInfo *root, const RangeTblEntry *rte)
+{
+	for (int i = 1; i < root->simple_rel_array_size; i++)
+		if (root->simple_rte_array[i] == rte)
+			return root->simple_rel_array[i];
+	return NULL;
+}
+
+/*
+ * get_relation_stats_hook: of the tree, whose entry looks like a table's at first.
+ * `data` is only written: nothing is promised of what is in it.
+ */
 static bool
 find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, VariableStatData *data)
 {
+	RelOptInfo *rel;
 	PlannedTree *tree;
 
 	if (previous_stats_hook && previous_stats_hook(root, rte, attribute, data))
 		return true;
-	if (rte->rtekind != RTE_RELATION || data->rel == NULL || data->rel->part_scheme == NULL)
+	/* the entry's own relkind was changed, the catalog's was not */
+	if (rte->rtekind != RTE_RELATION || get_rel_relkind(rte->relid) != RELKIND_PARTITIONED_TABLE)
 		return false;
-	tree = tree_plan_find(data->rel);
+	rel = find_relation(root, rte);
+	tree = rel ? tree_plan_find(rel) : NULL;
 	if (tree == NULL)
 		return false;
 	data->statsTuple = look_up_statistics(tree, rte->relid, attribute);
 	data->freefunc = ReleaseSysCache;
-	data->acl_ok = !HeapTupleIsValid(data->statsTuple) || may_read(data->rel, rte, attribute);
+	data->acl_ok = !HeapTupleIsValid(data->statsTuple) || may_read(rel, rte, attribute);
 	return true;
 }
 

@@ -118,3 +118,56 @@ def test_scans_are_counted(twins: Twins) -> None:
         "SELECT pg_stat_force_next_flush()",
     )
     twins.same("SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relid = 't'::regclass")
+
+
+INDEXES = {
+    "brin": ("brin (a)", "brin (d, a)", "brin ((a + 1))", "brin (c) WHERE a > 10"),
+    "btree": ("btree (a)", "btree (lower(c))", "btree (d, c)"),
+    "hash": ("hash (a)", "hash (c)"),
+    "gin": ("gin (e)",),
+    "gist": ("gist (r)",),
+    "spgist": ("spgist (c)", "spgist (r)"),
+    "bloom": ("bloom (a, c)",),
+}
+CONDITIONS = (
+    "a = 77", "a BETWEEN 500 AND 550", "a + 1 = 78", "c = 'c5' AND a > 10", "lower(c) = 'c9'", "c LIKE 'c7%'",
+    "d < '2020-01-20' AND a < 400", "e @> '{13}'", "r && '[40, 60)'", "a = 5 OR c = 'c6'", "a IS NULL",
+)  # fmt: skip
+HEAPS = {
+    "plain": ("CREATE TABLE t ({columns}) USING heap",),
+    "inherited": ("CREATE TABLE t ({columns}) USING heap", "CREATE TABLE t_child () INHERITS (t)"),
+    "partitioned": (
+        "CREATE TABLE t ({columns}) PARTITION BY RANGE (a)",
+        "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (MINVALUE) TO (500) USING heap",
+        "CREATE TABLE t_2 PARTITION OF t DEFAULT USING heap",
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", HEAPS)
+@pytest.mark.parametrize("method", INDEXES)
+def test_indexes_of_heap_tables_are_planned_beside_the_library(
+    twins: Twins, method: str, shape: str
+) -> None:
+    """brincostestimate() asks get_relation_stats_hook with a struct that it has not initialised."""
+    twins.execute(
+        "LOAD 'strata_columnar'",
+        *(
+            statement.format(columns="a integer, c text, d date, e integer[], r int4range")
+            for statement in HEAPS[shape]
+        ),
+        "INSERT INTO t SELECT nullif(g, 900), 'c' || g % 50, date '2020-01-01' + g % 100, ARRAY[g % 90, g],"
+        " int4range(g, g + 9) FROM generate_series(1, 2000) AS g",
+    )
+    if method == "bloom":
+        twins.node.execute("CREATE EXTENSION IF NOT EXISTS bloom SCHEMA pg_catalog")
+    twins.execute(*(f"CREATE INDEX ON t USING {index}" for index in INDEXES[method]))
+    for analyze in (False, True):
+        if analyze:
+            twins.execute("ANALYZE t")
+        for forced in ("on", "off"):
+            twins.execute(f"SET enable_seqscan = {forced}")
+            for condition in CONDITIONS:
+                twins.same(f"SELECT * FROM t WHERE {condition}")
+                twins.same(f"SELECT count(*) FROM t JOIN t AS o USING (a) WHERE t.{condition}")
+    twins.execute("RESET enable_seqscan")
