@@ -9,7 +9,8 @@
  * Memory: when groups and states outgrow what a hash node may use, all of them go up at
  * once and the node begins anew: the node above combines states of one group wherever
  * they come from.  A node that does the whole aggregation, results and HAVING included,
- * has no other above it: it puts rows of further groups aside (aggregate_spill.c).
+ * has no other above it: it puts rows of further groups aside (aggregate_spill.c).  Values of
+ * DISTINCT aggregates that do not fit are put aside first (aggregate_distinct.c).
  *
  * Columns that the keys determine (GROUP BY a primary key, and other columns) are
  * treated as keys.  Aggregates with one transition share it, arguments that are equal
@@ -57,15 +58,6 @@ aggregate_find_input(ColumnarAggregateState *state, Expr *source, bool shared)
 	return state->ninputs++;
 }
 
-static void
-init_distinct(AggregateTransition *transition, const Aggref *aggref)
-{
-	VectorKey keys[2] = {{.type = INT8OID, .typmod = -1}};
-
-	keys[1] = vector_key_of((Node *) linitial_node(TargetEntry, aggref->args)->expr);
-	transition->distinct = vector_groups_create(2, keys);
-}
-
 /* The aggregate for rows from which duplicates were taken. */
 static const Aggref *
 make_plain(const Aggref *aggref)
@@ -105,7 +97,10 @@ find_transition(ColumnarAggregateState *state, const Aggref *aggref)
 	if (aggref->aggfilter != NULL)
 		transition->filter = vector_expression_compile(aggref->aggfilter, &state->scope);
 	if (aggref->aggdistinct != NIL)
-		init_distinct(transition, aggref);
+	{
+		transition->distinct = aggregate_distinct_create(aggref);
+		state->has_distinct = true;
+	}
 	return number;
 }
 
@@ -297,43 +292,6 @@ collect_arguments(ColumnarAggregateState *state, const AggregateTransition *tran
 	return arguments;
 }
 
-/* The rows whose argument is not NULL, and which their group has not met yet. */
-static uint32
-choose_new_rows(ColumnarAggregateState *state, AggregateTransition *transition,
-				const VectorRows *rows)
-{
-	Vector *argument = state->inputs[transition->args[0]].values;
-	Vector *keys[2] = {&state->group_vector, argument};
-	uint32 known = vector_groups_count(transition->distinct);
-	uint32 present = 0;
-	uint32 kept = 0;
-	uint32 pairs[BLOCK_ROWS];
-
-	for (uint32 i = 0; i < rows->nselected; i++)
-	{
-		uint16 row = rows->selection[i];
-
-		state->group_words[row] = rows->groups ? rows->groups[i] : 0;
-		state->filtered[present] = row;
-		present += !vector_is_null(argument, row);
-	}
-	vector_groups_assign(transition->distinct, keys, state->filtered, present, pairs);
-	/* pairs are numbered as they appear */
-	for (uint32 i = 0; i < present; i++)
-	{
-		uint16 row = state->filtered[i];
-
-		state->filtered[kept] = row;
-		state->filtered_numbers[kept] = (uint32) state->group_words[row];
-		if (pairs[i] == known)
-		{
-			known++;
-			kept++;
-		}
-	}
-	return kept;
-}
-
 static void
 advance_transition(ColumnarAggregateState *state, AggregateTransition *transition, VectorRows *rows)
 {
@@ -341,7 +299,8 @@ advance_transition(ColumnarAggregateState *state, AggregateTransition *transitio
 
 	if (transition->distinct != NULL)
 	{
-		uint32 kept = choose_new_rows(state, transition, rows);
+		Vector *argument = state->inputs[transition->args[0]].values;
+		uint32 kept = aggregate_distinct_choose(state, transition->distinct, argument, rows);
 
 		if (kept == 0)
 			return;
@@ -418,18 +377,33 @@ take_batch(ColumnarAggregateState *state, VectorInput input)
 	MemoryContextSwitchTo(caller);
 }
 
+/* Of groups and states. */
 static Size
 count_memory(const ColumnarAggregateState *state)
 {
-	Size memory = vector_groups_memory(state->groups);
+	Size memory = state->groups ? vector_groups_memory(state->groups) : 0;
 
 	for (int i = 0; i < state->ntransitions; i++)
-	{
 		memory += vector_aggregate_memory(state->transitions[i].states);
-		if (state->transitions[i].distinct != NULL)
-			memory += vector_groups_memory(state->transitions[i].distinct);
-	}
 	return memory;
+}
+
+/* After a batch; false if the groups have to go up to make room. */
+static bool
+keep_to_limit(ColumnarAggregateState *state)
+{
+	if ((state->groups == NULL && !state->has_distinct) ||
+		count_memory(state) + aggregate_distinct_memory(state) <= state->limit)
+		return true;
+	if (aggregate_distinct_close(state) || state->groups == NULL)
+		return true;
+	/* sets that are full are no reason to have fewer groups */
+	if (state->has_distinct && count_memory(state) <= state->limit / 2)
+		return true;
+	if (!state->whole)
+		return false;
+	aggregate_close_groups(state);
+	return true;
 }
 
 static void
@@ -441,7 +415,7 @@ forget_groups(ColumnarAggregateState *state)
 	{
 		vector_aggregate_reset(state->transitions[i].states);
 		if (state->transitions[i].distinct != NULL)
-			vector_groups_reset(state->transitions[i].distinct);
+			aggregate_distinct_forget(state->transitions[i].distinct);
 	}
 	state->ngroups = 0;
 	state->next = 0;
@@ -473,15 +447,14 @@ aggregate(ColumnarAggregateState *state)
 	{
 		CHECK_FOR_INTERRUPTS();
 		take_batch(state, input);
-		if (state->groups == NULL || count_memory(state) <= state->limit)
-			continue;
-		if (!state->whole)
+		if (!keep_to_limit(state))
 		{
 			state->spills++;
 			return;
 		}
-		aggregate_close_groups(state);
 	}
+	if (state->has_distinct)
+		aggregate_distinct_finish(state, count_memory(state));
 }
 
 /* ---- output ------------------------------------------------------------------------------------- */
@@ -571,6 +544,7 @@ end(CustomScanState *node)
 	ColumnarAggregateState *state = (ColumnarAggregateState *) node;
 
 	batch_reader_end(&state->reader);
+	forget_groups(state);
 	aggregate_end_parts(state);
 	MemoryContextDelete(state->context);
 }

@@ -4,6 +4,7 @@
  *
  *		aggregate_exec.c		the node
  *		aggregate_spill.c		rows whose groups do not fit into memory
+ *		aggregate_distinct.c	aggregates of distinct values, and those that do not fit
  *		aggregate_linear.c		sums that are computed from other ones
  *		aggregate_summary.c		row groups taken from metadata
  *		aggregate_share.c		the groups shared out among the processes of a parallel query
@@ -37,6 +38,9 @@ typedef struct AggregateInput
 	Vector *values;
 } AggregateInput;
 
+/* The values that a DISTINCT aggregate has met, by group; see aggregate_distinct.c. */
+typedef struct AggregateDistinct AggregateDistinct;
+
 /* Aggregates with the same transition. */
 typedef struct AggregateTransition AggregateTransition;
 struct AggregateTransition
@@ -46,8 +50,8 @@ struct AggregateTransition
 	int nargs;
 	int *args; /* into inputs */
 	VectorExpression *filter;
-	VectorGroups *distinct; /* the pairs of group and argument that were met; NULL: not DISTINCT */
-	AggregateSummary summary; /* if row groups are taken from metadata */
+	AggregateDistinct *distinct; /* NULL: not DISTINCT */
+	AggregateSummary summary;	 /* if row groups are taken from metadata */
 	/* see aggregate_linear.c */
 	AggregateTransition *of; /* it is derived from this one, and takes no rows; or NULL */
 	Expr *condition;		 /* without aggref: the FILTER; or NULL */
@@ -64,7 +68,12 @@ typedef struct AggregateOutput
 	VectorFinal *final; /* of a result; NULL: a key or a state */
 } AggregateOutput;
 
-/* Rows that are aggregated together; all rows of a group are in one part. */
+/* What is put aside is split so, by bits of a hash; the other half of the hash is for shares. */
+#define SPLIT_BITS 4
+#define SPLIT_PARTS (1 << SPLIT_BITS)
+#define SPLIT_BITS_MAX 32
+
+/* Rows that are aggregated together; all rows of a group (or pair) are in one part. */
 typedef struct AggregatePart
 {
 	int nbits;		  /* so many bits of the hash made it */
@@ -106,6 +115,7 @@ typedef struct ColumnarAggregateState
 	int64 group_words[BLOCK_ROWS]; /* groups by position, and as a key of DISTINCT */
 	Vector group_vector;
 
+	bool has_distinct;	/* some transition is of distinct values */
 	bool whole;			/* results are returned, not states: each group once */
 	List *parts;		/* AggregatePart that are to be done; the first is at work */
 	VectorFile **files; /* its rows whose groups are not in memory, by hash; NULL: all groups are */
@@ -155,6 +165,23 @@ extern void aggregate_close_groups(ColumnarAggregateState *state);
 extern void aggregate_put_aside(ColumnarAggregateState *state, VectorInput *input);
 /* Goes on to the next part; false if there is none. The caller forgets the groups. */
 extern bool aggregate_next_part(ColumnarAggregateState *state);
+
+/* Memory: the current context. */
+extern AggregateDistinct *aggregate_distinct_create(const Aggref *aggref);
+/*
+ * Of the rows those whose argument is not NULL and which their group has not met yet: how many,
+ * into state->filtered, their groups into state->filtered_numbers.  Others may be put aside.
+ */
+extern uint32 aggregate_distinct_choose(ColumnarAggregateState *state, AggregateDistinct *distinct,
+										Vector *argument, const VectorRows *rows);
+/* Bytes that all sets take. */
+extern Size aggregate_distinct_memory(const ColumnarAggregateState *state);
+/* Memory is full: nothing is added to the sets any more; false if that would not help. */
+extern bool aggregate_distinct_close(ColumnarAggregateState *state);
+/* All input was read: takes what was put aside.  `others`: bytes that groups and states take. */
+extern void aggregate_distinct_finish(ColumnarAggregateState *state, Size others);
+/* Forgets all values, and closes files. */
+extern void aggregate_distinct_forget(AggregateDistinct *distinct);
 
 /* Takes a share of the groups; false if others have all of them. */
 extern bool aggregate_take_share(ColumnarAggregateState *state);

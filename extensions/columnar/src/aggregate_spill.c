@@ -20,12 +20,6 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 
-#define SPLIT_BITS 4
-#define SPLIT_PARTS (1 << SPLIT_BITS)
-
-/* The other half of the hash is for the shares of processes. */
-#define SPLIT_BITS_MAX 32
-
 void
 aggregate_hash_rows(ColumnarAggregateState *state, const uint16 *selection, uint32 nselected)
 {

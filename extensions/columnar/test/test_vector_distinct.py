@@ -134,3 +134,85 @@ def test_beyond_memory(tables: Twins) -> None:
         "SELECT DISTINCT id, long, dense FROM m",
     ):
         tables.same(DIGEST.format(query))
+
+
+@pytest.fixture(scope="module")
+def large(node: Node) -> Iterator[Twins]:
+    made = Twins(node, "test_vector_distinct_large")
+    made.execute(
+        "SET max_parallel_workers_per_gather = 0; SET hash_mem_multiplier = 1",
+        "CREATE TABLE l (id integer, few integer, many integer, i bigint, n numeric(9, 2), free numeric, t text,"
+        " c character(9), u uuid, at timestamptz, f double precision)",
+        "INSERT INTO l SELECT g, g % 7, g % 1000, h, h / 4.0, (h % 9999)::numeric(12, 2), 'text ' || h % 30000,"
+        " 'c' || h % 20000, md5(h::text)::uuid, '2020-01-01 00:00+00'::timestamptz + h * interval '7 s',"
+        " CASE WHEN g % 97 = 0 THEN 'NaN' ELSE h / 3.0 END"
+        " FROM (SELECT g, CASE WHEN g % 11 > 0 THEN (g * 7919::bigint) % 40009 END AS h"
+        " FROM generate_series(1, 80000) AS g) AS s; ANALYZE l",
+    )
+    yield made
+    made.reset()
+    made.drop()
+
+
+LARGE = {
+    "i": "i",
+    "n": "n",
+    "free": "free",
+    "t": "t",
+    "c": "c",
+    "u": "u",
+    "at": "at",
+    "f": "f",
+    "e": "i % 20011 + 1",
+}
+
+
+@pytest.mark.parametrize("memory", ["64kB", "1MB"])
+@pytest.mark.parametrize("value", LARGE)
+def test_values_that_do_not_fit_into_memory(large: Twins, value: str, memory: str) -> None:
+    """At the smallest memory files are split again and again."""
+    large.execute(f"SET work_mem = '{memory}'")
+    expression = LARGE[value]
+    for query in (
+        f"SELECT count(DISTINCT {expression}), count({expression}) FROM l",
+        f"SELECT few, count(DISTINCT {expression}), count(*) FROM l GROUP BY few",
+        f"SELECT many, count(DISTINCT {expression}) FILTER (WHERE few > 1), min(id) FROM l GROUP BY many",
+        f"SELECT id / 3, count(DISTINCT {expression}) FROM l GROUP BY id / 3",
+    ):
+        large.same(query)
+        assert is_vectorised(large, query)
+    assert spills(large, f"SELECT count(DISTINCT {expression}), count(*) FROM l")
+
+
+def spills(sides: Twins, query: str) -> bool:
+    return "Times Memory Was Full" in sides.plan(query, "ANALYZE, COSTS OFF, TIMING OFF")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(DISTINCT i), avg(DISTINCT n), sum(DISTINCT n), avg(DISTINCT i + 1) FROM l",
+        "SELECT few, sum(DISTINCT i), count(DISTINCT t), sum(DISTINCT n), count(DISTINCT u), max(id) FROM l GROUP BY few",
+        "SELECT few, count(DISTINCT t) FROM l GROUP BY few HAVING count(DISTINCT t) > 20000",
+        "SELECT count(DISTINCT i) FILTER (WHERE few = 1), count(DISTINCT i), count(DISTINCT few) FROM l",
+        "SELECT few, (SELECT count(DISTINCT l.i) FROM l WHERE l.few >= o.few AND l.id > 0) FROM"
+        " (SELECT DISTINCT few FROM l) AS o ORDER BY few",
+        "SELECT few, c FROM (VALUES (1), (4)) AS v (few), LATERAL (SELECT count(DISTINCT t) AS c FROM l"
+        " WHERE l.few < v.few OFFSET 0) AS s",
+        "SELECT many FROM (SELECT many, count(DISTINCT u) FROM l GROUP BY many OFFSET 0) AS s LIMIT 0",
+        "SELECT count(DISTINCT l.t), count(DISTINCT o.i) FROM l JOIN l AS o USING (id)",
+    ],
+)
+@pytest.mark.parametrize("parallel", [False, True])
+def test_queries_of_values_that_do_not_fit(large: Twins, query: str, parallel: bool) -> None:
+    large.execute("SET work_mem = '64kB'", PARALLEL if parallel else "SELECT 1")
+    large.same(query)
+    large.execute("SET max_parallel_workers_per_gather = 0")
+
+
+def test_an_error_while_values_are_put_aside(large: Twins) -> None:
+    """And the next query has nothing of it."""
+    large.execute("SET work_mem = '64kB'")
+    large.same("SELECT count(DISTINCT i), count(DISTINCT 1 / (id - 79999)) FROM l")
+    large.same("SELECT count(DISTINCT i), count(DISTINCT 1 / (id - 90000)) FROM l")
+    assert large.node.value("SELECT count(*) FROM pg_ls_tmpdir()") == 0
