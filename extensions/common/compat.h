@@ -288,6 +288,15 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 #define compat_owns_table(relation, role) pg_class_ownercheck(relation, role)
 #endif
 
+/* May the role create relations in the tablespace? */
+#if PG_VERSION_NUM >= 160000
+#define compat_tablespace_aclcheck(tablespace, role) \
+	object_aclcheck(TableSpaceRelationId, tablespace, role, ACL_CREATE)
+#else
+#define compat_tablespace_aclcheck(tablespace, role) \
+	pg_tablespace_aclcheck(tablespace, role, ACL_CREATE)
+#endif
+
 /* As whom a relation of a query is read: a view's owner, or InvalidOid for the current user. */
 static inline Oid
 compat_check_as_user(Query *query, RangeTblEntry *rte)

@@ -93,10 +93,19 @@ PG_FUNCTION_INFO_V1(columnar_move_forget);
 
 /* ---- what may be moved ------------------------------------------------------------------------- */
 
+/* The tablespace, in which this role may make files; ERROR if it may not. */
 static Oid
 find_tablespace(Name name)
 {
-	return get_tablespace_oid(NameStr(*name), false);
+	Oid tablespace = get_tablespace_oid(NameStr(*name), false);
+	AclResult result = ACLCHECK_OK;
+
+	/* the database's own is open to all who may create relations in it */
+	if (tablespace != MyDatabaseTableSpace)
+		result = compat_tablespace_aclcheck(tablespace, GetUserId());
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_TABLESPACE, NameStr(*name));
+	return tablespace;
 }
 
 /* ERROR unless the table is one that can be moved, by this role. */

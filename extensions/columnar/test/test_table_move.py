@@ -465,3 +465,37 @@ def test_standby_has_the_same_tiers(server: Node) -> None:
             assert {name for name in copied if "_" not in name} <= known_files(server, tier)
     finally:
         standby.stop("immediate")
+
+
+def test_a_move_needs_the_right_to_create_in_the_tablespace(tiers: Node, twins: Twins) -> None:
+    """As ALTER TABLE ... SET TABLESPACE does; the database's own tablespace is anybody's."""
+    side = twins.columnar
+    side.execute("CREATE TABLE t (id integer PRIMARY KEY, s text)")
+    side.execute("INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 5000) AS g")
+    tiers.execute(
+        f"CREATE ROLE mover; GRANT ALL ON SCHEMA {side.schema} TO mover;"
+        " GRANT USAGE ON SCHEMA strata_columnar TO mover; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA strata_columnar TO mover;"
+        " GRANT ALL ON strata_columnar.table_move TO mover"
+    )
+    try:
+        side.execute("ALTER TABLE t OWNER TO mover; SET ROLE mover")
+        for command in (
+            "CALL strata_columnar.move_columnar_table('t', 'cold')",
+            "SELECT strata_columnar.columnar_move_files('t', 'cold', false)",
+            "SELECT strata_columnar.columnar_move_run('t', 'cold', '{1, 2, 3}', false, NULL, 1000, false)",
+            "ALTER TABLE t SET TABLESPACE cold",
+        ):
+            outcome = side.run(command)
+            assert (outcome.sqlstate, outcome.message) == (
+                "42501",
+                "permission denied for tablespace cold",
+            ), command
+        tiers.execute("GRANT CREATE ON TABLESPACE cold TO mover")
+        move(side.connection, "t", "cold")
+        tiers.execute("REVOKE CREATE ON TABLESPACE cold FROM mover")
+        move(side.connection, "t", "pg_default")
+        assert side.execute("SELECT count(*) FROM t") == [(5000,)]
+    finally:
+        side.execute("RESET ROLE; DROP TABLE t")
+        tiers.execute("DROP OWNED BY mover; DROP ROLE mover")
+    no_stray_files(tiers)
