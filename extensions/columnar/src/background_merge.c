@@ -28,6 +28,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -191,6 +192,16 @@ become_worker(Oid relation)
 	return alone;
 }
 
+/* A new configuration may switch merging off. */
+static void
+follow_settings(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+}
+
 /* Leaves the machine to others after some microseconds of work. */
 static void
 rest(int64 worked, bool at_end)
@@ -203,6 +214,7 @@ rest(int64 worked, bool at_end)
 					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	follow_settings();
 }
 
 void
@@ -213,6 +225,7 @@ columnar_merge_main(Datum argument)
 
 	memcpy(&relation, MyBgworkerEntry->bgw_extra, sizeof(relation));
 	pqsignal(SIGTERM, die);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(argument), InvalidOid, 0);
 	pgstat_report_activity(STATE_RUNNING, "merging columnar row groups");
@@ -225,6 +238,6 @@ columnar_merge_main(Datum argument)
 		result = merge_once(relation);
 		if (result.groups_read > 0)
 			rest(GetCurrentTimestamp() - begin, !result.more);
-	} while (result.groups_read > 0);
+	} while (result.groups_read > 0 && columnar_enable_merge);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import wait_until
+from tests.cluster import Node, wait_until
 
 GROUPS = "SELECT rows FROM strata_columnar.columnar_row_groups('t') ORDER BY first_row"
 
@@ -52,3 +54,27 @@ def test_compaction_drops_the_dead_and_keeps_row_numbers(twins: Twins) -> None:
     twins.same("SELECT * FROM t WHERE id BETWEEN 100 AND 200")
     twins.execute("VACUUM t")
     twins.same("SELECT * FROM t WHERE id BETWEEN 100 AND 200")
+
+
+def test_the_worker_follows_changed_settings(make_server: Callable[..., Node]) -> None:
+    """It rests between two transactions; there it reads the configuration, and ends when it is told to."""
+    server = make_server(autovacuum="off", max_parallel_workers="0")
+    workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'columnar merge'"
+    server.execute("CREATE TABLE t (id integer, s text) USING columnar")
+    with server.connect() as connection:
+        connection.autocommit = True
+        for i in range(1500):
+            connection.execute(f"INSERT INTO t VALUES ({i}, repeat('x', 30))")
+            if i % 100 == 0 and connection.execute(workers).fetchone() != (0,):
+                break
+        for _ in wait_until("a worker is at work"):
+            connection.execute("INSERT INTO t VALUES (1, 'x')")
+            if connection.execute(workers).fetchone() != (0,):
+                break
+        server.execute("ALTER SYSTEM SET strata_columnar.enable_merge = off")
+        server.execute("SELECT pg_reload_conf()")
+        for _ in wait_until("the worker ended"):
+            # there is always something left to do
+            connection.execute("INSERT INTO t VALUES (1, 'x')")
+            if connection.execute(workers).fetchone() == (0,):
+                break
