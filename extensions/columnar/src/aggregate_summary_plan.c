@@ -25,6 +25,9 @@
 /* Row groups at the ends of a range of values. */
 #define RANGE_ENDS 2
 
+/* With so many deleted rows for each row group hardly one is left without. */
+#define DELETED_ENOUGH 5
+
 /* What looking at the metadata costs, in parts of reading. */
 #define METADATA_SHARE 0.005
 
@@ -71,7 +74,8 @@ estimate_deleted(Relation relation, double groups)
 	if (!ActiveSnapshotSet())
 		return 0;
 	catalog = group_catalog_open(relation, AccessShareLock);
-	deleted = deleted_rows_count(deleted_rows_load(catalog, GetActiveSnapshot()), 0, PG_INT64_MAX);
+	deleted = deleted_rows_probe(catalog, GetActiveSnapshot(),
+								 (uint64) ceil(groups * DELETED_ENOUGH));
 	group_catalog_close(catalog);
 	return 1 - exp(-deleted / groups);
 }

@@ -137,6 +137,38 @@ deleted_rows_dead(GroupCatalog *catalog, TransactionId oldest_xmin)
 	return load_rows(catalog, &loader);
 }
 
+typedef struct Probe
+{
+	Loader loader;
+	uint64 count;
+	uint64 enough;
+} Probe;
+
+/* VectorCallback. */
+static bool
+probe_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 number, const char *bytes,
+			 uint32 length)
+{
+	Probe *probe = argument;
+	RowVector vector;
+
+	row_state_read_vector(&vector, probe->loader.catalog->relation, (uint32) number, bytes, length);
+	if (vector.action == VECTOR_KILL ||
+		(vector.action != VECTOR_LOCK && counts(&probe->loader, tuple, buffer)))
+		probe->count += pg_popcount((const char *) vector.bits, sizeof(vector.bits));
+	return probe->count < probe->enough;
+}
+
+uint64
+deleted_rows_probe(GroupCatalog *catalog, Snapshot snapshot, uint64 enough)
+{
+	Probe probe = {.loader = {.catalog = catalog, .snapshot = snapshot}, .enough = enough};
+
+	Assert(IsMVCCSnapshot(snapshot));
+	group_catalog_all_vectors(catalog, probe_vector, &probe);
+	return probe.count;
+}
+
 /* ---- asking ------------------------------------------------------------------------------------ */
 
 static const uint64 *

@@ -69,6 +69,12 @@ deleted_rows_bits(const DeletedRows *deleted, uint64 first, uint32 nrows, uint64
 /* Number of deleted rows in [first, first + nrows). */
 extern uint64 deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows);
 
+/*
+ * How many rows a snapshot sees deleted, or at least `enough` if there are more: no further
+ * vectors are looked at.  Keeps nothing.
+ */
+extern uint64 deleted_rows_probe(GroupCatalog *catalog, Snapshot snapshot, uint64 enough);
+
 /* Rows whose deletion committed before the horizon, i.e. dead for everybody. */
 extern DeletedRows *deleted_rows_dead(GroupCatalog *catalog, TransactionId oldest_xmin);
 

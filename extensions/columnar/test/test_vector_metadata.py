@@ -523,3 +523,20 @@ def test_random_aggregates_after_random_changes(changed: Twins, seed: int) -> No
         chosen = ", ".join(rng.sample(pool, rng.randrange(1, 6)))
         changed.same(f"SELECT {chosen} FROM u WHERE {condition}")
         changed.same(f"SELECT {chosen} FROM u")
+
+
+def test_planning_looks_at_few_deletes(twins: Twins) -> None:
+    """What is asked is whether most row groups have any: not each of a thousand bitmaps."""
+    hits = {}
+    for table, deleted in (("few", "id = 7"), ("many", "id % 1000 = 0")):
+        twins.execute(
+            f"CREATE TABLE {table} (id integer, v bigint)",
+            f"INSERT INTO {table} SELECT g, 1 FROM generate_series(1, 1200000) AS g",
+            f"DELETE FROM {table} WHERE {deleted}",
+            f"ANALYZE {table}",
+        )
+        query = f"SELECT sum(v) FROM {table}"
+        twins.same(query)
+        plan = twins.plan(query, "ANALYZE, BUFFERS, COSTS OFF, TIMING OFF")
+        hits[table] = int(re.search(r"Planning:\s+Buffers: shared hit=(\d+)", plan)[1])
+    assert hits["many"] < hits["few"] + 10, hits
