@@ -121,6 +121,8 @@ write_store(ColumnarJoinState *state, JoinFiles *files)
 	Vector *vectors = palloc(sizeof(Vector) * side->nstored);
 	Vector **columns = palloc(sizeof(Vector *) * side->nstored);
 	VectorBuffer **buffers = palloc(sizeof(VectorBuffer *) * side->nstored);
+	MemoryContext batch = AllocSetContextCreate(CurrentMemoryContext, "columnar join's split rows",
+												ALLOCSET_DEFAULT_SIZES);
 	uint32 rows[BLOCK_ROWS];
 	uint16 selection[BLOCK_ROWS];
 
@@ -132,6 +134,7 @@ write_store(ColumnarJoinState *state, JoinFiles *files)
 	for (uint32 first = 0; first < count; first += BLOCK_ROWS)
 	{
 		uint32 n = Min(count - first, BLOCK_ROWS);
+		MemoryContext caller = MemoryContextSwitchTo(batch);
 
 		CHECK_FOR_INTERRUPTS();
 		for (uint32 i = 0; i < n; i++)
@@ -144,6 +147,9 @@ write_store(ColumnarJoinState *state, JoinFiles *files)
 		for (int i = 0; i < state->nkeys; i++)
 			side->key_values[i] = columns[i];
 		write_rows(state, side, columns, selection, n, files);
+		/* keys were copied for the hash */
+		MemoryContextSwitchTo(caller);
+		MemoryContextReset(batch);
 	}
 }
 

@@ -81,6 +81,7 @@ QUERIES = {
     "semi join": ("ColumnarJoin", "SELECT count(*), max(s) FROM t WHERE id IN (SELECT id FROM u)"),
     "anti join": ("ColumnarJoin", "SELECT count(*), max(s) FROM t WHERE NOT EXISTS (SELECT FROM u WHERE u.id = t.id)"),
     "join by text": ("ColumnarJoin", "SELECT count(*) FROM t JOIN u USING (s)"),
+    "join by numeric": ("ColumnarJoin", "SELECT count(*), max(t.s) FROM t JOIN t AS o USING (n)"),
     "sort": ("ColumnarSort", ALL.format("SELECT id, few, n, s FROM t ORDER BY id OFFSET 0")),
     "sort of text": ("ColumnarSort", ALL.format("SELECT id, s FROM t ORDER BY s OFFSET 0")),
     "top": ("ColumnarTopN", ALL.format("SELECT * FROM t ORDER BY s LIMIT 10000")),
