@@ -498,7 +498,8 @@ static void
 delete_idle_vectors(GroupCatalog *catalog, TransactionId oldest_xmin, const GroupTuple *tuples,
 					const bool *replaced, uint32 ntuples)
 {
-	VectorSweep sweep = {.oldest_xmin = oldest_xmin, .capacity = 256};
+	VectorSweep sweep = {
+		.relation = catalog->relation, .oldest_xmin = oldest_xmin, .capacity = 256};
 	GroupTuple *kept = palloc(sizeof(GroupTuple) * Max(ntuples, 1));
 
 	/* dead versions do not count: no snapshot that is left sees them */

@@ -21,7 +21,7 @@
 /* Room of the smallest buffer. */
 #define BUFFER_MIN 64
 
-FormatPlace format_place = {.relation = NULL, .group = 0, .column = 0, .block = -1};
+FormatPlace format_place = {.relation = "", .group = 0, .column = 0, .block = -1};
 
 /* ---- growing bytes ----------------------------------------------------------------------------- */
 
@@ -126,6 +126,15 @@ byte_source_read(ByteSource *source, uint64 offset, uint64 length, char *into)
 
 /* ---- damage ------------------------------------------------------------------------------------ */
 
+void
+format_place_set(const char *relation, uint64 group, int column)
+{
+	strlcpy(format_place.relation, relation, sizeof(format_place.relation));
+	format_place.group = group;
+	format_place.column = column;
+	format_place.block = -1;
+}
+
 /* errdetail() with the place as far as it is known: one call, since ereport() takes one detail. */
 static int
 report_detail(const char *detail)
@@ -151,7 +160,7 @@ format_damaged(const char *detail, ...)
 	va_end(arguments);
 
 	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-					format_place.relation == NULL
+					format_place.relation[0] == '\0'
 						? errmsg("columnar data is damaged")
 						: errmsg("columnar table \"%s\" is damaged in row group %llu",
 								 format_place.relation, (unsigned long long) format_place.group),

@@ -163,17 +163,20 @@ extern void byte_source_read(ByteSource *source, uint64 offset, uint64 length, c
 
 /*
  * What is being read, for the error message.  Set by readers before they decode;
- * static storage, one per process.  Unknown fields: relation NULL, column 0, block -1.
+ * static storage, one per process.  Unknown fields: relation "", column 0, block -1.  The
+ * name is a copy: what was kept may be read after the relation was closed and opened again.
  */
 typedef struct FormatPlace
 {
-	const char *relation;
+	char relation[NAMEDATALEN];
 	uint64 group;
 	int column;
 	int block;
 } FormatPlace;
 
 extern FormatPlace format_place;
+
+extern void format_place_set(const char *relation, uint64 group, int column);
 
 /*
  * Raises ERROR data_corrupted: the message names relation and row group, the

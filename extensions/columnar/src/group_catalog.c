@@ -572,9 +572,7 @@ group_catalog_read_inline(GroupCatalog *catalog, const GroupRecord *record)
 	char *bytes;
 	CatalogScan scan;
 
-	format_place = (FormatPlace){.relation = RelationGetRelationName(catalog->relation),
-								 .group = record->group_id,
-								 .block = -1};
+	format_place_set(RelationGetRelationName(catalog->relation), record->group_id, 0);
 	if (catalog->toast == NULL)
 		format_damaged("the table has no catalog");
 	bytes = palloc(Max(record->length, 1));

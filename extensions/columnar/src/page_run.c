@@ -163,7 +163,7 @@ describe_read(void *argument)
 
 	if (position->block == InvalidBlockNumber)
 		return;
-	if (format_place.relation != NULL)
+	if (format_place.relation[0] != '\0')
 		errcontext("reading block %u of columnar table \"%s\", row group %llu", position->block,
 				   RelationGetRelationName(position->source->relation),
 				   (unsigned long long) format_place.group);

@@ -111,9 +111,7 @@ read_bytes(Rewrite *rewrite, const GroupRecord *record, ByteBuffer *bytes)
 	{
 		PageSource source;
 
-		format_place = (FormatPlace){.relation = RelationGetRelationName(rewrite->old_table),
-									 .group = record->group_id,
-									 .block = -1};
+		format_place_set(RelationGetRelationName(rewrite->old_table), record->group_id, 0);
 		page_source_init(&source, rewrite->old_table, record->first_block, record->length, NULL);
 		byte_source_read(&source.source, 0, record->length, bytes->data);
 		bytes->length = record->length;

@@ -182,14 +182,17 @@ row_group_cache_types(Relation relation, TupleDesc descriptor)
 			{
 				remove_types(types);
 				types = NULL;
+				entry = NULL;
 			}
 		}
 	}
 	if (types == NULL)
+		types = make_types(relation, descriptor);
+	if (entry == NULL && (descriptor == RelationGetDescr(relation) ||
+						  have_same_types(descriptor, RelationGetDescr(relation))))
 	{
 		if (hash_get_num_entries(types_by_relation) >= TYPES_RELATIONS_MAX)
 			remove_all_types();
-		types = make_types(relation, descriptor);
 		entry = hash_search(types_by_relation, &relid, HASH_ENTER, NULL);
 		entry->types = types;
 		types->current = true;

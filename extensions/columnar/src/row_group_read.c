@@ -85,10 +85,8 @@ read_inline(ByteSource *source, uint64 offset, uint64 length, char *into)
 static inline void
 set_place(const RowGroupReader *reader, int column)
 {
-	format_place.relation = RelationGetRelationName(reader->catalog->relation);
-	format_place.group = reader->record.group_id;
-	format_place.column = column;
-	format_place.block = -1;
+	format_place_set(RelationGetRelationName(reader->catalog->relation), reader->record.group_id,
+					 column);
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
@@ -215,8 +213,7 @@ row_group_reader_open(GroupCatalog *catalog, const GroupRecord *record,
 void
 row_group_reader_close(RowGroupReader *reader)
 {
-	format_place.relation = NULL;
-	format_place.column = 0;
+	format_place_set("", 0, 0);
 	MemoryContextDelete(reader->context); /* its chunks, and the reference to the types */
 }
 

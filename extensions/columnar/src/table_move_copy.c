@@ -81,8 +81,7 @@ copy_bytes(TableMove *move, const GroupRecord *record, BlockNumber first)
 	PageSource *source = palloc(sizeof(PageSource));
 	char *slice = palloc(Min(record->length, SLICE_BYTES));
 
-	format_place = (FormatPlace){
-		.relation = RelationGetRelationName(move->table), .group = record->group_id, .block = -1};
+	format_place_set(RelationGetRelationName(move->table), record->group_id, 0);
 	page_source_init(source, move->table, record->first_block, record->length,
 					 GetAccessStrategy(BAS_BULKREAD));
 	for (uint64 done = 0; done < record->length; done += SLICE_BYTES)
