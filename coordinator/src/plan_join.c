@@ -172,6 +172,22 @@ find_equal_outer(PlannerInfo *root, Var *var, Relids outer_relids)
 	return NULL;
 }
 
+/* Is the whole row asked for only to be rechecked (plan_scan.c)? */
+static bool
+is_copied_by_mark(PlannerInfo *root, Var *var)
+{
+	ListCell *lc;
+
+	foreach(lc, root->rowMarks)
+	{
+		PlanRowMark *mark = lfirst(lc);
+
+		if (var->varattno == 0 && mark->rti == var->varno && mark->markType == ROW_MARK_COPY)
+			return true;
+	}
+	return false;
+}
+
 /* Columns that a semi join hides but that are used above it; false when one has no equal. */
 static bool
 add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *outer,
@@ -188,11 +204,10 @@ add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *ou
 			continue;
 		alias = palloc(sizeof(DistAlias));
 		alias->var = var;
-		/* a row's identity is asked for only to lock or recheck the row, which the workers do */
-		if (var->varattno < 0)
+		alias->expr = find_equal_outer(root, var, outer->relids);
+		/* a Gather is not rechecked, so that nobody looks at the row */
+		if (alias->expr == NULL && is_copied_by_mark(root, var))
 			alias->expr = (Expr *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
-		else
-			alias->expr = find_equal_outer(root, var, outer->relids);
 		if (alias->expr == NULL)
 			return false;
 		path->aliases = lappend(list_copy(path->aliases), alias);
@@ -236,11 +251,28 @@ can_leak(PlannerInfo *root, List *restrictlist)
 	return false;
 }
 
+/* May workers be asked for the system columns among these? */
+static bool
+can_fetch_system_columns(PlannerInfo *root, List *exprs)
+{
+	ListCell *lc;
+
+	foreach(lc, exprs)
+	{
+		Var *var = lfirst(lc);
+
+		if (var->varattno < 0 && !shippable_system_column(root, var))
+			return false;
+	}
+	return true;
+}
+
 static void
 add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 {
 	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-		gather_can_fetch(joinrel->reltarget->exprs))
+		gather_can_fetch(joinrel->reltarget->exprs) &&
+		can_fetch_system_columns(root, joinrel->reltarget->exprs))
 		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
 											 joinrel->reltarget->exprs, NIL, NIL));
 }

@@ -22,6 +22,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
@@ -29,14 +30,81 @@
 #include "planner.h"
 #include "shippable.h"
 
+/* The junk column by which a row mark that does not lock finds its row again; NULL without one. */
+static TargetEntry *
+find_mark_column(PlannerInfo *root, const PlanRowMark *mark)
+{
+	char *name = psprintf("ctid%u", mark->rowmarkId);
+	ListCell *lc;
+
+	foreach(lc, root->processed_tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (tle->resjunk && tle->resname != NULL && strcmp(tle->resname, name) == 0)
+			return tle;
+	}
+	return NULL;
+}
+
+static void
+remove_junk_column(PlannerInfo *root, TargetEntry *column)
+{
+	ListCell *lc;
+
+	root->processed_tlist = list_delete_ptr(list_copy(root->processed_tlist), column);
+	foreach(lc, root->processed_tlist)
+		((TargetEntry *) lfirst(lc))->resno = foreach_current_index(lc) + 1;
+}
+
+/*
+ * Rows that a statement reads beside those that it changes or locks: core would note
+ * their ctid, to fetch them once more when such a row has changed meanwhile.  That of a
+ * row on a worker leads nowhere here, and a worker's copy of a reference table has
+ * others than this server's.  So reference tables bring the row itself along, as
+ * foreign tables do, and distributed ones nothing: a Gather cannot be rechecked.
+ *
+ * Called before core collects the columns that scans have to bring.
+ */
+static void
+replace_row_mark(PlannerInfo *root, Index rti, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, root->rowMarks)
+	{
+		PlanRowMark *mark = lfirst(lc);
+		TargetEntry *column;
+
+		if (mark->rti != rti || mark->markType != ROW_MARK_REFERENCE)
+			continue;
+		column = find_mark_column(root, mark);
+		if (column == NULL)
+			continue;
+		if (table->kind == TABLE_DISTRIBUTED)
+		{
+			remove_junk_column(root, column);
+			root->rowMarks = foreach_delete_current(root->rowMarks, lc);
+			continue;
+		}
+		mark->markType = ROW_MARK_COPY;
+		mark->allMarkTypes = 1 << ROW_MARK_COPY;
+		column->expr = (Expr *) makeWholeRowVar(planner_rt_fetch(rti, root), rti, 0, false);
+		column->resname = psprintf("wholerow%u", mark->rowmarkId);
+	}
+}
+
 void
 plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
 {
 	const DistributedTable *table = metadata_table(relation);
 
+	if (table == NULL)
+		return;
 	/* else core would make a Parallel Seq Scan of the shell */
-	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+	if (table->kind == TABLE_DISTRIBUTED)
 		rel->rel_parallel_workers = 0;
+	replace_row_mark(root, rel->relid, table);
 }
 
 static Node *
@@ -245,8 +313,8 @@ plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 {
 	DistPath *path;
 
-	/* its rows are locked on the coordinator's copy */
-	if (has_row_mark(root, rti))
+	/* its rows are changed and locked on the coordinator's copy, which the plan finds by their ctid */
+	if (bms_is_member(rti, root->all_result_relids) || has_row_mark(root, rti))
 		return;
 	path = make_base_path(root, rel, rti);
 	path->locus.kind = LOCUS_REPLICATED;

@@ -432,14 +432,30 @@ is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 		   walk_unshippable((Node *) subplan->args, context);
 }
 
+bool
+shippable_system_column(PlannerInfo *root, Var *var)
+{
+	RangeTblEntry *rte = planner_rt_fetch(var->varno, root);
+	const DistributedTable *table;
+
+	/* rebuild.c gives it the coordinator's value */
+	if (var->varattno == TableOidAttributeNumber)
+		return true;
+	if (rte->rtekind != RTE_RELATION)
+		return false;
+	table = metadata_table(rte->relid);
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
 static bool
 is_unshippable_var(Var *var, PlannerInfo *root)
 {
 	if (var->varlevelsup != 0 || IS_SPECIAL_VARNO(var->varno))
 		return true;
 	if (var->varattno < 0)
-		return var->varattno != SelfItemPointerAttributeNumber &&
-			   var->varattno != TableOidAttributeNumber;
+		return !shippable_system_column(root, var) ||
+			   (var->varattno != SelfItemPointerAttributeNumber &&
+				var->varattno != TableOidAttributeNumber);
 	if (var->varattno == 0)
 		return var->vartype == RECORDOID ||
 			   planner_rt_fetch(var->varno, root)->rtekind != RTE_RELATION;

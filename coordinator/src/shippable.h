@@ -23,6 +23,12 @@ extern bool shippable_is_runtime_constant(PlannerInfo *root, Node *expr);
  */
 extern bool shippable_is_shipped_value(PlannerInfo *root, Node *expr);
 
+/*
+ * May workers be asked for this system column of one of their rows?  Not of a reference
+ * table: each copy has its own, and only this server's leads to a row here.
+ */
+extern bool shippable_system_column(PlannerInfo *root, Var *var);
+
 /* Does a PARAM_EXEC parameter come from an outer query (not from an InitPlan)? */
 extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
 
