@@ -415,7 +415,7 @@ make_set_list(PlannerInfo *root)
 										 lfirst_int(lc),
 										 get_attname(relation, lfirst_int(lc), false), false));
 	}
-	return result;
+	return statement_split_assignments(result);
 }
 
 /* PlanCustomPath of a statement that is shipped as it was written. */

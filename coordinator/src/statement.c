@@ -5,6 +5,11 @@
  * DML is shipped as the statement itself, not rebuilt from paths: plan_modify.c
  * proves by the paths that every worker can run it over its own rows, then the
  * original text of the Query does everything, in any shape that PostgreSQL knows.
+ *
+ * But for one thing the Query is not what the user wrote: the rewriter has nested the
+ * assignments to parts of one column (SET a[1] = 1, a[2] = 2) into one expression, of which
+ * ruleutils, made for Queries before that, prints the last only.
+ * statement_split_assignments() undoes it.
  */
 #include "postgres.h"
 
@@ -76,6 +81,121 @@ mutate_statement(Node *node, StatementContext *context)
 	return expression_tree_mutator(node, mutate_statement, context);
 }
 
+/* What an assignment to a part of a column assigns to: its input; NULL for another expression. */
+static Expr **
+assignment_input(Expr *expr)
+{
+	if (IsA(expr, FieldStore))
+		return &((FieldStore *) expr)->arg;
+	if (IsA(expr, SubscriptingRef) && ((SubscriptingRef *) expr)->refassgnexpr != NULL)
+		return &((SubscriptingRef *) expr)->refexpr;
+	return NULL;
+}
+
+/* The last assignments of `part` as a list, all of them to `column`: one field each. */
+static List *
+split_fields(Expr *part, Expr *column)
+{
+	List *result = NIL;
+	ListCell *lc;
+	ListCell *lc2;
+
+	if (!IsA(part, FieldStore))
+	{
+		part = (Expr *) copyObject(part);
+		*assignment_input(part) = column;
+		return list_make1(part);
+	}
+	forboth(lc, ((FieldStore *) part)->newvals, lc2, ((FieldStore *) part)->fieldnums)
+	{
+		FieldStore *store = makeNode(FieldStore);
+
+		store->arg = column;
+		store->newvals = list_make1(lfirst(lc));
+		store->fieldnums = list_make1_int(lfirst_int(lc2));
+		store->resulttype = ((FieldStore *) part)->resulttype;
+		result = lappend(result, store);
+	}
+	return result;
+}
+
+/* An entry for each assignment that the rewriter has nested in this one, the innermost first. */
+static List *
+split_entry(TargetEntry *entry)
+{
+	CoerceToDomain *domain = NULL;
+	Expr *expr = entry->expr;
+	List *parts = NIL; /* innermost first */
+	List *result = NIL;
+	Expr **input;
+	ListCell *lc;
+
+	if (IsA(expr, CoerceToDomain) &&
+		((CoerceToDomain *) expr)->coercionformat == COERCE_IMPLICIT_CAST)
+	{
+		domain = (CoerceToDomain *) expr;
+		expr = domain->arg;
+	}
+	while ((input = assignment_input(expr)) != NULL)
+	{
+		parts = lcons(expr, parts);
+		expr = *input;
+	}
+	if (parts == NIL)
+		return list_make1(entry);
+
+	foreach(lc, parts)
+	{
+		ListCell *lc2;
+
+		foreach(lc2, split_fields(lfirst(lc), expr))
+		{
+			TargetEntry *part = flatCopyTargetEntry(entry);
+
+			part->expr = lfirst(lc2);
+			if (domain != NULL)
+			{
+				CoerceToDomain *copy = makeNode(CoerceToDomain);
+
+				*copy = *domain;
+				copy->arg = part->expr;
+				part->expr = (Expr *) copy;
+			}
+			result = lappend(result, part);
+		}
+	}
+	return result;
+}
+
+List *
+statement_split_assignments(List *tlist)
+{
+	List *split = NIL;
+	ListCell *lc;
+
+	foreach(lc, tlist)
+		split = list_concat(split, split_entry(lfirst(lc)));
+	return split;
+}
+
+static void
+split_all_assignments(Query *query)
+{
+	ListCell *lc;
+
+	if (query->commandType == CMD_UPDATE)
+		query->targetList = statement_split_assignments(query->targetList);
+	if (query->onConflict != NULL)
+		query->onConflict->onConflictSet = statement_split_assignments(
+			query->onConflict->onConflictSet);
+	foreach(lc, query->mergeActionList)
+	{
+		MergeAction *action = lfirst(lc);
+
+		action->targetList = statement_split_assignments(action->targetList);
+	}
+}
+
 char *
 statement_deparse(PlannerInfo *root, Query *query, List **params)
 {
@@ -84,6 +204,7 @@ statement_deparse(PlannerInfo *root, Query *query, List **params)
 	/* written through a view, the target stands among the FROM items, too */
 	rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 	query = (Query *) mutate_statement((Node *) query, &context);
+	split_all_assignments(query);
 	query->returningList = rebuild_transport_tlist(query->returningList);
 	return rebuild_deparse(query);
 }
@@ -114,6 +235,7 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 		}
 	}
 	query = (Query *) mutate_statement((Node *) query, &context);
+	split_all_assignments(query);
 
 	foreach(lc, attributes)
 	{

@@ -23,6 +23,12 @@ extern char *statement_deparse(PlannerInfo *root, Query *query, List **params);
 extern char *
 statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params);
 
+/*
+ * The target list of an UPDATE or MERGE, as ruleutils can print it: an entry for each assignment to a
+ * part of a column, later ones of a column after earlier ones.
+ */
+extern List *statement_split_assignments(List *tlist);
+
 /* The query as it was before planning; NULL where it was not kept. */
 extern Query *statement_original(PlannerInfo *root);
 
