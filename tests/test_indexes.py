@@ -230,3 +230,179 @@ def test_a_dropped_index_leaves_nothing_on_any_node(pair: Pair) -> None:
     pair.execute("DROP INDEX i, j")
     assert everywhere(pair, PARTS.format("[ij]")) == 0
     pair.same("SELECT count(*) FROM t WHERE v = 3")
+
+
+# ---- validity: an index is trusted only when the workers' partitions have it, too ------------------------
+
+UNFINISHED = "CREATE UNIQUE INDEX CONCURRENTLY u ON t (k, v)"
+# one row of l has two partners in t: with a unique index that joins without reading t, it would have one
+TRUST = "SELECT count(*) FROM l LEFT JOIN t USING (k, v)"
+
+
+@pytest.fixture
+def unfinished(pair: Pair) -> Pair:
+    """A unique index of t that failed on duplicates; on plain there is none."""
+    pair.execute(
+        "CREATE TABLE l (k integer, v integer); INSERT INTO l SELECT g, 7 FROM generate_series(1, 9) AS g"
+    )
+    pair.execute("INSERT INTO t VALUES (3, 7, 'twice'), (3, 7, 'twice')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        pair.ours.execute(UNFINISHED)
+    return pair
+
+
+def index_faults(pair: Pair) -> list[tuple]:
+    return pair.rows("SELECT detail FROM strata.check_health() WHERE NOT ok AND detail ~ 'index'")
+
+
+def finish(pair: Pair, command: str) -> None:
+    """Without the duplicates the command completes the index."""
+    pair.execute("DELETE FROM t WHERE w = 'twice'")
+    pair.ours.execute(command)
+    pair.theirs.execute("CREATE UNIQUE INDEX u ON t (k, v)")
+    assert is_valid(pair, "u")
+    assert leaves_are_indexed(pair, "u")
+    assert index_faults(pair) == []
+    check_structure(pair, "t")
+    pair.same("INSERT INTO t VALUES (11, 1, 'again')")
+    pair.same("SELECT * FROM t WHERE k = 11 AND v = 1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "REINDEX INDEX u",
+        "REINDEX INDEX CONCURRENTLY u",
+        "REINDEX TABLE t",
+        "REINDEX SCHEMA test_indexes",
+    ],
+)
+def test_reindex_completes_an_unfinished_index_or_fails(unfinished: Pair, command: str) -> None:
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.UniqueViolation, match="3, 7"):
+            unfinished.ours.execute(command)
+        assert not is_valid(unfinished, "u")
+        unfinished.same(TRUST)
+    finish(unfinished, command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "REINDEX TABLE CONCURRENTLY t",
+        "REINDEX SCHEMA CONCURRENTLY test_indexes",
+        "VACUUM FULL t",
+        "VACUUM FULL",
+        "CLUSTER",
+    ],
+)
+def test_no_other_command_makes_an_unfinished_index_valid(unfinished: Pair, command: str) -> None:
+    concurrently(unfinished, command)
+    assert not is_valid(unfinished, "u")
+    unfinished.same(TRUST)
+    assert index_faults(unfinished) == []
+    finish(unfinished, "REINDEX INDEX u")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ALTER TABLE t ADD COLUMN x integer DEFAULT (random() * 0)::integer",
+        "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+    ],
+)
+def test_a_rewrite_meets_the_duplicates_of_an_unfinished_index(
+    unfinished: Pair, command: str
+) -> None:
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        unfinished.ours.execute(command)
+    assert not is_valid(unfinished, "u")
+    unfinished.same(TRUST)
+    unfinished.execute(f"DELETE FROM t WHERE w = 'twice'; {command}")
+    finish(unfinished, "REINDEX INDEX u")
+
+
+def test_a_truncated_table_does_not_trust_its_unfinished_index(unfinished: Pair) -> None:
+    """The worker that met the duplicates has not begun its last partition; that takes others."""
+    ((key,),) = unfinished.cluster.workers[1].query(
+        "SELECT min(k) FROM test_indexes.t_s3 WHERE k <= 9"
+    )
+    duplicates = f"INSERT INTO t VALUES ({key}, 7, 'twice'), ({key}, 7, 'twice')"
+    with unfinished.transaction():
+        unfinished.execute(f"TRUNCATE t; {duplicates}")
+        unfinished.same(TRUST)
+        unfinished.execute("SAVEPOINT s; TRUNCATE t; ROLLBACK TO s")
+        unfinished.same(TRUST)
+    unfinished.execute(f"TRUNCATE t; {duplicates}")
+    assert not is_valid(unfinished, "u")
+    unfinished.same(TRUST)
+    finish(unfinished, "REINDEX TABLE t")
+
+
+def test_an_index_that_no_worker_has_begun_stays_invalid_when_a_column_changes(pair: Pair) -> None:
+    """The shell's index is made anew; the workers have none."""
+    for worker in pair.cluster.workers:
+        worker.execute("CREATE INDEX u ON test_indexes.r (name)")
+    with pytest.raises(psycopg.errors.DuplicateTable):
+        pair.ours.execute(UNFINISHED)
+    for worker in pair.cluster.workers:
+        worker.execute("DROP INDEX test_indexes.u")
+    pair.execute("ALTER TABLE t ALTER COLUMN v TYPE bigint")
+    assert not is_valid(pair, "u")
+    finish(pair, "REINDEX INDEX u")
+
+
+def test_an_index_whose_creation_is_cancelled_here_is_completed_by_reindex(pair: Pair) -> None:
+    """PostgreSQL itself leaves the shell's index invalid: no worker has been asked yet."""
+    with pair.cluster.coordinator.connect() as writer:
+        writer.execute("BEGIN; LOCK TABLE test_indexes.t IN ROW EXCLUSIVE MODE")
+        pair.ours.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            pair.ours.execute(UNFINISHED)
+        pair.ours.execute("RESET statement_timeout")
+        writer.execute("COMMIT")
+    pair.ours.execute("VACUUM FULL t")
+    assert not is_valid(pair, "u")
+    finish(pair, "REINDEX TABLE t")
+
+
+def test_an_undistributed_table_has_the_index_as_its_rows_allow(unfinished: Pair) -> None:
+    with pytest.raises(psycopg.errors.UniqueViolation, match="3, 7"):
+        unfinished.ours.execute("SELECT strata.undistribute_table('t')")
+    unfinished.execute("DELETE FROM t WHERE w = 'twice'")
+    unfinished.ours.execute("SELECT strata.undistribute_table('t')")
+    unfinished.theirs.execute("CREATE UNIQUE INDEX u ON t (k, v)")
+    unfinished.same("INSERT INTO t VALUES (11, 1, 'again')")
+    unfinished.same(TRUST)
+
+
+def test_check_health_names_an_index_that_a_worker_lacks_and_reindex_builds_it(pair: Pair) -> None:
+    pair.execute("CREATE INDEX i ON t (v); CREATE INDEX j ON r (name)")
+    assert index_faults(pair) == []
+    lacking, incomplete = pair.cluster.workers
+    lacking.execute("DROP INDEX test_indexes.i; DROP INDEX test_indexes.j")
+    incomplete.execute(
+        "BEGIN; DROP INDEX test_indexes.i; CREATE INDEX i ON ONLY test_indexes.t (v); COMMIT;"
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'test_indexes.j'::regclass"
+    )
+    assert [detail.count("index ") for (detail,) in index_faults(pair)] == [2, 2]
+    pair.ours.execute("REINDEX INDEX i")
+    pair.ours.execute("REINDEX INDEX j")
+    assert index_faults(pair) == []
+    assert leaves_are_indexed(pair, "i")
+
+
+def test_a_cancelled_drop_is_repeated_or_taken_back(pair: Pair) -> None:
+    """DROP INDEX CONCURRENTLY of a reference table: one worker has dropped it, one waits for a reader."""
+    pair.execute("CREATE INDEX j ON r (name)")
+    for repeat in ("REINDEX INDEX j", "DROP INDEX CONCURRENTLY j"):
+        with pair.cluster.workers[1].connect() as reader:
+            reader.execute("BEGIN; LOCK TABLE test_indexes.r IN ACCESS SHARE MODE")
+            pair.ours.execute("SET statement_timeout = '300ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                pair.ours.execute("DROP INDEX CONCURRENTLY j")
+            pair.ours.execute("RESET statement_timeout")
+        assert len(index_faults(pair)) == 2
+        pair.ours.execute(repeat)
+        assert index_faults(pair) == []
+    assert everywhere(pair, PARTS.format("j")) == 0

@@ -1032,9 +1032,10 @@ COMMENT ON FUNCTION strata.object_classes() IS
 -- ---------------------------------------------------------------------------
 
 -- Differences between a distributed table here and what a worker says it has
--- (strata_worker.table_list and shard_list as JSON); no row when all is well.
+-- (strata_worker.table_list, shard_list and index_list as JSON); no row when all is well.
+-- An index that is invalid here is one that is still being built, or was left unfinished: no fault.
 CREATE FUNCTION strata.find_table_faults(
-    checked_worker integer, remote_tables json, remote_shards json,
+    checked_worker integer, remote_tables json, remote_shards json, remote_indexes json,
     OUT relation regclass, OUT fault text)
     RETURNS SETOF record
     LANGUAGE sql STABLE
@@ -1046,6 +1047,9 @@ AS $$
     ), remote_shard AS MATERIALIZED (
         SELECT * FROM json_to_recordset(remote_shards)
                    AS s (schema_name text, table_name text, modulus integer, remainder integer)
+    ), remote_index AS MATERIALIZED (
+        SELECT * FROM json_to_recordset(remote_indexes)
+                   AS i (schema_name text, table_name text, index_name text, complete boolean)
     ), local AS MATERIALIZED (
         SELECT t.relation, t.kind, t.colocation_id, n.nspname AS schema_name,
                c.relname AS table_name,
@@ -1083,10 +1087,19 @@ AS $$
                         WHERE s.colocation_id = l.colocation_id
                           AND s.worker_id = checked_worker
                           AND (r.modulus, r.remainder) = (s.modulus, s.remainder))
+    UNION ALL
+    SELECT l.relation, format('index %I is valid here, but %s; REINDEX INDEX builds it', c.relname,
+                              CASE WHEN r.complete IS NULL THEN 'missing' ELSE 'not complete' END)
+      FROM local AS l
+      JOIN pg_index AS x ON x.indrelid = l.relation AND x.indisvalid
+      JOIN pg_class AS c ON c.oid = x.indexrelid
+      LEFT JOIN remote_index AS r
+             ON (r.schema_name, r.table_name, r.index_name) = (l.schema_name, l.table_name, c.relname)
+     WHERE r.complete IS NOT TRUE
 $$;
-REVOKE ALL ON FUNCTION strata.find_table_faults(integer, json, json) FROM PUBLIC;
-COMMENT ON FUNCTION strata.find_table_faults(integer, json, json) IS
-    'compares the metadata with a worker''s list of tables and shards';
+REVOKE ALL ON FUNCTION strata.find_table_faults(integer, json, json, json) FROM PUBLIC;
+COMMENT ON FUNCTION strata.find_table_faults(integer, json, json, json) IS
+    'compares the metadata with a worker''s lists of tables, shards and indexes';
 
 CREATE FUNCTION strata.check_health(
     OUT worker_name text, OUT check_name text, OUT ok boolean, OUT detail text)
@@ -1100,6 +1113,7 @@ DECLARE
     answer record;
     tables json;
     shards json;
+    indexes json;
     reference regclass;
     here text;
 BEGIN
@@ -1167,8 +1181,15 @@ BEGIN
         END IF;
         IF ok THEN
             shards := coalesce(answer.result, '[]');
+            answer := strata.run_on_worker(member.worker_id,
+                'SELECT json_agg(i) FROM strata_worker.index_list() AS i', false);
+            ok := answer.success;
+            detail := CASE WHEN NOT ok THEN answer.result END;
+        END IF;
+        IF ok THEN
+            indexes := coalesce(answer.result, '[]');
             SELECT string_agg(format('%s: %s', f.relation, f.fault), '; ' ORDER BY f.relation::text, f.fault)
-              INTO detail FROM strata.find_table_faults(member.worker_id, tables, shards) AS f;
+              INTO detail FROM strata.find_table_faults(member.worker_id, tables, shards, indexes) AS f;
             ok := detail IS NULL;
         END IF;
         RETURN NEXT;

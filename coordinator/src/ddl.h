@@ -124,6 +124,14 @@ extern void ddl_move_tables(UtilityCall *call);
 extern void ddl_create_index(UtilityCall *call);
 extern void ddl_drop_indexes(UtilityCall *call);
 
+/*
+ * Before REINDEX: build and attach what an index, or all indexes of a table, lack on workers, outside of any
+ * transaction.  What was unfinished is valid on all nodes then.  Of a whole table, REINDEX CONCURRENTLY
+ * leaves the invalid ones alone.
+ */
+extern void ddl_complete_index(Oid table, Oid index, bool concurrently);
+extern void ddl_complete_indexes(Oid table, bool concurrently);
+
 /* In ddl_privileges.c: grant on the workers what default privileges gave a new object here. */
 extern void ddl_send_privileges(const ObjectAddress *object);
 

@@ -14,7 +14,7 @@
  *	3. here the index becomes valid.
  *
  * Whatever stops this leaves an invalid index, as in PostgreSQL.  Because the second step looks at
- * what is there, the same command again completes it; DROP INDEX removes all parts.
+ * what is there, the same command again, or REINDEX, completes it; DROP INDEX removes all parts.
  * No lock is held meanwhile, but for those that CONCURRENTLY takes.
  */
 #include "postgres.h"
@@ -23,14 +23,11 @@
 
 #include "access/attmap.h"
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_index.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
@@ -48,32 +45,8 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "index_validity.h"
 #include "row_format.h"
-
-/* ---------------------------------------------------------------- validity */
-
-/* Say in the catalog whether the index may be used. */
-static void
-set_index_valid(Oid index, bool valid)
-{
-	Relation catalog = table_open(IndexRelationId, RowExclusiveLock);
-	HeapTuple tuple;
-	Form_pg_index form;
-
-	CommandCounterIncrement();
-	tuple = SearchSysCacheCopy1(INDEXRELID, ObjectIdGetDatum(index));
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("the index was dropped while it was created")));
-	form = (Form_pg_index) GETSTRUCT(tuple);
-	form->indisvalid = valid;
-	if (valid)
-		form->indisready = true; /* it is of a shell: there is nothing in it */
-	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
-	CacheInvalidateRelcacheByRelid(form->indrelid);
-	heap_freetuple(tuple);
-	table_close(catalog, RowExclusiveLock);
-}
 
 /* ---------------------------------------------------------------- an index left unfinished */
 
@@ -206,7 +179,7 @@ create_invalid(UtilityCall *call, const DistributedTable *table)
 	}
 	ddl_run_locally(call);
 	index = get_relname_relid(create->idxname, namespace);
-	set_index_valid(index, false);
+	index_validity_set(index, false);
 	return index;
 }
 
@@ -298,9 +271,43 @@ create_concurrently(UtilityCall *call, Oid table_id)
 	begin_next_transaction();
 
 	LockRelationOid(table_id, ShareUpdateExclusiveLock);
-	set_index_valid(index, true);
+	index_validity_set(index, true);
 	ddl_version_note_change();
 	MemoryContextDelete(context);
+}
+
+/* ---------------------------------------------------------------- REINDEX */
+
+void
+ddl_complete_index(Oid table, Oid index, bool concurrently)
+{
+	/* a constraint's index never was invalid */
+	if (OidIsValid(get_index_constraint(index)))
+		return;
+	build_on_workers(build_question(index, table));
+	if (get_index_isvalid(index))
+		return;
+	if (metadata_table(table)->kind == TABLE_DISTRIBUTED)
+	{
+		LockRelationOid(table, concurrently ? ShareUpdateExclusiveLock : ShareLock);
+		index_validity_set(index, true);
+	}
+	ddl_version_note_change();
+}
+
+void
+ddl_complete_indexes(Oid table, bool concurrently)
+{
+	Relation relation = table_open(table, AccessShareLock);
+	List *indexes = RelationGetIndexList(relation);
+	ListCell *cell;
+
+	table_close(relation, AccessShareLock);
+	foreach(cell, indexes)
+	{
+		if (!concurrently || get_index_isvalid(lfirst_oid(cell)))
+			ddl_complete_index(table, lfirst_oid(cell), concurrently);
+	}
 }
 
 /* ---------------------------------------------------------------- CREATE INDEX */

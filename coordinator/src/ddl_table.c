@@ -31,6 +31,7 @@
 
 #include "compat.h"
 #include "ddl_alter_part.h"
+#include "index_validity.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
 
@@ -324,6 +325,38 @@ restore_row_estimate(Oid relid, float4 rows)
 	CommandCounterIncrement();
 }
 
+/* Names of a table's invalid indexes (char *). */
+static List *
+invalid_indexes(Oid relid)
+{
+	Relation relation = table_open(relid, NoLock);
+	List *names = NIL;
+	ListCell *cell;
+
+	foreach(cell, RelationGetIndexList(relation))
+	{
+		if (!get_index_isvalid(lfirst_oid(cell)))
+			names = lappend(names, get_rel_name(lfirst_oid(cell)));
+	}
+	table_close(relation, NoLock);
+	return names;
+}
+
+/* A column's new type has made its indexes anew: valid here, whatever the workers have. */
+static void
+keep_invalid(Oid relid, List *names)
+{
+	ListCell *cell;
+
+	foreach(cell, names)
+	{
+		Oid index = get_relname_relid(lfirst(cell), get_rel_namespace(relid));
+
+		if (OidIsValid(index))
+			index_validity_set(index, false);
+	}
+}
+
 /* Run the command on the coordinator. */
 static void
 alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
@@ -331,10 +364,12 @@ alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
 	if (kind == TABLE_DISTRIBUTED)
 	{
 		float4 rows = row_estimate(relid);
+		List *invalid = invalid_indexes(relid);
 
 		skip_foreign_key_validation(alter);
 		ddl_run_without_scans(call);
 		restore_row_estimate(relid, rows);
+		keep_invalid(relid, invalid);
 	}
 	else
 		ddl_run_locally(call);

@@ -213,6 +213,22 @@ is_reindexed(const ReindexStmt *reindex, Oid relid)
 	return compat_owns_table(relid, GetUserId());
 }
 
+static bool
+is_concurrent(const ReindexStmt *reindex)
+{
+	bool concurrently = false;
+	ListCell *cell;
+
+	foreach(cell, reindex->params)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "concurrently") == 0)
+			concurrently = defGetBoolean(option);
+	}
+	return concurrently;
+}
+
 /*
  * REINDEX of many tables: the coordinator's first, which checks names and privileges and
  * leaves a new transaction behind.
@@ -221,6 +237,7 @@ static void
 reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 {
 	char *options = format_options(reindex->params, NULL);
+	bool concurrently = is_concurrent(reindex);
 	ListCell *cell;
 
 	ddl_run_locally(call);
@@ -229,13 +246,15 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 	foreach(cell, list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
 							  metadata_catalog_tables(CATALOG_KIND_REFERENCE)))
 	{
-		if (is_reindexed(reindex, lfirst_oid(cell)))
-			run_outside_transaction(
-				psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
+		if (!is_reindexed(reindex, lfirst_oid(cell)))
+			continue;
+		ddl_complete_indexes(lfirst_oid(cell), concurrently);
+		run_outside_transaction(
+			psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
 	}
 }
 
-/* REINDEX: the shell's own indexes are empty. */
+/* REINDEX: the shell's own indexes are empty, but valid only if the workers' are. */
 void
 maintenance_reindex(UtilityCall *call)
 {
@@ -259,6 +278,10 @@ maintenance_reindex(UtilityCall *call)
 		return;
 	}
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
+	if (is_index)
+		ddl_complete_index(table->relation, relid, is_concurrent(reindex));
+	else
+		ddl_complete_indexes(relid, is_concurrent(reindex));
 	run_outside_transaction(psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);

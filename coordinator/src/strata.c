@@ -12,6 +12,7 @@
 #include "executor_hooks.h"
 #include "gate.h"
 #include "in_doubt.h"
+#include "index_validity.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "planner.h"
@@ -112,5 +113,6 @@ _PG_init(void)
 	maintenance_worker_initialize();
 	executor_hooks_initialize();
 	planner_initialize();
+	index_validity_initialize();
 	utility_initialize();
 }

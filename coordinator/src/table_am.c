@@ -36,6 +36,7 @@
 #include "catalog/storage_xlog.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 #include "optimizer/plancat.h"
 #include "pgstat.h"
 #include "storage/procarray.h"
@@ -45,6 +46,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "index_validity.h"
 #include "metadata.h"
 #include "remote_insert.h"
 #include "sample.h"
@@ -244,6 +246,8 @@ distributed_index_build_range_scan(Relation table, Relation index, struct IndexI
 {
 	if (scan != NULL)
 		table_endscan(scan);
+	if (!index->rd_index->indisvalid && !info->ii_Concurrent)
+		index_validity_note_rebuilt(RelationGetRelid(index));
 	return Max(0, table->rd_rel->reltuples);
 }
 

@@ -38,6 +38,7 @@
 #include "copy_from.h"
 #include "ddl.h"
 #include "executor_hooks.h"
+#include "index_validity.h"
 #include "maintenance_worker.h"
 #include "reference_write.h"
 #include "remote_command.h"
@@ -394,6 +395,7 @@ handle_call(UtilityCall *call)
 		class->handler(call);
 	else
 		ddl_run_locally(call);
+	index_validity_restore();
 
 	if (list_length(created_objects) > call->first_created)
 	{

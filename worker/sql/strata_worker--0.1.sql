@@ -400,6 +400,40 @@ $$;
 COMMENT ON FUNCTION strata_worker.table_list() IS
     'the tables on this worker with their columns in one line, and the sizes of those that are not partitioned';
 
+-- A partitioned index is complete when each partition below has a valid one that is attached.  No locks: see
+-- shard_list() about those of pg_partition_tree().
+CREATE FUNCTION strata_worker.index_list(
+    OUT schema_name name, OUT table_name name, OUT index_name name, OUT complete boolean)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE part AS (
+        SELECT x.indexrelid AS root, x.indexrelid, x.indrelid, x.indisvalid, c.relkind
+          FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indrelid
+         WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+        UNION ALL
+        SELECT p.root, x.indexrelid, x.indrelid, x.indisvalid, c.relkind
+          FROM part AS p
+          JOIN pg_inherits AS i ON i.inhparent = p.indexrelid
+          JOIN pg_index AS x ON x.indexrelid = i.inhrelid
+          JOIN pg_class AS c ON c.oid = x.indrelid
+    )
+    SELECT n.nspname, t.relname, c.relname, x.complete
+      FROM (SELECT p.root,
+                   bool_and(p.indisvalid
+                            AND (SELECT count(*) FROM pg_inherits AS i WHERE i.inhparent = p.indrelid)
+                                = (SELECT count(*) FROM pg_inherits AS i WHERE i.inhparent = p.indexrelid))
+              FROM part AS p GROUP BY p.root) AS x (root, complete)
+      JOIN pg_class AS c ON c.oid = x.root
+      JOIN pg_index AS own ON own.indexrelid = c.oid
+      JOIN pg_class AS t ON t.oid = own.indrelid
+      JOIN pg_namespace AS n ON n.oid = t.relnamespace
+     WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_'
+$$;
+COMMENT ON FUNCTION strata_worker.index_list() IS
+    'the indexes of the tables on this worker, and whether they are valid on all partitions';
+
 -- ---------------------------------------------------------------------------
 -- CREATE INDEX CONCURRENTLY on a partitioned table (coordinator/src/ddl_index.c)
 -- ---------------------------------------------------------------------------
