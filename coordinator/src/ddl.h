@@ -94,6 +94,19 @@ extern bool ddl_extension_is_ours(const char *name);
 /* In ddl_table.c */
 extern void ddl_alter_table(UtilityCall *call);
 
+/*
+ * In ddl_default.c: the defaults that a table's workers have (table_ddl_defaults()), and what the workers do when they
+ * change: drop what they had before, and set what they shall have.
+ */
+extern List *ddl_list_defaults(Oid relid);
+extern void ddl_drop_defaults(Oid relid, List *before);
+extern void ddl_set_defaults(Oid relid, List *before);
+
+/* A constraint is being dropped; at the end of the command; at the end of the transaction. */
+extern void ddl_note_dropped_constraint(Oid constraint);
+extern void ddl_follow_dropped_constraints(void);
+extern void ddl_forget_dropped_constraints(void);
+
 /* In ddl_relation.c: the table that a relation is, or whose index it is, when it is ours; else NULL. */
 extern const DistributedTable *ddl_find_table(Oid relid);
 extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);

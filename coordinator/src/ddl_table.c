@@ -4,7 +4,8 @@
  *
  * Each part of a command falls under one rule: it is done on all nodes, on the coordinator
  * alone, or refused.  Defaults, identity columns, triggers, rules and policies are the
- * coordinator's alone: rows leave it complete.  ddl_alter_part.c says what the workers get.
+ * coordinator's alone: rows leave it complete; but for defaults that foreign keys set there
+ * (ddl_default.c).  ddl_alter_part.c says what the workers get.
  */
 #include "postgres.h"
 
@@ -383,6 +384,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	const AlterTableCmd *change = find_access_method_change(alter);
 	TableKind kind = table->kind;
 	AlterParts *parts;
+	List *defaults;
 	Oid relid;
 	bool everywhere;
 
@@ -399,15 +401,18 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 
 	everywhere = concerns_workers(table, alter);
 	parts = alter_parts_prepare(call, table, alter->cmds);
+	defaults = ddl_list_defaults(relid);
 	alter_here(call, alter, relid, kind);
 	if (kind == TABLE_DISTRIBUTED)
 		table_lifecycle_enforce_foreign_keys(relid, false); /* also after ENABLE TRIGGER ALL */
-	if (!everywhere)
-		return;
 
 	/* Here, before the workers would say it less clearly. */
-	ddl_check_created(call);
-	alter_parts_send(call, parts);
+	if (everywhere)
+		ddl_check_created(call);
+	ddl_drop_defaults(relid, defaults);
+	if (everywhere)
+		alter_parts_send(call, parts);
+	ddl_set_defaults(relid, defaults);
 }
 
 /* ALTER INDEX, other than RENAME, of an index of ours. */

@@ -5,7 +5,8 @@
  * The copy has what a worker needs to store, check and find rows: columns,
  * NOT NULL, generated columns, constraints, indexes, storage options and
  * privileges.  It has no defaults, identities, triggers, rules and policies:
- * those act on the coordinator, once per row, before the row travels.
+ * those act on the coordinator, once per row, before the row travels.  But for defaults that a
+ * foreign key's action sets, for the workers do that; they must be immutable.
  *
  * Texts come from the catalogs, through the functions that pg_dump and psql use,
  * in "SQL mode" (row_format.h): whatever is not built in gets its schema's name,
@@ -27,6 +28,7 @@
 #include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -490,14 +492,108 @@ table_ddl_indexes(Relation relation)
 	return sql.data;
 }
 
+/* Attribute numbers that a foreign key's actions set to their defaults. */
+static List *
+list_default_columns(HeapTuple constraint)
+{
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	List *attributes = NIL;
+	int count;
+	AttrNumber referencing[INDEX_MAX_KEYS];
+	AttrNumber referenced[INDEX_MAX_KEYS];
+	Oid operators[3][INDEX_MAX_KEYS];
+	int set_count;
+	AttrNumber set_columns[INDEX_MAX_KEYS];
+	bool on_delete = form->confdeltype == FKCONSTR_ACTION_SETDEFAULT;
+	bool all = form->confupdtype == FKCONSTR_ACTION_SETDEFAULT;
+
+	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, operators[0],
+							   operators[1], operators[2], &set_count, set_columns);
+	all |= on_delete && set_count == 0;
+	for (int i = 0; on_delete && i < set_count; i++)
+		attributes = lappend_int(attributes, set_columns[i]);
+	for (int i = 0; all && i < count; i++)
+		attributes = list_append_unique_int(attributes, referencing[i]);
+	return attributes;
+}
+
+static void
+refuse_default(Relation relation, HeapTuple constraint, const char *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign key \"%s\" cannot set column \"%s\" to its default",
+					NameStr(((Form_pg_constraint) GETSTRUCT(constraint))->conname), column),
+			 errdetail("The workers of table \"%s\" do that, and the default is not immutable.",
+					   RelationGetRelationName(relation)),
+			 errhint("Give the column a constant default, or have the foreign key SET NULL.")));
+}
+
+/* Add the defaults that the workers need for one foreign key; a domain's own is there already. */
+static List *
+add_defaults(List *defaults, Relation relation, HeapTuple constraint, bool check)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	List *context = deparse_context_for(RelationGetRelationName(relation),
+										RelationGetRelid(relation));
+	ListCell *cell;
+
+	foreach(cell, list_default_columns(constraint))
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, lfirst_int(cell) - 1);
+		char *name = NameStr(column->attname);
+		bool identity = column->attidentity != '\0';
+		Node *expression;
+		char *sql;
+
+		if (!column->atthasdef && !identity)
+			continue;
+		/* an identity's sequence may not be there yet */
+		expression = identity ? NULL : build_column_default(relation, column->attnum);
+		if (check && (identity || contain_mutable_functions(expression)))
+			refuse_default(relation, constraint, name);
+		sql = psprintf("ALTER COLUMN %s SET DEFAULT %s", quote_identifier(name),
+					   identity ? "NULL" : deparse_expression(expression, context, false, false));
+		defaults = list_append_unique(defaults,
+									  list_make2(makeString(pstrdup(name)), makeString(sql)));
+	}
+	return defaults;
+}
+
+List *
+table_ddl_defaults(Relation relation, bool check)
+{
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	List *defaults = NIL;
+	int level;
+	ListCell *cell;
+
+	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+		return NIL;
+	level = row_format_enter_sql_mode();
+	foreach(cell, read_constraints(relation))
+	{
+		HeapTuple constraint = lfirst(cell);
+
+		if (((Form_pg_constraint) GETSTRUCT(constraint))->contype == CONSTRAINT_FOREIGN)
+			defaults = add_defaults(defaults, relation, constraint, check);
+	}
+	row_format_leave_sql_mode(level);
+	return defaults;
+}
+
 char *
 table_ddl_foreign_keys(Relation relation)
 {
 	StringInfoData sql;
+	List *defaults = table_ddl_defaults(relation, true);
 	int level = row_format_enter_sql_mode();
 	ListCell *cell;
 
 	initStringInfo(&sql);
+	foreach(cell, defaults)
+		appendStringInfo(&sql, "ALTER TABLE %s %s;\n", table_ddl_qualified_name(relation),
+						 strVal(lsecond(lfirst(cell))));
 	foreach(cell, list_constraints(relation, CONSTRAINT_FOREIGN))
 		append_constraint(&sql, relation, lfirst(cell));
 	row_format_leave_sql_mode(level);

@@ -49,7 +49,13 @@ extern char *table_ddl_indexes(Relation relation);
 /* Names of all constraints of the table, as a list of String. */
 extern List *table_ddl_constraint_names(Relation relation);
 
-/* Foreign keys of the table; those to other tables of the same command must come last. */
+/*
+ * The defaults that workers need because a foreign key of the distributed table sets them, in SQL mode: a list of
+ * lists (String column, String "ALTER COLUMN ... SET DEFAULT ...").  With `check` ERROR if one is not immutable.
+ */
+extern List *table_ddl_defaults(Relation relation, bool check);
+
+/* Foreign keys of the table, with table_ddl_defaults(); those to other tables of the same command must come last. */
 extern char *table_ddl_foreign_keys(Relation relation);
 
 /* Owner and privileges, as far as the roles exist on the worker. */

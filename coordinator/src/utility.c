@@ -20,6 +20,7 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
@@ -396,6 +397,7 @@ handle_call(UtilityCall *call)
 	else
 		ddl_run_locally(call);
 	index_validity_restore();
+	ddl_follow_dropped_constraints();
 
 	if (list_length(created_objects) > call->first_created)
 	{
@@ -499,6 +501,8 @@ access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId)
 		note_dropped_relation(object_id, sub_id);
+	else if (access == OAT_DROP && class_id == ConstraintRelationId && executor_depth > 0)
+		ddl_note_dropped_constraint(object_id);
 }
 
 /* The lists are in the transaction's memory. */
@@ -509,6 +513,7 @@ end_transaction(XactEvent event, void *arg)
 	{
 		created_objects = NIL;
 		keys_dropped = NIL;
+		ddl_forget_dropped_constraints();
 	}
 }
 
