@@ -114,6 +114,7 @@ COMMENT ON TABLE strata.distributed_transaction IS
 -- Sessions cache the metadata; whoever changes it by hand must tell them.
 CREATE FUNCTION strata.invalidate_metadata() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_invalidate_metadata';
+REVOKE ALL ON FUNCTION strata.invalidate_metadata() FROM PUBLIC;
 COMMENT ON FUNCTION strata.invalidate_metadata() IS
     'trigger: makes every session read the metadata again';
 
@@ -145,6 +146,7 @@ COMMENT ON ACCESS METHOD distributed IS 'the rows are on the workers of the clus
 
 CREATE FUNCTION strata.replicate_reference_row() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_replicate_reference_row';
+REVOKE ALL ON FUNCTION strata.replicate_reference_row() FROM PUBLIC;
 COMMENT ON FUNCTION strata.replicate_reference_row() IS
     'trigger of reference tables: repeats each change of a row on all workers';
 

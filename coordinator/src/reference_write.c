@@ -200,12 +200,12 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 			 errmsg("function \"replicate_reference_row\" must be fired AFTER ROW by a trigger")));
 
 	table = metadata_table(RelationGetRelid(trigger->tg_relation));
-	if (table == NULL || table->kind != TABLE_REFERENCE)
+	if (table == NULL || table->kind != TABLE_REFERENCE || !trigger->tg_trigger->tgisinternal)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("\"%s\" is not a reference table",
-					RelationGetRelationName(trigger->tg_relation)),
+			 errmsg("trigger \"%s\" of table \"%s\" is not the one that keeps its copies in step",
+					trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
 			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);

@@ -143,6 +143,16 @@ invalidate_described_relation(HeapTuple row, TupleDesc desc)
 		CacheInvalidateRelcacheByRelid(relation);
 }
 
+/* May this be the trigger's table?  A row of another one does not name relations. */
+static bool
+is_metadata_table(Oid relid, bool for_rows)
+{
+	if (for_rows)
+		return relid == metadata_catalog_oid("distributed_table");
+	return relid == metadata_catalog_oid("worker") || relid == metadata_catalog_oid("colocation") ||
+		   relid == metadata_catalog_oid("shard");
+}
+
 /*
  * Trigger of the metadata tables, for changes by hand: the extension's own writes
  * send the same invalidations (metadata_catalog.c).
@@ -155,6 +165,14 @@ strata_invalidate_metadata(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("strata.invalidate_metadata() must be called as a trigger")));
+	if (!TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		!is_metadata_table(RelationGetRelid(trigger->tg_relation),
+						   TRIGGER_FIRED_FOR_ROW(trigger->tg_event)))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("trigger \"%s\" of table \"%s\" cannot call strata.invalidate_metadata()",
+						trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
+				 errdetail("The function belongs to the triggers of Strata's own metadata.")));
 
 	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
 		CacheInvalidateRelcache(trigger->tg_relation);

@@ -19,19 +19,24 @@ EVERYBODY = {
         strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.conninfo_address
         strata.create_distributed_table strata.create_reference_table strata.distributed_handler
         strata.flatten_obstacle strata.flatten_partitioned_table strata.heat strata.heat_statistics
-        strata.invalidate_metadata strata.leaf_statistics strata.list_in_doubt strata.object_classes
+        strata.leaf_statistics strata.list_in_doubt strata.object_classes
         strata.partman_forget strata.partman_rule strata.period_bound strata.period_start
-        strata.replicate_reference_row strata.role_attributes strata.shard_statistics
+        strata.role_attributes strata.shard_statistics
         strata.set_tier_policy strata.statement_classes strata.table_checksum
         strata.tier_move_statistics strata.tier_plan strata.tier_statistics strata.type_of
         strata.undistribute_table strata.used_periods strata.worker_status
-        strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
+        strata_partial.create_partials strata_partial.follow_aggregates
     """,
     # the coordinator's sessions call these as the roles of the users
     "worker": """
+        strata_columnar.alter_columnar_table_reset strata_columnar.alter_columnar_table_set
+        strata_columnar.columnar_chunks strata_columnar.columnar_compact
+        strata_columnar.columnar_handler strata_columnar.columnar_options
+        strata_columnar.columnar_recluster strata_columnar.columnar_row_groups
+        strata_columnar.columnar_stats strata_columnar.columnar_verify
         strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
         strata.type_of strata.used_periods
-        strata_partial.create_partials strata_partial.follow_aggregates strata_partial.notice_aggregates
+        strata_partial.create_partials strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.check_coordinator
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
         strata_worker.create_role strata_worker.drop_index_parts strata_worker.execute_patiently
@@ -57,11 +62,12 @@ SUPERUSERS = {
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
         strata.tier_policies strata.tier_policy_target strata.check_tier_age
         strata.find_missing_tier strata.type_definition
-        strata_partial.adopt strata_partial.definition
+        strata.invalidate_metadata strata.replicate_reference_row
+        strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
     """,
     "worker": """
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
-        strata_partial.adopt strata_partial.definition
+        strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
         strata_worker.adopt_leaf strata_worker.attach_coordinator strata_worker.check_shard_owner
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
         strata_worker.end_older_sessions strata_worker.execute_as_owner
@@ -69,6 +75,17 @@ SUPERUSERS = {
         strata_worker.mark_session strata_worker.marked_sessions
         strata_worker.partman_create_parent strata_worker.partman_schema
         strata_worker.period_rule strata_worker.period_work strata_worker.unknown_periods
+        strata_columnar.begin_move strata_columnar.columnar_move_files
+        strata_columnar.columnar_move_forget strata_columnar.columnar_move_run
+        strata_columnar.finish_move strata_columnar.forget_moves
+        strata_columnar.move_columnar_table
+        strata_tiering.add_heat strata_tiering.begin_loading strata_tiering.begin_round
+        strata_tiering.disk strata_tiering.forget_heat strata_tiering.hot_room
+        strata_tiering.keep_heat strata_tiering.leaf_heat strata_tiering.leaf_list
+        strata_tiering.leaf_states strata_tiering.leaves strata_tiering.leaves_of_shard
+        strata_tiering.may_move strata_tiering.move_list strata_tiering.move_rate
+        strata_tiering.plan strata_tiering.replica_lag strata_tiering.row_group_heat
+        strata_tiering.set_policies strata_tiering.start strata_tiering.table_heat
     """,
 }
 
@@ -87,6 +104,7 @@ DEFINERS = {
 # SQL and PL/pgSQL that follow the caller's search_path, and why that is no danger.
 UNPINNED = {
     "strata.run_command_on_workers",  # the command shall see it, too; superusers only
+    "strata_columnar.move_columnar_table",  # commits, so it cannot; every name is qualified
     "strata_partial.notice_aggregates",  # looks at it; every name is qualified
     "strata_worker.execute_patiently",  # runs the caller's own command as the caller
 }
@@ -108,7 +126,14 @@ RELATIONS = {
     "strata.worker": "",
     "strata.worker_id_seq": "",
     "strata.workers": "public: SELECT",
+    "strata_columnar.options": "public: SELECT",
+    "strata_columnar.table_move": "",
     "strata_partial.candidates": "",
+    "strata_tiering.heat": "",
+    "strata_tiering.move": "",
+    "strata_tiering.move_id_seq": "",
+    "strata_tiering.policy": "",
+    "strata_tiering.setting": "",
     "strata_worker.cluster": "",
     "strata_worker.period_template": "",
     "strata_worker.schema_version": "",
@@ -124,8 +149,12 @@ SELECT n.nspname || '.' || p.proname, p.prosecdef, l.lanname,
   FROM pg_proc AS p
   JOIN pg_namespace AS n ON n.oid = p.pronamespace
   JOIN pg_language AS l ON l.oid = p.prolang
- WHERE n.nspname IN ('strata', 'strata_partial', 'strata_worker') AND p.prokind <> 'a'
-   AND p.proname !~ '^hll_' -- functions of values
+ WHERE (n.nspname ~ '^strata'
+        OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                    WHERE (d.classid, d.objid, d.refclassid, d.deptype)
+                          = ('pg_proc'::regclass, p.oid, 'pg_extension'::regclass, 'e')
+                      AND e.extname ~ '^strata'))
+   AND p.prokind <> 'a' AND p.proname !~ '^hll_' -- functions of values
 """
 
 
@@ -165,11 +194,60 @@ def test_every_relation_is_for_whom_this_file_says(cluster: Cluster) -> None:
             "                  ELSE grantee::regrole::text END, privilege_type), ', '), '')"
             "    FROM aclexplode(c.relacl) WHERE grantee <> c.relowner)"
             " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-            " WHERE n.nspname IN ('strata', 'strata_partial', 'strata_worker')"
+            " WHERE n.nspname ~ '^strata'"
             " AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')"
         ):
             found[name] = privileges
     assert found == RELATIONS
+
+
+# ---- trigger functions -----------------------------------------------------------------------------------
+
+TRIGGERS = [
+    f"{when} ON {{table}} FOR EACH {level} EXECUTE FUNCTION strata.{function}()"
+    for function in ("invalidate_metadata", "replicate_reference_row")
+    for when, level in (
+        ("BEFORE INSERT OR UPDATE OR DELETE", "ROW"),
+        ("AFTER INSERT OR UPDATE OR DELETE", "ROW"),
+        ("BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE", "STATEMENT"),
+        ("AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE", "STATEMENT"),
+    )
+]
+TABLES = {
+    # what the metadata's trigger would take for a relation's OID is a pointer, or nothing
+    "temporary": "CREATE TEMP TABLE x (a text)",
+    "wide": "CREATE TEMP TABLE x (a text, b text, c xml, d numeric, relation text)",
+    "empty": "CREATE TEMP TABLE x ()",
+    "reference": "CREATE TABLE x (a text PRIMARY KEY); SELECT strata.create_reference_table('x')",
+}
+ROWS = dict.fromkeys(TABLES, "INSERT INTO x VALUES ('a')") | {
+    "empty": "INSERT INTO x DEFAULT VALUES"
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_trigger_functions_refuse_the_tables_of_others(cluster: Cluster, table: str) -> None:
+    cluster.create_role(MONITOR)
+    try:
+        with cluster.coordinator.connect() as connection:
+            connection.execute(
+                f"CREATE SCHEMA {SCHEMA}; GRANT ALL ON SCHEMA {SCHEMA} TO {MONITOR};"
+                f"SET search_path = {SCHEMA}, pg_temp"
+            )
+            connection.execute(f"SET ROLE {MONITOR}; {TABLES[table]}; RESET ROLE")
+            for trigger in TRIGGERS:
+                create = f"CREATE TRIGGER tr {trigger.format(table='x')}"
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(f"SET ROLE {MONITOR}; {create}")
+                connection.execute(f"RESET ROLE; {create}")
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(ROWS[table])
+                assert caught.value.sqlstate in ("42809", "39P01"), create
+                connection.execute("DROP TRIGGER tr ON x")
+    finally:
+        cluster.coordinator.execute(
+            f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP OWNED BY {MONITOR}; DROP ROLE {MONITOR}"
+        )
 
 
 def test_a_monitoring_role_sees_the_state_of_the_cluster_without_secrets(cluster: Cluster) -> None:

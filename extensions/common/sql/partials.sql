@@ -231,6 +231,7 @@ BEGIN
     END IF;
 END
 $$;
+REVOKE ALL ON FUNCTION strata_partial.notice_aggregates() FROM PUBLIC;
 COMMENT ON FUNCTION strata_partial.notice_aggregates() IS
     'event trigger: partial aggregates come and go with their originals';
 
