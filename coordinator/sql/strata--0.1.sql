@@ -150,6 +150,12 @@ REVOKE ALL ON FUNCTION strata.replicate_reference_row() FROM PUBLIC;
 COMMENT ON FUNCTION strata.replicate_reference_row() IS
     'trigger of reference tables: repeats each change of a row on all workers';
 
+CREATE FUNCTION strata.truncate_reference_table() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_truncate_reference_table';
+REVOKE ALL ON FUNCTION strata.truncate_reference_table() FROM PUBLIC;
+COMMENT ON FUNCTION strata.truncate_reference_table() IS
+    'trigger of reference tables: has the workers empty their copies before other AFTER TRUNCATE triggers fire';
+
 -- ---------------------------------------------------------------------------
 -- Tables
 -- ---------------------------------------------------------------------------

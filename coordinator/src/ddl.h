@@ -67,9 +67,11 @@ extern char *ddl_role_name(const RoleSpec *role);
 
 /* In utility.c: statements that move rows. */
 extern void ddl_copy(UtilityCall *call);
-extern void ddl_truncate(UtilityCall *call);
 extern void ddl_set(UtilityCall *call);
 extern void ddl_set_constraints(UtilityCall *call);
+
+/* In ddl_truncate.c */
+extern void ddl_truncate(UtilityCall *call);
 
 /* In ddl_check.c: what the constraints and indexes that a call created must obey. */
 extern void ddl_check_created(const UtilityCall *call);

@@ -46,6 +46,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "ddl_truncate.h"
 #include "index_validity.h"
 #include "metadata.h"
 #include "remote_insert.h"
@@ -397,12 +398,14 @@ distributed_set_new_filelocator(Relation relation, const CompatFileLocator *loca
 		smgrimmedsync(storage, INIT_FORKNUM);
 	}
 	smgrclose(storage);
+	truncate_note_emptied(RelationGetRelid(relation));
 }
 
 static void
 distributed_nontransactional_truncate(Relation relation)
 {
 	RelationTruncate(relation, 0);
+	truncate_note_emptied(RelationGetRelid(relation));
 }
 
 static void

@@ -71,6 +71,9 @@
 
 #define REPLICATION_TRIGGER "strata_replicate"
 
+/* Its name is smaller than others': it fires first (ddl_truncate.c). */
+#define TRUNCATION_TRIGGER "\001strata_truncate"
+
 /* ---------------------------------------------------------------- colocation groups */
 
 /* The table that colocate_with names, which must be distributed. */
@@ -486,38 +489,56 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 
 /* ---------------------------------------------------------------- reference tables */
 
+static Oid
+find_trigger_function(const char *name)
+{
+	return LookupFuncName(list_make2(makeString("strata"), makeString(pstrdup(name))), 0, NULL,
+						  false);
+}
+
 static void
-create_replication_trigger(Oid relation)
+create_own_trigger(Oid relation, char *name, const char *function, bool for_rows, int16 events)
 {
 	CreateTrigStmt *statement = makeNode(CreateTrigStmt);
-	Oid function = LookupFuncName(
-		list_make2(makeString("strata"), makeString("replicate_reference_row")), 0, NULL, false);
 
-	statement->trigname = REPLICATION_TRIGGER;
-	statement->funcname = list_make2(makeString("strata"), makeString("replicate_reference_row"));
-	statement->row = true;
+	statement->trigname = name;
+	statement->funcname = list_make2(makeString("strata"), makeString(pstrdup(function)));
+	statement->row = for_rows;
 	statement->timing = TRIGGER_TYPE_AFTER;
-	statement->events = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE;
+	statement->events = events;
 
 	/* Also with session_replication_role = replica: the copies must not differ. */
-	CreateTriggerFiringOn(statement, NULL, relation, InvalidOid, InvalidOid, InvalidOid, function,
-						  InvalidOid, NULL, true, false, TRIGGER_FIRES_ALWAYS);
+	CreateTriggerFiringOn(statement, NULL, relation, InvalidOid, InvalidOid, InvalidOid,
+						  find_trigger_function(function), InvalidOid, NULL, true, false,
+						  TRIGGER_FIRES_ALWAYS);
+}
+
+static void
+create_replication_triggers(Oid relation)
+{
+	create_own_trigger(relation, REPLICATION_TRIGGER, "replicate_reference_row", true,
+					   TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE);
+	create_own_trigger(relation, TRUNCATION_TRIGGER, "truncate_reference_table", false,
+					   TRIGGER_TYPE_TRUNCATE);
 }
 
 /* With the dependencies that CreateTrigger() recorded, else no later DROP would get past them. */
 static void
-drop_replication_trigger(Relation relation)
+drop_replication_triggers(Relation relation)
 {
 	TriggerDesc *triggers = relation->trigdesc;
-	Oid function = LookupFuncName(
-		list_make2(makeString("strata"), makeString("replicate_reference_row")), 0, NULL, false);
+	Oid functions[] = {find_trigger_function("replicate_reference_row"),
+					   find_trigger_function("truncate_reference_table")};
 	List *found = NIL;
 	ListCell *cell;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		if (triggers->triggers[i].tgfoid == function && triggers->triggers[i].tgisinternal)
-			found = lappend_oid(found, triggers->triggers[i].tgoid);
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if ((trigger->tgfoid == functions[0] || trigger->tgfoid == functions[1]) &&
+			trigger->tgisinternal)
+			found = lappend_oid(found, trigger->tgoid);
 	}
 	foreach(cell, found)
 	{
@@ -545,7 +566,7 @@ table_lifecycle_replicate(Oid relation_oid)
 
 	populate_workers(relation, NIL);
 	relation_close(relation, NoLock);
-	create_replication_trigger(relation_oid);
+	create_replication_triggers(relation_oid);
 	CacheInvalidateRelcacheByRelid(relation_oid);
 	CommandCounterIncrement();
 }
@@ -587,7 +608,7 @@ table_lifecycle_localize(Oid relation_oid)
 		rewrite_as_heap(relation);
 		return;
 	}
-	drop_replication_trigger(relation);
+	drop_replication_triggers(relation);
 	relation_close(relation, NoLock);
 	table_lifecycle_forget(relation_oid, true);
 }

@@ -276,38 +276,6 @@ ddl_copy(UtilityCall *call)
 		SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
 }
 
-/*
- * TRUNCATE: the coordinator's part checks privileges and foreign keys, fires the statement
- * triggers, and truncates what CASCADE reaches here; the workers get one command with
- * those of the tables that they have.
- */
-void
-ddl_truncate(UtilityCall *call)
-{
-	TruncateStmt *truncate = castNode(TruncateStmt, call->statement->utilityStmt);
-	StringInfoData sql;
-	ListCell *cell;
-
-	initStringInfo(&sql);
-	foreach(cell, truncate->relations)
-	{
-		Oid relid = RangeVarGetRelid(lfirst(cell), NoLock, true);
-
-		if (OidIsValid(relid) && metadata_table(relid) != NULL)
-			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
-							 ddl_relation_name(relid));
-	}
-
-	ddl_run_locally(call);
-
-	if (sql.len > 0)
-	{
-		if (truncate->behavior == DROP_CASCADE)
-			appendStringInfoString(&sql, " CASCADE");
-		ddl_send_everywhere(sql.data);
-	}
-}
-
 /* SET CONSTRAINTS: here it checks the names; the constraints of distributed tables are there. */
 void
 ddl_set_constraints(UtilityCall *call)

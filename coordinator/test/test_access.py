@@ -62,7 +62,7 @@ SUPERUSERS = {
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
         strata.tier_policies strata.tier_policy_target strata.check_tier_age
         strata.find_missing_tier strata.type_definition
-        strata.invalidate_metadata strata.replicate_reference_row
+        strata.invalidate_metadata strata.replicate_reference_row strata.truncate_reference_table
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
     """,
     "worker": """
@@ -205,7 +205,11 @@ def test_every_relation_is_for_whom_this_file_says(cluster: Cluster) -> None:
 
 TRIGGERS = [
     f"{when} ON {{table}} FOR EACH {level} EXECUTE FUNCTION strata.{function}()"
-    for function in ("invalidate_metadata", "replicate_reference_row")
+    for function in (
+        "invalidate_metadata",
+        "replicate_reference_row",
+        "truncate_reference_table",
+    )
     for when, level in (
         ("BEFORE INSERT OR UPDATE OR DELETE", "ROW"),
         ("AFTER INSERT OR UPDATE OR DELETE", "ROW"),
