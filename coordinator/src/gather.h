@@ -66,8 +66,9 @@ typedef struct GatherScanState
 	RemoteScan *scan;
 	SubTransactionId subtransaction; /* in which the statement, or cursor, began */
 	bool started;
-	bool finished;	  /* all rows were received */
-	int worker_count; /* that took part, for EXPLAIN */
+	bool finished;		 /* all rows were received */
+	uint64 changed_rows; /* returned by RETURNING and not counted yet */
+	int worker_count;	 /* that took part, for EXPLAIN */
 
 	/* merge of ordered streams */
 	struct binaryheap *heap;
@@ -115,6 +116,9 @@ extern void gather_initialize(void); /* registers the custom scan methods */
 
 extern Node *gather_create_state(CustomScan *scan);
 extern void gather_explain(CustomScanState *node, List *ancestors, ExplainState *es);
+
+/* The statement has changed so many rows. */
+extern void gather_count_changes(GatherScanState *state, uint64 rows);
 
 /* What has been received so far, over all rescans. */
 extern void gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes);

@@ -17,14 +17,17 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "lib/binaryheap.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "pgstat.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/sortsupport.h"
 #include "utils/tuplestore.h"
 
@@ -32,6 +35,7 @@
 #include "gather.h"
 #include "gather_retry.h"
 #include "insert_rows.h"
+#include "metadata.h"
 #include "remote_command.h"
 #include "remote_insert.h"
 #include "row_format.h"
@@ -558,6 +562,45 @@ read_stored_row(GatherScanState *state, TupleTableSlot *slot)
 	return true;
 }
 
+/* Count changes of a table, from which autovacuum tells when to analyse it. */
+static void
+count_table_changes(Oid relid, CmdType command, uint64 rows)
+{
+	Relation relation = table_open(relid, NoLock);
+
+	pgstat_count_heap_insert(relation, command == CMD_INSERT ? rows : 0);
+	if (relation->pgstat_info != NULL && relation->pgstat_info->trans != NULL)
+	{
+		if (command == CMD_DELETE)
+			relation->pgstat_info->trans->tuples_deleted += rows;
+		else if (command != CMD_INSERT)
+			relation->pgstat_info->trans->tuples_updated += rows;
+	}
+	table_close(relation, NoLock);
+}
+
+/* Of several tables that one statement changes each gets all changes: an estimate. */
+void
+gather_count_changes(GatherScanState *state, uint64 rows)
+{
+	EState *estate = state->css.ss.ps.state;
+	CmdType command = state->plan.can_set_tag ? estate->es_plannedstmt->commandType : CMD_UPDATE;
+	ListCell *cell;
+
+	if (state->plan.kind == GATHER_INSERT_ROWS)
+		command = CMD_INSERT;
+	foreach(cell, estate->es_range_table)
+	{
+		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
+		const DistributedTable *table = NULL;
+
+		if (rte->rtekind == RTE_RELATION && rte->rellockmode == RowExclusiveLock)
+			table = metadata_table(rte->relid);
+		if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+			count_table_changes(rte->relid, command, rows);
+	}
+}
+
 /* Run a statement that writes and returns nothing. */
 static void
 run_modify(GatherScanState *state)
@@ -577,6 +620,7 @@ run_modify(GatherScanState *state)
 	gather_leave_role(saved);
 	if (state->plan.can_set_tag)
 		state->css.ss.ps.state->es_processed += rows;
+	gather_count_changes(state, rows);
 	state->finished = true;
 }
 
@@ -601,8 +645,17 @@ next_row(ScanState *node)
 	}
 
 	found = state->reading_store ? read_stored_row(state, slot) : receive_row(state, slot);
-	if (found && state->plan.kind != GATHER_SELECT && state->plan.can_set_tag)
-		node->ps.state->es_processed++;
+	if (found && state->plan.kind != GATHER_SELECT)
+	{
+		if (state->plan.can_set_tag)
+			node->ps.state->es_processed++;
+		state->changed_rows++;
+	}
+	else if (state->changed_rows > 0)
+	{
+		gather_count_changes(state, state->changed_rows);
+		state->changed_rows = 0;
+	}
 	return slot;
 }
 

@@ -162,6 +162,7 @@ insert_rows_run(GatherScanState *state)
 
 		if (state->plan.can_set_tag)
 			state->css.ss.ps.state->es_processed += rows;
+		gather_count_changes(state, rows);
 	}
 	gather_leave_role(saved);
 	MemoryContextSwitchTo(old_context);

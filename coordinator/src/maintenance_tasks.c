@@ -21,6 +21,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "auto_analyze.h"
 #include "deadlock.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
@@ -38,6 +39,7 @@ static const MaintenanceTask maintenance_tasks[] = {
 static const MaintenanceTask period_tasks[] = {
 	{"periods", period_maintenance_interval, period_maintenance_run},
 	{"tiers", tier_service_interval, tier_service_run},
+	{"statistics", auto_analyze_interval, auto_analyze_run},
 };
 
 /* What is remembered of a task's runs. */

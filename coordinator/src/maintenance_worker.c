@@ -204,18 +204,19 @@ maintenance_worker_require(void)
 void
 maintenance_worker_poke(void)
 {
-	Latch *latch = NULL;
+	Latch *latches[lengthof(services)] = {0};
 
 	SpinLockAcquire(&shared->mutex);
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
 		ServiceSlot *slot = &shared->slots[i];
 
-		if (slot->state == SLOT_RUNNING && slot->database == MyDatabaseId && slot->service == 0)
-			latch = slot->latch;
+		if (slot->state == SLOT_RUNNING && slot->database == MyDatabaseId)
+			latches[slot->service] = slot->latch;
 	}
 	SpinLockRelease(&shared->mutex);
-	wake(latch);
+	for (int i = 0; i < lengthof(latches); i++)
+		wake(latches[i]);
 }
 
 static void

@@ -31,7 +31,7 @@ extern void maintenance_worker_initialize(void);
 /* A session uses the extension in this database: its services ought to run.  Cheap. */
 extern void maintenance_worker_require(void);
 
-/* Service "maintenance" of this database is to ask its tasks now.  Throws nothing. */
+/* The services of this database are to ask their tasks now.  Throws nothing. */
 extern void maintenance_worker_poke(void);
 
 /*

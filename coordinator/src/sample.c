@@ -14,7 +14,7 @@
  *		   analysed their tables, else the number received divided by the fraction.
  *
  * Autovacuum gets no rows, and as their number the one that is known: the statistics stay as they
- * are.  It knows nothing of the changes on the workers, and must not make all of them work.
+ * are, until the ANALYZE that it asks for (auto_analyze.c).
  *
  * ANALYZE sorts its rows by physical position once it has as many as it wanted;
  * our rows have none.  So it always gets fewer: the surplus is only counted.
@@ -34,6 +34,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "auto_analyze.h"
 #include "compat.h"
 #include "metadata.h"
 #include "remote_command.h"
@@ -171,6 +172,8 @@ sample_begin(Relation relation)
 	if (compat_is_autovacuum_worker())
 	{
 		sample->unchanged_rows = relation->rd_rel->reltuples; /* -1: not known */
+		if (table != NULL)
+			auto_analyze_request(RelationGetRelid(relation));
 		return sample;
 	}
 	if (table == NULL)

@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "auto_analyze.h"
 #include "constraint_mode.h"
 #include "executor_hooks.h"
 #include "gate.h"
@@ -111,6 +112,7 @@ _PG_init(void)
 	constraint_mode_initialize();
 	serializable_initialize();
 	maintenance_worker_initialize();
+	auto_analyze_initialize();
 	executor_hooks_initialize();
 	planner_initialize();
 	index_validity_initialize();
