@@ -457,10 +457,17 @@ run(TableMove *move, Oid tablespace, ArrayType *numbers, int64 patience)
 Datum
 columnar_move_run(PG_FUNCTION_ARGS)
 {
-	Oid tablespace = find_tablespace(PG_GETARG_NAME(1));
 	TableMove move = {.bytes_per_second = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT64(4)};
+	Oid tablespace;
 
 	PreventCommandIfReadOnly("columnar_move_run()");
+	for (int i = 0; i < PG_NARGS(); i++)
+	{
+		if (i != 4 && PG_ARGISNULL(i))
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("only bytes_per_second of columnar_move_run() may be null")));
+	}
+	tablespace = find_tablespace(PG_GETARG_NAME(1));
 	open_table(&move, PG_GETARG_OID(0), PG_GETARG_BOOL(6), PG_GETARG_INT64(5));
 	if (!CheckRelationTableSpaceMove(move.table, tablespace))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
