@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from tests.cluster import Cluster
@@ -138,3 +139,98 @@ def assert_equal_copies(pair: Pair) -> None:
     joined = pair.rows("SELECT r.* FROM r JOIN d ON d.id = r.id ORDER BY 1")
     own = pair.rows("SELECT r.* FROM r WHERE r.id IN (SELECT id FROM d OFFSET 0) ORDER BY 1")
     assert joined == own
+
+
+# ---- ctid of distributed tables ------------------------------------------------------------------
+
+BY_CTID = (
+    "SELECT ctid, * FROM d",
+    "SELECT id FROM d ORDER BY ctid",
+    "SELECT count(*) FROM d WHERE ctid = '(0,1)'",
+    "SELECT max(ctid::text) FROM (SELECT ctid FROM d) AS q",
+    "SELECT 1 FROM l WHERE EXISTS (SELECT FROM d WHERE d.id = l.id AND d.ctid > '(0,1)')",
+    "SELECT (SELECT d.ctid) FROM d",
+    "SELECT q.c FROM d, LATERAL (SELECT d.ctid AS c) AS q",
+    "SELECT * FROM shown",
+    "SELECT * FROM read_ctid()",
+    "SELECT ctid, id FROM d WHERE id = 3 FOR UPDATE",
+    "UPDATE d SET n = 0 WHERE ctid = (SELECT ctid FROM d WHERE id = 5)",
+    "UPDATE d SET n = 0 WHERE ctid = '(0,1)' AND id = 5",
+    "UPDATE d SET n = 0 WHERE (tableoid, ctid) = ('d'::regclass, '(0,1)'::tid)",
+    "UPDATE d SET n = 0 WHERE id = 5 RETURNING ctid",
+    "UPDATE d SET n = 0 FROM r WHERE r.id = d.id AND d.ctid = ANY ('{\"(0,1)\"}')",
+    "DELETE FROM d WHERE ctid = ANY (ARRAY(SELECT ctid FROM d WHERE id < 5))",
+    "DELETE FROM d USING d AS e WHERE d.ctid < e.ctid AND d.n = e.n",
+    "DELETE FROM l WHERE id IN (SELECT id FROM d WHERE ctid = '(0,1)')",
+    "MERGE INTO d USING r ON r.id = d.id AND d.ctid = '(0,1)' WHEN MATCHED THEN DELETE",
+    "INSERT INTO d VALUES (900), (901) RETURNING ctid",
+    "INSERT INTO d VALUES (5) ON CONFLICT (id) DO UPDATE SET n = 0 WHERE d.ctid = '(0,1)'",
+    "INSERT INTO d VALUES (5) ON CONFLICT (id) DO UPDATE SET n = 0 RETURNING ctid",
+    "PREPARE by_ctid(tid) AS UPDATE d SET n = 0 WHERE ctid = $1; EXECUTE by_ctid('(0,1)')",
+    "DECLARE by_ctid CURSOR FOR SELECT ctid FROM d",
+)
+
+
+@pytest.mark.parametrize("statement", BY_CTID)
+def test_a_ctid_that_several_rows_have_is_neither_shown_nor_looked_for(
+    pair: Pair, statement: str
+) -> None:
+    pair.ours.execute(
+        "CREATE VIEW shown AS SELECT ctid FROM d; CREATE FUNCTION read_ctid() RETURNS SETOF tid"
+        " LANGUAGE sql STABLE AS 'SELECT ctid FROM d'; SAVEPOINT one"
+    )
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+        pair.ours.execute(statement)
+    assert 'ctid of distributed table "d"' in caught.value.diag.message_primary
+    assert caught.value.diag.message_detail
+    assert "key" in caught.value.diag.message_hint
+    pair.ours.execute("ROLLBACK TO one")
+    pair.all_same(STATE)
+
+
+def test_ctids_of_other_tables_work_beside_distributed_ones(pair: Pair) -> None:
+    pair.all_same(
+        (
+            "UPDATE l SET v = 0 FROM d WHERE d.id = l.id AND l.ctid IN"
+            " (SELECT l.ctid FROM l JOIN d ON d.id = l.id WHERE d.n < 3)",
+            "SELECT l.ctid, d.id FROM l JOIN d ON d.id = l.id FOR UPDATE",
+            "SELECT d.id FROM d WHERE id = 4 FOR UPDATE",
+            "SELECT DISTINCT tableoid = 'd'::regclass FROM d",
+            *STATE,
+        )
+    )
+
+
+def test_postgres_fdw_changes_what_it_means_or_nothing(data: Pair) -> None:
+    """From a server that is no part of the cluster, which looks for rows by ctid."""
+    coordinator, plain = data.cluster.coordinator, data.cluster.plain
+    with plain.connect() as remote:
+        remote.execute(
+            "CREATE EXTENSION postgres_fdw;"
+            f"CREATE SERVER cluster FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host"
+            f" '{coordinator.sockets}', port '{coordinator.port}', dbname 'strata');"
+            "CREATE USER MAPPING FOR postgres SERVER cluster OPTIONS (user 'postgres',"
+            " password_required 'false');"
+            "CREATE SCHEMA far;"
+            f"IMPORT FOREIGN SCHEMA {data.schema} LIMIT TO (d) FROM SERVER cluster INTO far"
+        )
+        try:
+            before = data.rows("SELECT * FROM d ORDER BY id")
+            assert remote.execute("SELECT * FROM far.d ORDER BY id").fetchall() == before
+            for statement in (
+                "UPDATE far.d SET n = random() WHERE id IN (SELECT generate_series(1, 10))",
+                "DELETE FROM far.d WHERE id = ANY (ARRAY(SELECT 1)) AND random() < 2",
+                "SELECT ctid FROM far.d",
+            ):
+                with pytest.raises(psycopg.errors.FeatureNotSupported, match="ctid"):
+                    remote.execute(statement)
+            assert data.rows("SELECT * FROM d ORDER BY id") == before
+            remote.execute("UPDATE far.d SET n = n + 1 WHERE id < 10")
+            remote.execute("DELETE FROM far.d WHERE id = 60")
+            remote.execute("INSERT INTO far.d VALUES (60, 4, 1)")
+            data.theirs.execute("UPDATE d SET n = n + 1 WHERE id < 10")
+            data.all_same(STATE)
+        finally:
+            remote.execute(
+                "DROP SERVER cluster CASCADE; DROP EXTENSION postgres_fdw;DROP SCHEMA far"
+            )

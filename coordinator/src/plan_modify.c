@@ -560,6 +560,7 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED ||
 		IS_DUMMY_REL(input_rel))
 		return;
+	plan_scan_check_ctid(root, parse->resultRelation);
 	modify->original = statement_original(root);
 
 	if (parse->commandType == CMD_INSERT)

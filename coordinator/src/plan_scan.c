@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
@@ -94,6 +95,66 @@ replace_row_mark(PlannerInfo *root, Index rti, const DistributedTable *table)
 	}
 }
 
+typedef struct CtidContext
+{
+	Index rti;
+	Index level; /* below the level of rti */
+} CtidContext;
+
+/* Does the statement itself name the ctid of rti's rows? */
+static bool
+walk_ctid(Node *node, CtidContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var *var = (Var *) node;
+
+		return var->varattno == SelfItemPointerAttributeNumber && var->varno == context->rti &&
+			   var->varlevelsup == context->level;
+	}
+	if (IsA(node, TargetEntry))
+	{
+		TargetEntry *tle = (TargetEntry *) node;
+
+		/* added by the planner, for rows that it changes or locks; ORDER BY's have no name */
+		if (tle->resjunk && tle->resname != NULL && IsA(tle->expr, Var))
+			return false;
+	}
+	if (IsA(node, Query))
+	{
+		bool found;
+
+		context->level++;
+		found = query_tree_walker((Query *) node, walk_ctid, context, 0);
+		context->level--;
+		return found;
+	}
+	return expression_tree_walker(node, walk_ctid, context);
+}
+
+/*
+ * A ctid is a row's place in one leaf on one worker: rows of other leaves have the same, and a
+ * statement that looks for it would find all of them.  So it is neither shown nor looked for.
+ */
+void
+plan_scan_check_ctid(PlannerInfo *root, Index rti)
+{
+	CtidContext context = {.rti = rti};
+
+	if (query_tree_walker(root->parse, walk_ctid, &context, 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot use ctid of distributed table \"%s\"",
+						get_rel_name(planner_rt_fetch(rti, root)->relid)),
+				 errdetail("A ctid is a row's place on one worker, where other rows of the table "
+						   "may be on another."),
+				 errhint("Name rows by a key. Clients that use ctid by themselves, such as "
+						 "postgres_fdw for an UPDATE or DELETE that it cannot send whole, need "
+						 "statements by key, too.")));
+}
+
 void
 plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
 {
@@ -103,7 +164,10 @@ plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptI
 		return;
 	/* else core would make a Parallel Seq Scan of the shell */
 	if (table->kind == TABLE_DISTRIBUTED)
+	{
 		rel->rel_parallel_workers = 0;
+		plan_scan_check_ctid(root, rel->relid);
+	}
 	replace_row_mark(root, rel->relid, table);
 }
 

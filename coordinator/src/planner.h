@@ -20,6 +20,10 @@ extern void planner_initialize(void); /* from _PG_init */
 extern void
 plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel);
 extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
+
+/* ERROR if the query names the ctid of a distributed table, its range-table entry rti. */
+extern void plan_scan_check_ctid(PlannerInfo *root, Index rti);
+
 extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 					  RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra);
 extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
