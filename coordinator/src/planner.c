@@ -85,6 +85,12 @@ on_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel
 		plan_upper(root, stage, input_rel, output_rel, extra);
 }
 
+bool
+planner_is_active(void)
+{
+	return current_call != NULL;
+}
+
 Query *
 planner_original_query(void)
 {

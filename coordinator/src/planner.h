@@ -36,6 +36,8 @@ extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *i
  */
 extern void plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel);
 
+extern bool planner_is_active(void);
+
 /* The statement being planned, as it was before planning; NULL for a SELECT that modifies nothing. */
 extern Query *planner_original_query(void);
 

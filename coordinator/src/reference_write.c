@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "executor_hooks.h"
 #include "metadata.h"
 #include "remote_command.h"
 #include "remote_insert.h"
@@ -209,7 +210,6 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);
-
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 	{
 		reference_write_flush();
@@ -220,6 +220,10 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 		collect_change(trigger->tg_relation, trigger->tg_trigslot, trigger->tg_newslot);
 	else
 		collect_change(trigger->tg_relation, trigger->tg_trigslot, NULL);
+
+	/* a subscription's apply worker has no ExecutorFinish() that would send it */
+	if (executor_depth == 0)
+		reference_write_flush();
 	return PointerGetDatum(NULL);
 }
 

@@ -31,6 +31,7 @@
 #include "access/parallel.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
@@ -39,6 +40,7 @@
 #include "nodes/execnodes.h"
 #include "optimizer/plancat.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
 #include "storage/procarray.h"
 #include "storage/smgr.h"
 #include "utils/memutils.h"
@@ -48,7 +50,9 @@
 #include "compat.h"
 #include "ddl_truncate.h"
 #include "index_validity.h"
+#include "executor_hooks.h"
 #include "metadata.h"
+#include "planner.h"
 #include "remote_insert.h"
 #include "sample.h"
 #include "shell_reader.h"
@@ -88,6 +92,25 @@ refuse(Relation relation, const char *what)
 					 "statement first.")));
 }
 
+/*
+ * Logical replication works on single rows, without a plan: its apply worker would look
+ * for a row to update or delete in the empty shell, and take it for missing.
+ */
+static void
+refuse_subscription(Relation relation, const char *what)
+{
+	if (!IsLogicalWorker() || executor_depth > 0 || planner_is_active() || table_am_suspended > 0 ||
+		metadata_table(RelationGetRelid(relation)) == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("a subscription cannot %s distributed table \"%s\"", what,
+					RelationGetRelationName(relation)),
+			 errdetail("Logical replication changes single rows where they are stored, which is "
+					   "on the workers."),
+			 errhint("Publish only inserts (publish = 'insert'), or make it a reference table.")));
+}
+
 static const TupleTableSlotOps *
 distributed_slot_callbacks(Relation relation)
 {
@@ -104,6 +127,8 @@ distributed_scan_begin(Relation relation, Snapshot snapshot, int nkeys, struct S
 
 	if (nkeys > 0)
 		elog(ERROR, "scan keys are not supported for distributed tables");
+	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		refuse_subscription(relation, "update or delete rows of");
 
 	RelationIncrementReferenceCount(relation);
 	scan->base.rs_rd = relation;
@@ -209,6 +234,7 @@ distributed_index_fetch_begin(Relation relation)
 {
 	IndexFetchTableData *fetch = palloc0(sizeof(IndexFetchTableData));
 
+	refuse_subscription(relation, "update or delete rows of");
 	fetch->rel = relation;
 	return fetch;
 }
@@ -350,6 +376,9 @@ distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
 			 RelationGetRelationName(relation));
 	if (metadata_table(RelationGetRelid(relation)) == NULL)
 		distribute_new_table(relation);
+	/* a subscription's progress is part of the local commit record, so there must be one */
+	if (IsLogicalWorker())
+		(void) GetCurrentTransactionId();
 
 	slot->tts_tableOid = RelationGetRelid(relation);
 	ItemPointerSetInvalid(&slot->tts_tid);
@@ -388,6 +417,7 @@ distributed_set_new_filelocator(Relation relation, const CompatFileLocator *loca
 {
 	SMgrRelation storage;
 
+	refuse_subscription(relation, "truncate");
 	*freeze_xid = RecentXmin;
 	*min_multi = GetOldestMultiXactId();
 	storage = RelationCreateStorage(*locator, persistence, true);
@@ -404,6 +434,7 @@ distributed_set_new_filelocator(Relation relation, const CompatFileLocator *loca
 static void
 distributed_nontransactional_truncate(Relation relation)
 {
+	refuse_subscription(relation, "truncate");
 	RelationTruncate(relation, 0);
 	truncate_note_emptied(RelationGetRelid(relation));
 }
