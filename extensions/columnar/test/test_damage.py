@@ -198,8 +198,23 @@ class Asker:
         named = self.table in text and (
             None in self.blamed or any(f"row group {group}" in text for group in self.blamed)
         )
+        if name == "REINDEX TABLE {t}" and self.is_twin_in_catalog(error):
+            return
         if self.expected is None or error.sqlstate not in ("XX001", "XX002") or not named:
             self.complaints.append(f"{name}: {error.sqlstate} {error} {error.diag.context}")
+
+    def is_twin_in_catalog(self, error: psycopg.Error) -> bool:
+        """Does core tell of two tuples with one key in the table's catalog, where there may be any?
+
+        PostgreSQL 17 reindexes the TOAST relation before the table's own indexes, whose scan would
+        have found the damage; 15 after them.
+        """
+        catalog = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = '{t}'::regclass"
+        return (
+            None in self.blamed
+            and error.sqlstate == "23505"
+            and [(f"{error.diag.schema_name}.{error.diag.table_name}",)] == self.run(catalog)
+        )
 
     def read(self, names: tuple[str, ...] = tuple(READS)) -> None:
         for name in names:
