@@ -137,6 +137,43 @@ def test_an_index_made_after_a_recluster_has_the_rows_of_older_snapshots(twins: 
     assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11156500)]
 
 
+@pytest.mark.parametrize("rows", [7, 3000])
+@pytest.mark.parametrize("order_by", ["", "v DESC"])
+def test_a_rewrite_beside_an_older_snapshot_keeps_defaults(
+    twins: Twins, rows: int, order_by: str
+) -> None:
+    """Of columns that are younger than the rows, which are in the definition of the old file only."""
+    if order_by:
+        twins.columnar.execute("SET strata_columnar.row_group_rows = 1024")
+    twins.execute("CREATE TABLE t (id integer PRIMARY KEY, gone text, v integer)")
+    if order_by:
+        twins.columnar.execute(
+            f"SELECT strata_columnar.alter_columnar_table_set('t', order_by => '{order_by}')"
+        )
+    readers = [twins.open_side(side.method) for side in twins.sides]
+    for reader in readers:
+        twins.stack.callback(reader.connection.close)
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+    with twins.transaction():
+        twins.same(f"INSERT INTO t SELECT g, 'x', g % 7 FROM generate_series(1, {rows}) AS g")
+        twins.same("INSERT INTO t SELECT -id, 'y', 9 FROM t WHERE id < 4")
+    twins.all_same(
+        (
+            "ALTER TABLE t ADD COLUMN a integer NOT NULL DEFAULT 7, ADD COLUMN b text DEFAULT 'abc'",
+            "ALTER TABLE t DROP COLUMN gone, ADD COLUMN c numeric DEFAULT 1.50, ADD COLUMN d integer",
+            "DELETE FROM t WHERE id % 5 = 2",
+            "UPDATE t SET v = 100 WHERE id = 4",
+            "ALTER TABLE t ALTER COLUMN b SET DEFAULT 'later', DROP COLUMN c",
+        )
+    )
+    for _ in range(2):
+        twins.execute("VACUUM FULL t")
+        twins.same("SELECT * FROM t ORDER BY id")
+        twins.same("SELECT a, b, count(*), count(d) FROM t GROUP BY a, b")
+    for reader in readers:
+        assert reader.execute("SELECT count(*) FROM t WHERE a = 7") == [(0,)]
+
+
 def test_cluster_refuses_to_lose_rows_that_an_older_snapshot_sees(twins: Twins) -> None:
     side = twins.columnar
     side.execute(SETUP)
