@@ -137,6 +137,33 @@ def test_an_index_made_after_a_recluster_has_the_rows_of_older_snapshots(twins: 
     assert reader.execute("SELECT count(*), sum(v) FROM t WHERE id > 0") == [(1500, 11156500)]
 
 
+@pytest.mark.parametrize("merge", ["compact('t')", "compact('t', everything => true)"])
+def test_an_older_snapshot_finds_merged_rows_by_index_after_a_rewrite(
+    twins: Twins, merge: str
+) -> None:
+    """The old groups and the merged one begin at the same row: two records under one key."""
+    side = twins.columnar
+    side.execute("CREATE TABLE t (id integer PRIMARY KEY, v integer)")
+    for first in range(1, 600, 100):
+        side.execute(f"INSERT INTO t SELECT g, g FROM generate_series({first}, {first + 99}) AS g")
+    reader = open_session(twins)
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT 1")
+    side.execute("INSERT INTO t VALUES (1000, 1000)")
+    side.execute(f"SELECT strata_columnar.columnar_{merge}")
+    for rewrite in ("VACUUM FULL t", "VACUUM FULL t", "REINDEX TABLE t"):
+        side.execute(rewrite)
+        reader.execute("SAVEPOINT look")
+        for statement in BY_INDEX:
+            reader.execute(statement.replace("SET", "SET LOCAL"))
+        assert reader.execute("SELECT id FROM t WHERE id IN (5, 105, 577, 1000)") == [
+            (5,),
+            (105,),
+            (577,),
+        ]
+        reader.execute("ROLLBACK TO look")
+
+
 @pytest.mark.parametrize("rows", [7, 3000])
 @pytest.mark.parametrize("order_by", ["", "v DESC"])
 def test_a_rewrite_beside_an_older_snapshot_keeps_defaults(
