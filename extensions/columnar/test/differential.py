@@ -27,11 +27,12 @@ import psycopg
 from extensions.columnar.test.random_columns import TYPES
 from extensions.columnar.test.random_story import Step, Story
 from extensions.columnar.test.servers import make_node
-from extensions.columnar.test.twins import Side, Twins
+from extensions.columnar.test.twins import Side, Twins, outcome_difference
 from tests.cluster import Cluster, Node, wait_until
 
 LENGTHS = (8, 15, 30, 50)  # statements of a story, beside its beginning and end
 TIMEOUT = "SET statement_timeout = '60s'"
+MARKS = {"columnar": "-- columnar only\n", "elder": "-- older snapshot\n"}
 
 
 @dataclass
@@ -49,7 +50,7 @@ def script(steps: list[Step]) -> str:
     for step in steps:
         if step.copy_from:
             lines.append(f"-- copy: {step.copy_from};")
-        lines.append(("-- columnar only\n" if step.side == "columnar" else "") + f"{step.sql};")
+        lines.append(MARKS.get(step.side, "") + f"{step.sql};")
     return "\n".join(lines)
 
 
@@ -60,6 +61,10 @@ class Teller:
         self.twins = Twins(node, name)
         for side in self.twins.sides:
             side.execute(f"{TYPES}; {TIMEOUT}")
+        self.elders = [self.twins.open_side(side.method) for side in self.twins.sides]
+        for side in self.elders:
+            self.twins.stack.callback(side.connection.close)
+            side.execute(TIMEOUT)
         self.told: list[Step] = []
 
     def close(self) -> None:
@@ -77,6 +82,10 @@ class Teller:
             self.twins.copy_in(step.sql, self.twins.heap.copy_out(step.copy_from))
         elif step.side == "columnar":
             self.tell_one(self.twins.columnar, step)
+        elif step.side == "elder":
+            expected, actual = (side.run(step.sql) for side in self.elders)
+            difference = outcome_difference(actual, expected, ordered=True)
+            assert not difference, f"older snapshot: {difference}\n{step.sql}"
         elif step.compare:
             self.twins.same(step.sql)
         else:
@@ -169,8 +178,9 @@ def parse_script(text: str) -> list[Step]:
         for line in (sql := statement.strip()).splitlines():
             if line.startswith("-- copy: "):
                 copy_from = line.removeprefix("-- copy: ")
-            elif line.startswith("-- columnar only"):
-                side = "columnar"
+            for name, mark in MARKS.items():
+                if line == mark.strip():
+                    side = name
         sql = "\n".join(line for line in sql.splitlines() if not line.startswith("-- "))
         if sql:
             steps.append(Step(sql, side, side == "both" and not sql.startswith("SET "), copy_from))

@@ -40,7 +40,9 @@ class Step:
     """A statement and where it runs: on both sides compared, or on one only."""
 
     sql: str
-    side: str = "both"
+    side: str = (
+        "both"  # or "columnar"; "elder": on both sides, in the session with the older snapshot
+    )
     compare: bool = True
     copy_from: str = ""  # COPY: the query, on heap, whose rows are copied in on both sides
 
@@ -69,6 +71,8 @@ class Story:
         self.saved: list[tuple[str, Table]] = []  # at BEGIN and at each savepoint
         self.cursor = False
         self.prepared = 0
+        self.has_elders = False
+        self.elder = False  # does another session hold an older snapshot?
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -100,10 +104,14 @@ class Story:
             yield self.create_index()
         if self.chance(0.5):
             yield Step("ANALYZE t")
+        self.has_elders = sort != "TEMPORARY" and self.chance(0.4)
 
     def end(self) -> Iterator[Step]:
         if self.in_transaction:
             yield self.finish(self.rng.choice(("COMMIT", "ROLLBACK")))
+        if self.elder:
+            yield from self.look_back()
+            yield self.end_elder()
         yield Step("SELECT * FROM t ORDER BY id")
         yield Step("SELECT count(*), sum(id) FROM t")
         if self.table.has_key:
@@ -635,7 +643,48 @@ class Story:
             compare=False,
         )
 
+    # ---- older snapshots -----------------------------------------------------------------------------
+
+    def begin_elder(self) -> Iterator[Step]:
+        """A snapshot that is held beside, without a lock of the table."""
+        self.elder = True
+        yield Step("BEGIN ISOLATION LEVEL REPEATABLE READ", "elder")
+        yield Step("SELECT 1", "elder")
+
+    def end_elder(self) -> Step:
+        self.elder = False
+        return Step("COMMIT", "elder")
+
+    def look_back(self) -> Iterator[Step]:
+        """What the older snapshot sees, by each way to read; then it lets go of the table's lock."""
+        column = self.rng.choice(self.table.columns)
+        lookup = f"{column.name} = {self.literal(column)}"
+        low = self.rng.randrange(self.table.next_id + 1)
+        yield Step("SAVEPOINT look", "elder")
+        for way in ("seqscan", "indexscan", "bitmapscan"):
+            for name in ("seqscan", "indexscan", "bitmapscan"):
+                yield Step(f"SET LOCAL enable_{name} = {'on' if name == way else 'off'}", "elder")
+            for condition in ("id > 0", f"id IN ({low}, {low + 1}, {low + 700})", lookup):
+                yield Step(
+                    f"SELECT count(*), md5(string_agg(t::text, '|' ORDER BY id)) FROM t WHERE {condition}",
+                    "elder",
+                )
+        yield Step("ROLLBACK TO look", "elder")
+
     def maintain(self) -> Iterator[Step]:
+        if self.in_transaction or not self.has_elders:
+            yield from self.maintain_table()
+            return
+        if not self.elder:
+            yield from self.begin_elder()
+            yield from self.change()
+        yield from self.maintain_table()
+        if self.elder:
+            yield from self.look_back()
+            if self.chance(0.25):
+                yield self.end_elder()
+
+    def maintain_table(self) -> Iterator[Step]:
         rng = self.rng
         own = (
             "SELECT strata_columnar.columnar_compact('t')",
@@ -656,10 +705,14 @@ class Story:
         elif choice < 0.8:
             yield self.options()
         elif choice < 0.85:
+            if self.elder:  # only one side would be rewritten
+                yield self.end_elder()
             yield Step("ALTER TABLE t SET ACCESS METHOD heap", "columnar", compare=False)
             yield from self.query()
             yield Step("ALTER TABLE t SET ACCESS METHOD columnar", "columnar", compare=False)
         elif choice < 0.9 and self.table.has_key:
+            if self.elder:  # columnar refuses while a snapshot needs what is dead
+                yield self.end_elder()
             yield Step("CLUSTER t USING t_pkey")
         else:
             yield from self.settings()
