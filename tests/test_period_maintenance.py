@@ -52,6 +52,58 @@ def test_rows_outside_move_into_periods(maintained: Cluster, schema: str):
     assert rows_of(maintained, schema, "_default$") == 2
 
 
+def bytes_of_defaults(cluster: Cluster, schema: str) -> int:
+    """Of the rows in the default partitions, on all workers."""
+    total = 0
+    for worker in cluster.workers:
+        total += worker.value(
+            "SELECT coalesce(sum(pg_table_size(oid)), 0) FROM pg_class WHERE relkind = 'r'"
+            " AND relnamespace = %s::regnamespace AND relname ~ '_default$'",
+            (schema,),
+        )
+        worker.disconnect()
+    return total
+
+
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+def test_late_rows_leave_no_copy_behind(maintained: Cluster, schema: str, storage: str):
+    """The space that they took before they moved comes back with the move."""
+    on_both(
+        maintained, "CREATE TABLE t (k int, at timestamptz NOT NULL, v int, PRIMARY KEY (k, at))"
+    )
+    distribute(
+        maintained,
+        "t",
+        f"partition_by => 'at', partition_interval => '1 day', storage => '{storage}'",
+    )
+    empty = bytes_of_defaults(maintained, schema)
+    on_both(
+        maintained,
+        "INSERT INTO t SELECT i, '2019-12-30'::timestamptz + i % 3 * interval '1 day', i * 7919"
+        " FROM generate_series(1, 30000) AS i",
+    )
+    wait_for_empty_defaults(maintained, schema)
+    assert bytes_of_defaults(maintained, schema) <= empty
+    assert_same(maintained, "SELECT count(*), sum(v), min(at), max(at) FROM t")
+    on_both(maintained, "INSERT INTO t VALUES (1, '2019-11-11', 1)")
+    wait_for_empty_defaults(maintained, schema)
+    assert_same(maintained, "SELECT count(*), sum(v), min(at), max(at) FROM t")
+
+
+def test_rows_that_foreign_keys_refer_to_move(maintained: Cluster, schema: str):
+    """A default partition that is referred to cannot be truncated: it is emptied all the same."""
+    make_table(maintained)
+    on_both(maintained, "CREATE TABLE c (k int, at timestamptz)")
+    maintained.coordinator.execute(
+        "SELECT strata.create_distributed_table('c', 'k', colocate_with => 't')"
+    )
+    on_both(maintained, "ALTER TABLE c ADD FOREIGN KEY (k, at) REFERENCES t")
+    on_both(maintained, "INSERT INTO t SELECT i, '2019-12-30', i FROM generate_series(1, 50) AS i")
+    wait_for_empty_defaults(maintained, schema)
+    on_both(maintained, "INSERT INTO c SELECT k, at FROM t WHERE k < 9")
+    assert_same(maintained, "SELECT count(*) FROM t JOIN c USING (k, at)")
+
+
 def test_periods_are_made_ahead_of_time_though_there_are_rows_of_the_far_future(
     maintained: Cluster, schema: str
 ):

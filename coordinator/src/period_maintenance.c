@@ -18,6 +18,8 @@
  * taking its snapshots and its end.  Snapshots that live longer (REPEATABLE READ; STABLE functions)
  * are found by period_check_snapshot(): the metadata says which transaction moved, and who does not see
  * that one gets 40001.
+ * So the worker truncates a default partition that a move has emptied, though older snapshots would
+ * miss its rows: only a session of an administrator on the worker itself can have one and use it.
  *
  * The cut-off is part of the metadata, too, and of every plan (period_cutoff.c): it holds for all
  * workers from one moment on, and dropping leaves that lie before it changes nothing for anybody.

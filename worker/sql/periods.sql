@@ -304,6 +304,12 @@ BEGIN
                'DELETE FROM %s WHERE %s', rest.leaf, rest.condition)) THEN
             RAISE EXCEPTION 'rows of table % were changed while they moved', rest.leaf;
         END IF;
+        -- what is empty now gives its space back: nobody with an older snapshot may read the table any more.
+        -- A leaf that foreign keys refer to cannot be truncated; its space is used again.
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', rest.leaf) INTO misplaced;
+        IF NOT misplaced AND NOT EXISTS (SELECT FROM pg_constraint AS f WHERE f.confrelid = rest.leaf) THEN
+            PERFORM strata_worker.execute_as_owner(shard, format('TRUNCATE ONLY %s', rest.leaf));
+        END IF;
     END IF;
     EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
                    shard, leaf_name, period.lower, period.upper);
