@@ -68,6 +68,15 @@ def wait_for_rows(cluster: Cluster, table: str) -> None:
             return
 
 
+def progress(target: Node, table: str, lsn: str) -> bool:
+    """Has the subscription recorded that it has come further than this?"""
+    return target.value(
+        "SELECT remote_lsn > %s::pg_lsn FROM pg_replication_origin_status JOIN pg_subscription"
+        " ON external_id = 'pg_' || oid WHERE subname = %s",
+        (lsn, table),
+    )
+
+
 @pytest.mark.long
 def test_a_subscription_applies_or_fails(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_pair(make_cluster)
@@ -77,6 +86,10 @@ def test_a_subscription_applies_or_fails(make_cluster: Callable[..., Cluster]) -
         wait_for_rows(cluster, table)
         source.execute(f"INSERT INTO {table} SELECT g, g FROM generate_series(51, 90) AS g")
         wait_for_rows(cluster, table)
+        before = source.value("SELECT pg_current_wal_insert_lsn()")
+        source.execute(f"INSERT INTO {table} VALUES (91, 91)")  # one worker's
+        wait_for_rows(cluster, table)
+        assert progress(target, table, before), "rows without the progress they are a part of"
 
     # a reference table: everything, on all copies
     for change in (
