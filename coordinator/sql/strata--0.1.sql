@@ -71,11 +71,15 @@ CREATE TABLE strata.shard (
     colocation_id integer NOT NULL REFERENCES strata.colocation,
     modulus integer NOT NULL,
     remainder integer NOT NULL CHECK (remainder >= 0 AND remainder < modulus),
-    worker_id integer NOT NULL REFERENCES strata.worker,
-    PRIMARY KEY (colocation_id, remainder)
+    worker_id integer REFERENCES strata.worker,
+    lost_with text,
+    PRIMARY KEY (colocation_id, remainder),
+    CHECK ((worker_id IS NULL) = (lost_with IS NOT NULL))
 );
 COMMENT ON TABLE strata.shard IS
     'which worker holds the keys whose partition hash modulo modulus is remainder';
+COMMENT ON COLUMN strata.shard.lost_with IS
+    'the worker that was written off with this shard, which is nowhere now; NULL: it is not lost';
 
 CREATE TABLE strata.distributed_table (
     relation regclass PRIMARY KEY,
@@ -242,11 +246,18 @@ REVOKE ALL ON FUNCTION strata.release_worker(text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.release_worker(text) IS
     'waits until the worker that this session holds takes writes, and lets the transactions go on over new connections';
 
-CREATE FUNCTION strata.remove_worker(name text, drain boolean DEFAULT false) RETURNS void
+CREATE FUNCTION strata.remove_worker(
+    name text, drain boolean DEFAULT false, lost boolean DEFAULT false) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_remove_worker';
-REVOKE ALL ON FUNCTION strata.remove_worker(text, boolean) FROM PUBLIC;
-COMMENT ON FUNCTION strata.remove_worker(text, boolean) IS
-    'removes a worker that holds no shards from the cluster';
+REVOKE ALL ON FUNCTION strata.remove_worker(text, boolean, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata.remove_worker(text, boolean, boolean) IS
+    'removes a worker that holds no shards from the cluster; or one that is lost for good: then statements that need its shards fail';
+
+CREATE FUNCTION strata.recreate_lost_shards(relation regclass) RETURNS integer
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_recreate_lost_shards';
+REVOKE ALL ON FUNCTION strata.recreate_lost_shards(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION strata.recreate_lost_shards(regclass) IS
+    'gives up the rows that were lost with workers: makes the lost shards of the table and of those colocated with it anew, empty; returns how many shards';
 
 CREATE FUNCTION strata.conninfo_address(conninfo text) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'strata_conninfo_address';
@@ -845,7 +856,9 @@ SELECT t.relation,
                    ELSE (SELECT count(*) FROM strata.worker) END AS workers,
        t.storage,
        greatest(r.reltuples, 0)::bigint AS row_estimate,
-       pg_catalog.pg_get_userbyid(r.relowner) AS owner
+       pg_catalog.pg_get_userbyid(r.relowner) AS owner,
+       (SELECT count(*) FROM strata.shard AS s
+         WHERE s.colocation_id = t.colocation_id AND s.lost_with IS NOT NULL) AS lost_shards
   FROM strata.distributed_table AS t
   JOIN pg_catalog.pg_class AS r ON r.oid = t.relation
   LEFT JOIN strata.colocation AS c ON c.colocation_id = t.colocation_id
@@ -877,17 +890,17 @@ COMMENT ON FUNCTION strata.shard_statistics() IS
 
 CREATE VIEW strata.shards AS
 SELECT t.relation, s.remainder AS shard, s.modulus, w.name AS worker, x.partition_name AS partition,
-       x.bytes, x.row_estimate
+       x.bytes, x.row_estimate, s.lost_with
   FROM strata.distributed_table AS t
   JOIN pg_catalog.pg_class AS r ON r.oid = t.relation
   JOIN pg_catalog.pg_namespace AS n ON n.oid = r.relnamespace
   JOIN strata.shard AS s ON s.colocation_id = t.colocation_id
-  JOIN strata.worker AS w ON w.worker_id = s.worker_id
+  LEFT JOIN strata.worker AS w ON w.worker_id = s.worker_id
   LEFT JOIN strata.shard_statistics() AS x
          ON x.worker_id = s.worker_id AND x.remainder = s.remainder
         AND x.schema_name = n.nspname AND x.table_name = r.relname;
 COMMENT ON VIEW strata.shards IS
-    'every shard of every distributed table with its worker, size in bytes and estimated rows';
+    'every shard of every distributed table with its worker, size in bytes and estimated rows, or the worker it was lost with';
 
 CREATE FUNCTION strata.list_in_doubt(
     OUT worker_id integer, OUT gid text, OUT since timestamptz, OUT decision text, OUT reason text,
@@ -1126,6 +1139,20 @@ DECLARE
     here text;
 BEGIN
     SELECT * INTO cluster FROM strata.cluster;
+    check_name := 'lost shards';
+    ok := false;
+    FOR worker_name, detail IN
+        SELECT l.lost_with, string_agg(format('%s: %s of %s', l.relation, l.lost, l.modulus), '; '
+                                       ORDER BY l.relation::text)
+          FROM (SELECT s.lost_with, t.relation, s.modulus, count(*) AS lost
+                  FROM strata.shard AS s JOIN strata.distributed_table AS t USING (colocation_id)
+                 WHERE s.lost_with IS NOT NULL
+                 GROUP BY s.lost_with, t.relation, s.modulus) AS l
+         GROUP BY l.lost_with ORDER BY l.lost_with
+    LOOP
+        RETURN NEXT;
+    END LOOP;
+
     FOR member IN SELECT * FROM strata.worker ORDER BY worker_id LOOP
         worker_name := member.name;
 
@@ -1143,6 +1170,15 @@ BEGIN
                   = current_setting('server_version_num')::integer / 10000;
         detail := CASE WHEN NOT ok THEN format('the worker says %s, the coordinator has %s',
                             answer.result, current_setting('server_version_num')) END;
+        RETURN NEXT;
+
+        -- each session here may have a transaction prepared there
+        check_name := 'prepared transactions';
+        answer := strata.run_on_worker(member.worker_id, 'SHOW max_prepared_transactions', false);
+        ok := answer.success AND answer.result::integer >= current_setting('max_connections')::integer;
+        detail := CASE WHEN NOT answer.success THEN answer.result
+                       WHEN NOT ok THEN format('max_prepared_transactions is %s there, max_connections of the coordinator %s',
+                                               answer.result, current_setting('max_connections')) END;
         RETURN NEXT;
 
         check_name := 'extension version';
@@ -1228,7 +1264,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION strata.check_health() FROM PUBLIC;
 COMMENT ON FUNCTION strata.check_health() IS
-    'checks every worker: reachable, versions, cluster, roles, tables and shards, periods, copies of reference tables';
+    'what of the cluster is lost; and for every worker: reachable, versions, prepared transactions, cluster, roles, tables and shards, periods, copies of reference tables';
 
 
 -- ---------------------------------------------------------------------------

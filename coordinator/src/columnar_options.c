@@ -119,8 +119,9 @@ columnar_options_copy(Relation relation, int new_worker)
 
 	if (table == NULL || !table->is_columnar)
 		return;
-	model = bms_next_member(metadata_table_workers(table), -1);
-	if (model < 0 || model == new_worker)
+	/* every worker has the table, with its options */
+	model = bms_next_member(bms_del_member(bms_copy(metadata_all_workers()), new_worker), -1);
+	if (model < 0)
 		return;
 	label = remote_command_fetch(
 		model, psprintf("SELECT label FROM pg_catalog.pg_seclabel WHERE provider = "

@@ -234,6 +234,11 @@ gather_current_workers(GatherScanState *state)
 	Bitmapset *workers = bms_copy(colocation->workers);
 	ListCell *lc;
 
+	/* without a route all shards are needed; rows to be inserted are routed one by one */
+	if ((state->routes == NIL && state->array_routes == NIL &&
+		 state->plan.kind != GATHER_INSERT_ROWS) ||
+		bms_is_empty(workers))
+		shard_map_require_all(colocation);
 	foreach(lc, state->routes)
 	{
 		ExprState *expr = lfirst(lc);

@@ -358,6 +358,7 @@ load_colocations(Generation *generation)
 		colocation->key_collation = DatumGetObjectId(
 			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_COLLATION, NULL));
 		colocation->shard_workers = palloc0(colocation->shard_count * sizeof(int));
+		colocation->lost_with = palloc0(colocation->shard_count * sizeof(char *));
 		load_hash_function(colocation, generation->context);
 		generation->colocations = lappend(generation->colocations, colocation);
 	}
@@ -390,14 +391,22 @@ load_shards(Generation *generation)
 	{
 		int id = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_COLOCATION, NULL));
 		int remainder = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_REMAINDER, NULL));
-		int worker = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_WORKER, NULL));
+		bool is_lost;
+		Datum worker = read_column(tuple, catalog, CATALOG_SHARD_WORKER, &is_lost);
 		Colocation *colocation = find_colocation(generation, id);
 
 		/* A foreign key and checks forbid this; but never write outside the array. */
 		if (colocation == NULL || remainder < 0 || remainder >= colocation->shard_count)
 			continue;
-		colocation->shard_workers[remainder] = worker;
-		colocation->workers = bms_add_member(colocation->workers, worker);
+		if (is_lost)
+		{
+			colocation->lost_with[remainder] = TextDatumGetCString(
+				read_column(tuple, catalog, CATALOG_SHARD_LOST_WITH, NULL));
+			colocation->lost_count++;
+			continue;
+		}
+		colocation->shard_workers[remainder] = DatumGetInt32(worker);
+		colocation->workers = bms_add_member(colocation->workers, DatumGetInt32(worker));
 	}
 	end_catalog_scan(scan, catalog);
 }

@@ -44,7 +44,9 @@ typedef struct Colocation
 	Oid key_type;
 	Oid key_collation;
 	Oid key_opfamily;	/* hash operator family of the key */
-	int *shard_workers; /* [shard_count]: worker id by remainder */
+	int *shard_workers; /* [shard_count]: worker id by remainder, 0: the shard is lost */
+	char **lost_with;	/* [shard_count]: the worker that it was lost with; NULL: it is not lost */
+	int lost_count;		/* how many are lost */
 	Bitmapset *workers; /* ids of the workers that hold a shard */
 	FmgrInfo hash;		/* the key's extended hash function */
 } Colocation;

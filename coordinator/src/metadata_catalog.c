@@ -129,6 +129,7 @@ metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation
 		shard[CATALOG_SHARD_MODULUS - 1] = Int32GetDatum(shard_count);
 		shard[CATALOG_SHARD_REMAINDER - 1] = Int32GetDatum(remainder);
 		shard[CATALOG_SHARD_WORKER - 1] = Int32GetDatum(shard_workers[remainder]);
+		shard_nulls[CATALOG_SHARD_LOST_WITH - 1] = true;
 		insert_row(shards, shard, shard_nulls);
 	}
 
@@ -137,6 +138,59 @@ metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation
 	table_close(shards, NoLock);
 	table_close(groups, NoLock);
 	return colocation_id;
+}
+
+/* Set the place of the shards that the keys find; lost_with NULL: they are on worker_id. */
+static void
+update_shards(ScanKey keys, int key_count, int worker_id, const char *lost_with)
+{
+	Relation catalog = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, key_count, keys);
+	Datum values[CATALOG_SHARD_COLUMNS] = {0};
+	bool nulls[CATALOG_SHARD_COLUMNS] = {false};
+	bool replace[CATALOG_SHARD_COLUMNS] = {false};
+	HeapTuple tuple;
+
+	replace[CATALOG_SHARD_WORKER - 1] = true;
+	values[CATALOG_SHARD_WORKER - 1] = Int32GetDatum(worker_id);
+	nulls[CATALOG_SHARD_WORKER - 1] = lost_with != NULL;
+	replace[CATALOG_SHARD_LOST_WITH - 1] = true;
+	if (lost_with != NULL)
+		values[CATALOG_SHARD_LOST_WITH - 1] = CStringGetTextDatum(lost_with);
+	nulls[CATALOG_SHARD_LOST_WITH - 1] = lost_with == NULL;
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		HeapTuple changed = heap_modify_tuple(tuple, RelationGetDescr(catalog), values, nulls,
+											  replace);
+
+		CatalogTupleUpdate(catalog, &changed->t_self, changed);
+		heap_freetuple(changed);
+	}
+	systable_endscan(scan);
+	CacheInvalidateRelcache(catalog);
+	table_close(catalog, NoLock);
+}
+
+void
+metadata_catalog_lose_shards(int worker_id, const char *name)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, CATALOG_SHARD_WORKER, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(worker_id));
+	update_shards(&key, 1, 0, name);
+}
+
+void
+metadata_catalog_place_shard(int colocation_id, int remainder, int worker_id)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], CATALOG_SHARD_COLOCATION, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(colocation_id));
+	ScanKeyInit(&keys[1], CATALOG_SHARD_REMAINDER, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(remainder));
+	update_shards(keys, 2, worker_id, NULL);
 }
 
 int
@@ -318,17 +372,15 @@ metadata_catalog_remove_table(Oid relation)
 	table_close(catalog, NoLock);
 }
 
-List *
-metadata_catalog_tables(char kind)
+/* OIDs of the tables that the key finds, ordered. */
+static List *
+list_tables(ScanKey key)
 {
 	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, key);
 	HeapTuple tuple;
 	List *tables = NIL;
 
-	ScanKeyInit(&key, CATALOG_TABLE_KIND, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(kind));
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		bool isnull;
@@ -341,4 +393,23 @@ metadata_catalog_tables(char kind)
 	table_close(catalog, AccessShareLock);
 	list_sort(tables, list_oid_cmp);
 	return tables;
+}
+
+List *
+metadata_catalog_tables(char kind)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, CATALOG_TABLE_KIND, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(kind));
+	return list_tables(&key);
+}
+
+List *
+metadata_catalog_group_tables(int colocation_id)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, CATALOG_TABLE_COLOCATION, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(colocation_id));
+	return list_tables(&key);
 }

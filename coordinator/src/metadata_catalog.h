@@ -46,7 +46,8 @@
 #define CATALOG_SHARD_MODULUS 2
 #define CATALOG_SHARD_REMAINDER 3
 #define CATALOG_SHARD_WORKER 4
-#define CATALOG_SHARD_COLUMNS 4
+#define CATALOG_SHARD_LOST_WITH 5
+#define CATALOG_SHARD_COLUMNS 5
 
 /* strata.distributed_table */
 #define CATALOG_TABLE_RELATION 1
@@ -83,6 +84,12 @@ extern void metadata_catalog_remove_worker(int worker_id);
 extern int metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation,
 										   bool is_default, const int *shard_workers);
 
+/* Shards of the worker become lost: they are nowhere, and keep its name. */
+extern void metadata_catalog_lose_shards(int worker_id, const char *name);
+
+/* A lost shard is on this worker from now on. */
+extern void metadata_catalog_place_shard(int colocation_id, int remainder, int worker_id);
+
 /* The default group for this key and shard count, or 0 when there is none. */
 extern int metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation);
 
@@ -98,5 +105,8 @@ extern void metadata_catalog_remove_table(Oid relation);
 
 /* OIDs of all tables of one kind, ordered by OID. */
 extern List *metadata_catalog_tables(char kind);
+
+/* The same of one colocation group. */
+extern List *metadata_catalog_group_tables(int colocation_id);
 
 #endif

@@ -476,11 +476,24 @@ delete_decisions(const Bitmapset *workers, List *decisions)
 	FAULT_POINT("resolver_deleted");
 }
 
-/* Nobody waits to visit them again; a visit that is always due would have us run without a pause. */
+/*
+ * Nobody waits to visit them again; a visit that is always due would have us run without a pause.  What
+ * a session noted of one while it was being removed is forgotten; a worker so new that we have not
+ * heard of it counts as unseen by that.
+ */
 static void
 forget_removed_workers(const Bitmapset *workers)
 {
+	InDoubtEntry *entries;
+	int count = in_doubt_entries(0, &entries);
 	ListCell *cell;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!bms_is_member(entries[i].worker_id, workers))
+			in_doubt_forget(entries[i].worker_id);
+	}
+	pfree(entries);
 
 	foreach(cell, visits)
 	{

@@ -169,7 +169,8 @@ sample_begin(Relation relation)
 
 	sample->fraction = 1;
 	sample->known_rows = -1;
-	if (compat_is_autovacuum_worker())
+	if (compat_is_autovacuum_worker() ||
+		(table != NULL && bms_is_empty(metadata_table_workers(table)))) /* all shards are lost */
 	{
 		sample->unchanged_rows = relation->rd_rel->reltuples; /* -1: not known */
 		if (table != NULL)

@@ -7,6 +7,9 @@
  * (compute_partition_hash_value), with the function of the key type's default
  * hash operator class, so that the two can never disagree.  All shards of a
  * group have the same modulus, hence the remainder is the shard.
+ *
+ * A shard that was lost with its worker (lost_worker.c) is nowhere: a statement that needs it is
+ * refused here, so that no answer leaves its rows out in silence.
  */
 #include "postgres.h"
 
@@ -14,11 +17,78 @@
 #include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "lib/stringinfo.h"
 #include "partitioning/partbounds.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "metadata_catalog.h"
 #include "shard_map.h"
+
+/* So many tables are named in a message. */
+#define TABLES_NAMED 3
+
+char *
+shard_map_describe_tables(const Colocation *colocation)
+{
+	List *tables = metadata_catalog_group_tables(colocation->id);
+	int count = list_length(tables);
+	StringInfoData text;
+	ListCell *cell;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, count == 1 ? "table" : "tables");
+	foreach(cell, tables)
+	{
+		int position = foreach_current_index(cell);
+		char *name = get_rel_name(lfirst_oid(cell));
+
+		if (position == TABLES_NAMED && count > TABLES_NAMED)
+		{
+			appendStringInfo(&text, " and %d more", count - TABLES_NAMED);
+			break;
+		}
+		appendStringInfo(&text, "%s \"%s\"",
+						 position == 0			 ? ""
+						 : position == count - 1 ? " and"
+												 : ",",
+						 name != NULL ? name : "?");
+	}
+	return text.data;
+}
+
+static void
+report_lost(const Colocation *colocation, int remainder)
+{
+	List *tables = metadata_catalog_group_tables(colocation->id);
+	char *example = tables == NIL ? "..."
+								  : DatumGetCString(DirectFunctionCall1(
+										regclassout, ObjectIdGetDatum(linitial_oid(tables))));
+
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("shard %d of %s was lost with worker \"%s\"", remainder,
+				shard_map_describe_tables(colocation), colocation->lost_with[remainder]),
+		 errdetail_plural("%d of %d shards is lost; the rows of the others can be used.",
+						  "%d of %d shards are lost; the rows of the others can be used.",
+						  colocation->lost_count, colocation->lost_count, colocation->shard_count),
+		 errhint("Name keys of other shards in the statement; or have an administrator give the "
+				 "rows up: SELECT strata.recreate_lost_shards(%s).",
+				 quote_literal_cstr(example))));
+}
+
+void
+shard_map_require_all(const Colocation *colocation)
+{
+	if (colocation->lost_count == 0)
+		return;
+	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
+	{
+		if (colocation->lost_with[remainder] != NULL)
+			report_lost(colocation, remainder);
+	}
+}
 
 /* Remainder of a key that is hashed by this function of the group's operator family. */
 static int
@@ -35,6 +105,8 @@ get_shard_worker(const Colocation *colocation, int remainder)
 {
 	int worker = colocation->shard_workers[remainder];
 
+	if (colocation->lost_with[remainder] != NULL)
+		report_lost(colocation, remainder);
 	if (worker == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

@@ -14,7 +14,7 @@
 /* Remainder (0 .. shard_count - 1) of a key; NULL keys hash to 0, as in core. */
 extern int shard_map_remainder(const Colocation *colocation, Datum key, bool isnull);
 
-/* Id of the worker that holds the key. */
+/* Id of the worker that holds the key; ERROR when that shard is lost. */
 extern int shard_map_worker(const Colocation *colocation, Datum key, bool isnull);
 
 /*
@@ -25,5 +25,11 @@ extern int shard_map_worker(const Colocation *colocation, Datum key, bool isnull
 extern int
 shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull);
 extern bool shard_map_type_hashable(const Colocation *colocation, Oid type);
+
+/* For a statement that needs all shards: ERROR when one of them is lost. */
+extern void shard_map_require_all(const Colocation *colocation);
+
+/* The group's tables, for messages: table "a", tables "a" and "b" ... */
+extern char *shard_map_describe_tables(const Colocation *colocation);
 
 #endif

@@ -55,6 +55,7 @@
 #include "planner.h"
 #include "remote_insert.h"
 #include "sample.h"
+#include "shard_map.h"
 #include "shell_reader.h"
 #include "table_lifecycle.h"
 
@@ -195,7 +196,10 @@ distributed_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleT
 	if (scan->reader == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(scan->context);
+		const DistributedTable *table = metadata_table(RelationGetRelid(base->rs_rd));
 
+		if (table != NULL)
+			shard_map_require_all(table->colocation);
 		scan->reader = shell_reader_begin(base->rs_rd, "");
 		MemoryContextSwitchTo(old);
 	}

@@ -234,6 +234,20 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	return sql.data;
 }
 
+char *
+table_ddl_partitions(Relation relation, int modulus, List *remainders)
+{
+	StringInfoData sql;
+	ListCell *cell;
+	int level = row_format_enter_sql_mode();
+
+	initStringInfo(&sql);
+	foreach(cell, remainders)
+		append_partition(&sql, relation, modulus, lfirst_int(cell), NIL);
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods)
 {

@@ -37,6 +37,9 @@ extern char *table_ddl_schema(Oid schema_oid);
 extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
 							  List *remainders, List *periods);
 
+/* The partitions `remainders` of a table of ours that exists already. */
+extern char *table_ddl_partitions(Relation relation, int modulus, List *remainders);
+
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
 extern char *table_ddl_column(Relation relation, AttrNumber attribute);
 

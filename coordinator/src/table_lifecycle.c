@@ -64,6 +64,7 @@
 #include "remote_command.h"
 #include "remote_insert.h"
 #include "settings.h"
+#include "shard_map.h"
 #include "table_am.h"
 #include "table_ddl.h"
 #include "table_lifecycle.h"
@@ -141,6 +142,27 @@ make_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_defaul
 										   shard_workers);
 }
 
+/* A table can join a group only if all of its rows have a place. */
+static int
+check_complete(int colocation_id)
+{
+	const Colocation *group = metadata_colocation(colocation_id);
+	List *tables;
+
+	if (group->lost_count == 0)
+		return colocation_id;
+	tables = metadata_catalog_group_tables(colocation_id);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%d of %d shards of the colocation group are lost", group->lost_count,
+					group->shard_count),
+			 errdetail("The new table would share them with %s.", shard_map_describe_tables(group)),
+			 errhint("Run SELECT strata.recreate_lost_shards(%s) first, or distribute the table "
+					 "with colocate_with => 'none'.",
+					 quote_literal_cstr(DatumGetCString(DirectFunctionCall1(
+						 regclassout, ObjectIdGetDatum(linitial_oid(tables))))))));
+}
+
 /* The group the table shall belong to; needs the placement lock. */
 static int
 choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid key_collation,
@@ -160,16 +182,16 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 							errdetail("Table \"%s\" has %d shards.", colocate_with,
 									  model->colocation->shard_count),
 							errhint("Leave shard_count out.")));
-		return model->colocation->id;
+		return check_complete(model->colocation->id);
 	}
 
 	if (shard_count == 0)
 		shard_count = strata_shard_count;
 	if (is_default)
 		colocation_id = metadata_catalog_default_colocation(shard_count, key_type, key_collation);
-	if (colocation_id == 0)
-		colocation_id = make_colocation(shard_count, key_type, key_collation, is_default);
-	return colocation_id;
+	if (colocation_id != 0)
+		return check_complete(colocation_id);
+	return make_colocation(shard_count, key_type, key_collation, is_default);
 }
 
 /* ---------------------------------------------------------------- the workers' tables */

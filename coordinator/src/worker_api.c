@@ -17,6 +17,8 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -25,13 +27,20 @@
 #include "connection.h"
 #include "ddl_version.h"
 #include "in_doubt.h"
+#include "lost_worker.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
 #include "remote_command.h"
+#include "settings.h"
+#include "wire_cleanup.h"
 #include "worker_api.h"
 #include "worker_command.h"
 #include "worker_probe.h"
 #include "worker_seed.h"
+#include "worker_state.h"
+
+/* The heartbeat notices within its interval and so long that a worker is gone. */
+#define HEARTBEAT_NOTICES_MS 4000
 
 PG_FUNCTION_INFO_V1(strata_add_worker);
 PG_FUNCTION_INFO_V1(strata_remove_worker);
@@ -71,19 +80,15 @@ check_new_worker(const char *name, const char *conninfo)
  * asked: its being down must not stop the cluster from growing.
  */
 static void
-check_new_server(int new_worker)
+check_new_server(const char *identity)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char *identity = remote_command_fetch(new_worker, worker_probe_identity_sql);
 	int worker_id = -1;
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerAnswer answer;
+		WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, worker_probe_identity_sql);
 
-		if (worker_id == new_worker)
-			continue;
-		answer = worker_command_try(worker_id, REMOTE_READ, worker_probe_identity_sql);
 		if (answer.success && answer.value != NULL && strcmp(answer.value, identity) == 0)
 			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
 							errmsg("worker \"%s\" already is this server",
@@ -103,11 +108,10 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	ddl_lock_for_seed();
 	metadata_catalog_lock_placement();
 	check_new_worker(name, conninfo);
-	worker_probe_prepare(name, conninfo);
+	worker_probe_prepare(name, conninfo, check_new_server);
 
 	worker_id = metadata_catalog_add_worker(name, conninfo);
 	CommandCounterIncrement();
-	check_new_server(worker_id);
 
 	/* the statement's own snapshot is older than the DDL that the lock waited for */
 	PushActiveSnapshot(GetLatestSnapshot());
@@ -135,11 +139,25 @@ worker_api_find(const char *name)
 					errhint("SELECT * FROM strata.workers lists the workers.")));
 }
 
+/* Does the worker let us in?  Then NULL, else what it, or the network, says. */
+static char *
+find_trouble(int worker_id)
+{
+	WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, "SELECT 1");
+
+	if (answer.success)
+		return NULL;
+	if (answer.error->detail == NULL)
+		return answer.error->message;
+	return psprintf("%s: %s", answer.error->message, answer.error->detail);
+}
+
 static void
 check_empty(int worker_id, bool drain)
 {
 	const char *name = metadata_worker(worker_id)->name;
 	const char *example = NULL;
+	const char *trouble;
 	int tables = 0;
 	ListCell *cell;
 
@@ -163,6 +181,17 @@ check_empty(int worker_id, bool drain)
 				 errdetail("Moving shards to other workers is not supported yet."),
 				 errhint("Undistribute the tables that have shards there, remove the worker, and "
 						 "distribute them again.")));
+	trouble = find_trouble(worker_id);
+	if (trouble != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE), errmsg("worker \"%s\" still holds shards", name),
+				 errdetail_plural("%d table has shards there: \"%s\". It does not answer: %s",
+								  "%d tables have shards there, \"%s\" among them. It does not "
+								  "answer: %s",
+								  tables, tables, example, trouble),
+				 errhint("If it is lost for good, with its rows, run SELECT "
+						 "strata.remove_worker(%s, lost => true).",
+						 quote_literal_cstr(name))));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE), errmsg("worker \"%s\" still holds shards", name),
 			 errdetail_plural("%d table has shards there: \"%s\".",
@@ -181,8 +210,7 @@ check_resolved(int worker_id)
 {
 	InDoubtEntry *entries;
 
-	if (!in_doubt_is_checked(worker_id) &&
-		worker_command_try(worker_id, REMOTE_READ, "SELECT 1").success)
+	if (!in_doubt_is_checked(worker_id) && find_trouble(worker_id) == NULL)
 		in_doubt_wait(worker_id);
 	if (in_doubt_entries(worker_id, &entries) > 0)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
@@ -192,30 +220,100 @@ check_resolved(int worker_id)
 						errhint("Try again when strata.in_doubt no longer shows the worker.")));
 }
 
+/* A worker that answers leaves in order: its tables are dropped, and it may join another cluster. */
+static void
+take_leave(int worker_id)
+{
+	WorkerAnswer answer = worker_command_try(
+		worker_id, REMOTE_WRITE,
+		psprintf("%sSELECT strata_worker.detach_coordinator('%s')", worker_seed_undo_command(),
+				 connection_cluster_id()));
+
+	if (answer.success)
+		check_resolved(worker_id);
+	else
+		ereport(WARNING,
+				(errcode(answer.error->sqlerrcode),
+				 errmsg("worker \"%s\" was not cleaned up", metadata_worker(worker_id)->name),
+				 errdetail_internal("%s", answer.error->message),
+				 errhint("Before it joins a cluster again, drop its tables and call "
+						 "strata_worker.leave_cluster() there.")));
+}
+
+/*
+ * One that is given up must be gone: whoever still had rows there, or a commit under way, would lose
+ * what he was promised.  A worker that only its heartbeat reaches is not gone, nor is one whose
+ * standby waits to be promoted.
+ */
+static void
+check_status(int worker_id, const char *detail)
+{
+	WorkerState state;
+
+	(void) worker_state_get(worker_id, &state);
+	if (state.status == WORKER_UP || state.status == WORKER_READ_ONLY)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("worker \"%s\" is not lost: its status is \"%s\"",
+					metadata_worker(worker_id)->name, worker_state_status_name(state.status)),
+			 errdetail_internal("%s", detail),
+			 state.status == WORKER_READ_ONLY
+				 ? errhint("Promote its standby; or stop the server, to give up its rows.")
+				 : errhint("Repair the access to it; or stop the server, to give up its rows.")));
+}
+
+static void
+check_gone(int worker_id)
+{
+	const char *trouble = find_trouble(worker_id);
+	int64 deadline = wire_now() + strata_heartbeat_interval + HEARTBEAT_NOTICES_MS;
+	WorkerState state;
+
+	if (trouble == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("worker \"%s\" still answers", metadata_worker(worker_id)->name),
+				 errdetail("Only a worker that cannot be reached can be given up as lost."),
+				 errhint("To remove it, drop or undistribute the tables that have shards there; to "
+						 "give it up with its rows, stop its server first.")));
+	while (worker_state_get(worker_id, &state) && state.status == WORKER_UP &&
+		   wire_now() < deadline)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 100,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	check_status(worker_id, trouble);
+}
+
 Datum
 strata_remove_worker(PG_FUNCTION_ARGS)
 {
 	char *name = argument_get_text(fcinfo, 0, "name");
 	bool drain = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
+	bool lost = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 	int worker_id;
-	WorkerAnswer answer;
 
 	PreventCommandIfReadOnly("strata.remove_worker()");
-	metadata_catalog_lock_placement();
-	worker_id = worker_api_find(name);
-	check_empty(worker_id, drain);
-
-	answer = worker_command_try(worker_id, REMOTE_WRITE,
-								psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
-										 worker_seed_undo_command(), connection_cluster_id()));
-	if (!answer.success)
-		ereport(WARNING, (errcode(answer.error->sqlerrcode),
-						  errmsg("worker \"%s\" was not cleaned up", name),
-						  errdetail_internal("%s", answer.error->message),
-						  errhint("Before it joins a cluster again, drop its tables and call "
-								  "strata_worker.detach_coordinator() there.")));
+	if (drain && lost)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a worker that is lost cannot be drained")));
+	if (lost)
+	{
+		worker_id = worker_api_find(name);
+		check_gone(worker_id);
+		lost_worker_write_off(worker_id);
+		check_status(worker_id, "It came back while this command waited for writers.");
+	}
 	else
-		check_resolved(worker_id);
+	{
+		metadata_catalog_lock_placement();
+		worker_id = worker_api_find(name);
+		check_empty(worker_id, drain);
+		take_leave(worker_id);
+	}
 	in_doubt_forget(worker_id);
 	metadata_catalog_remove_worker(worker_id);
 	CommandCounterIncrement();

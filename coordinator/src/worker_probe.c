@@ -417,9 +417,35 @@ report_difference(const Probe *probe, const char *what, const char *theirs, cons
 			 errhint("%s", hint)));
 }
 
+/* Each session of the coordinator may have a transaction prepared there. */
 static void
-check_server(const Probe *probe)
+check_prepared_transactions(const Probe *probe)
 {
+	int allowed = atoi(run_query(probe, "SELECT current_setting('max_prepared_transactions')")[0]);
+
+	if (allowed == 0)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
+						errdetail("Transactions over several workers commit in two phases."),
+						errhint("Set max_prepared_transactions there to at least the coordinator's "
+								"max_connections, and restart it.")));
+	if (allowed < MaxConnections)
+		ereport(WARNING,
+				(errmsg("worker \"%s\" allows fewer prepared transactions than the coordinator has "
+						"connections",
+						probe->name),
+				 errdetail("max_prepared_transactions is %d there, max_connections of the "
+						   "coordinator %d: under load, commits over several workers can fail.",
+						   allowed, MaxConnections),
+				 errhint("Set max_prepared_transactions to at least %d, on its standbys first, and "
+						 "restart them.",
+						 MaxConnections)));
+}
+
+static void
+check_server(const Probe *probe, WorkerIdentityCheck check)
+{
+	char *identity = run_query(probe, worker_probe_identity_sql)[0];
 	char **theirs = run_query(probe, facts_sql);
 	char **ours = run_local_query(facts_sql);
 
@@ -429,8 +455,7 @@ check_server(const Probe *probe)
 			report_difference(probe, facts[i].what, theirs[i], ours[i], facts[i].hint);
 	}
 
-	if (strcmp(run_query(probe, worker_probe_identity_sql)[0],
-			   run_local_query(worker_probe_identity_sql)[0]) == 0)
+	if (strcmp(identity, run_local_query(worker_probe_identity_sql)[0]) == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("worker \"%s\" is the coordinator itself", probe->name),
 						errdetail("The connection string leads to this very database (or to its "
@@ -440,12 +465,8 @@ check_server(const Probe *probe)
 						errmsg("worker \"%s\" is a standby", probe->name),
 						errhint("Name the primary, or all hosts: they are tried until one accepts "
 								"writes.")));
-	if (run_query(probe, "SELECT 1 WHERE current_setting('max_prepared_transactions') = '0'"))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
-						errdetail("Transactions over several workers commit in two phases."),
-						errhint("Set max_prepared_transactions there to at least the coordinator's "
-								"max_connections, and restart it.")));
+	check(identity);
+	check_prepared_transactions(probe);
 }
 
 /* ---------------------------------------------------------------- extensions */
@@ -504,8 +525,29 @@ install_extensions(const Probe *probe)
 	check_extension(probe, "strata_tiering", "strata", false);
 }
 
+/*
+ * A server that was written off as lost, or removed while it was down, and came back: it has rows
+ * that the cluster has given up, and maybe prepared transactions.  (One whose addition failed has not
+ * recorded a version of the schema.)
+ */
 static void
-prepare_server(Probe *probe, const char *conninfo)
+check_former_member(const Probe *probe, const ClusterIdentity *identity)
+{
+	if (run_query(probe, psprintf("SELECT 1 FROM strata_worker.cluster AS c WHERE c.id = '%s' "
+								  "AND EXISTS (SELECT FROM strata_worker.schema_version)",
+								  identity->id)) == NULL)
+		return;
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("worker \"%s\" was removed from this cluster and has come back", probe->name),
+		 errdetail("It was not told of that, and still has what it had then."),
+		 errhint("Run SELECT strata_worker.leave_cluster() there, and drop its tables; or use a "
+				 "new database.")));
+}
+
+static void
+prepare_server(Probe *probe, const char *conninfo, WorkerIdentityCheck check)
 {
 	ClusterIdentity identity;
 
@@ -515,8 +557,9 @@ prepare_server(Probe *probe, const char *conninfo)
 	run_query(probe, "SET search_path = pg_catalog");
 	run_query(probe, "SET client_min_messages = error");
 	run_query(probe, psprintf("SET lock_timeout = %d", LOCK_TIMEOUT_MS));
-	check_server(probe);
+	check_server(probe, check);
 	install_extensions(probe);
+	check_former_member(probe, &identity);
 	run_query(probe,
 			  psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ", '%s')",
 					   identity.id, identity.epoch, identity.holder));
@@ -525,13 +568,13 @@ prepare_server(Probe *probe, const char *conninfo)
 }
 
 void
-worker_probe_prepare(const char *name, const char *conninfo)
+worker_probe_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check)
 {
 	Probe probe = {.name = name};
 
 	PG_TRY();
 	{
-		prepare_server(&probe, conninfo);
+		prepare_server(&probe, conninfo, check);
 	}
 	PG_CATCH();
 	{

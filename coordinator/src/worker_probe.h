@@ -17,14 +17,17 @@ extern char *worker_probe_normalize(const char *name, const char *conninfo);
 /* "host:port[,host:port...]/database" of a connection string. */
 extern char *worker_probe_address(const char *conninfo);
 
+/* Identity of a server's database, the same over every address: SQL for one text. */
+extern const char *const worker_probe_identity_sql;
+
+/* ERROR when the server with this identity is a worker already. */
+typedef void (*WorkerIdentityCheck)(const char *identity);
+
 /*
  * Check that the server can be a worker of this cluster, create the extension
  * strata_worker there and attach it to the cluster.  Happens at once, outside of the
  * current transaction; doing it twice does no harm.
  */
-extern void worker_probe_prepare(const char *name, const char *conninfo);
-
-/* Identity of a server's database, the same over every address: SQL for one text. */
-extern const char *const worker_probe_identity_sql;
+extern void worker_probe_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check);
 
 #endif

@@ -57,7 +57,8 @@ SUPERUSERS = {
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.find_table_faults
         strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
-        strata.node_lock_waits strata.object_privileges strata.privilege_commands strata.remove_worker strata.role_commands
+        strata.node_lock_waits strata.object_privileges strata.privilege_commands
+        strata.recreate_lost_shards strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
         strata.tier_policies strata.tier_policy_target strata.check_tier_age
@@ -72,6 +73,7 @@ SUPERUSERS = {
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
         strata_worker.end_older_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.guard_functions
+        strata_worker.leave_cluster
         strata_worker.mark_session strata_worker.marked_sessions
         strata_worker.partman_create_parent strata_worker.partman_schema
         strata_worker.period_rule strata_worker.period_work strata_worker.unknown_periods

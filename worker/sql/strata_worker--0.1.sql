@@ -73,7 +73,8 @@ BEGIN
             RAISE EXCEPTION 'this server belongs to another cluster'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('It belongs to cluster %s, the coordinator''s is %s.',
-                                      owner.id, check_coordinator.id);
+                                      owner.id, check_coordinator.id),
+                      HINT = 'If that cluster is no more, run SELECT strata_worker.leave_cluster() on this server.';
         ELSIF owner.epoch > check_coordinator.epoch THEN
             RAISE EXCEPTION 'the coordinator is outdated'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -242,6 +243,57 @@ $$;
 REVOKE ALL ON FUNCTION strata_worker.detach_coordinator(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.detach_coordinator(uuid) IS
     'the server leaves the cluster and can be added to another';
+
+-- The word of this server's own administrator, when no coordinator removes it: the cluster was dropped
+-- with its database, or has written this server off.  A coordinator that still uses it shows by its
+-- sessions, the heartbeat's at least.
+CREATE FUNCTION strata_worker.leave_cluster() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner strata_worker.cluster;
+    found text;
+BEGIN
+    LOCK TABLE strata_worker.cluster IN SHARE ROW EXCLUSIVE MODE;
+    SELECT * INTO owner FROM strata_worker.cluster;
+    IF owner.id IS NULL THEN
+        RAISE NOTICE 'this server does not belong to a cluster';
+    END IF;
+    SELECT string_agg(DISTINCT m.pid::text, ', ') INTO found
+      FROM strata_worker.marked_sessions() AS m WHERE m.pid <> pg_backend_pid();
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION 'a coordinator still uses this server'
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('Processes %s serve sessions of cluster %s.', found, owner.id),
+                  HINT = 'Remove the worker there with strata.remove_worker(). If that coordinator is no more, '
+                         'end them with pg_terminate_backend().';
+    END IF;
+    SELECT string_agg(quote_literal(x.gid), ', ') INTO found
+      FROM pg_prepared_xacts AS x
+     WHERE x.database = current_database() AND starts_with(x.gid, format('strata_%s_', owner.id));
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION 'transactions of cluster % are prepared on this server', owner.id
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('They hold locks until they are ended: %s.', found),
+                  HINT = 'Whatever becomes of their rows: run ROLLBACK PREPARED with each of these names.';
+    END IF;
+    DELETE FROM strata_worker.schema_version;
+    DELETE FROM strata_worker.cluster;
+    SELECT string_agg(format('%I.%I', t.schema_name, t.table_name), ', '
+                      ORDER BY t.schema_name, t.table_name) INTO found
+      FROM strata_worker.table_list() AS t
+     WHERE t.schema_name NOT IN ('strata', 'strata_worker', 'strata_columnar', 'strata_tiering');
+    IF found IS NOT NULL THEN
+        RAISE NOTICE 'the tables of this server stay, with their rows'
+            USING DETAIL = format('They are %s.', found),
+                  HINT = 'A cluster that this server joins cannot have tables of the same names: drop them first.';
+    END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.leave_cluster() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.leave_cluster() IS
+    'this server leaves its cluster, which does not use it any more, and can be added to another; its tables stay';
 
 CREATE FUNCTION strata_worker.guard_functions(enable boolean DEFAULT true) RETURNS boolean
     LANGUAGE c STRICT
