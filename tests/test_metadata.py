@@ -724,9 +724,14 @@ def test_the_extensions_can_be_dropped_when_nothing_is_distributed(make_cluster)
         "CREATE TABLE t (id integer); SELECT strata.create_distributed_table('t', 'id');"
         "INSERT INTO t VALUES (1); SELECT strata.undistribute_table('t')"
     )
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="has workers") as caught:
+        coordinator.execute("DROP EXTENSION strata CASCADE")
+    assert "strata.remove_worker(" in caught.value.diag.message_hint
+    coordinator.execute("SELECT strata.remove_worker(name) FROM strata.workers")
     coordinator.execute("DROP EXTENSION strata CASCADE")
     assert coordinator.query("SELECT * FROM t") == [(1,)]
     coordinator.disconnect()
     coordinator.execute("CREATE TABLE u (id integer); INSERT INTO u VALUES (1)")
     coordinator.execute("CREATE EXTENSION strata CASCADE")
     assert coordinator.query("SELECT count(*) FROM strata.workers") == [(0,)]
+    cluster._register_worker(cluster.workers[0])

@@ -65,9 +65,36 @@ ddl_extension_is_ours(const char *name)
 }
 
 /*
- * DROP EXTENSION.  Ours cannot go while tables depend on its metadata: their rows would be
- * left behind on the workers, unknown to anybody.
+ * Ours cannot go while tables depend on its metadata: their rows would be left behind on the workers,
+ * unknown to anybody.  Nor while there are workers: they would go on belonging to a cluster that is
+ * no more.  They cannot be told in the same transaction, whose decision row goes with the extension.
  */
+static void
+check_drop_ours(void)
+{
+	int worker_id = bms_next_member(metadata_all_workers(), -1);
+
+	if (metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
+		metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL)
+		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+						errmsg("cannot drop extension \"strata\" while there are distributed "
+							   "or reference tables"),
+						errhint("Run undistribute_table() on them, or drop them.")));
+	if (worker_id >= 0)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot drop extension \"strata\" while the cluster has workers"),
+			 errdetail_plural("It has %d worker: \"%s\".", "It has %d workers, \"%s\" among them.",
+							  bms_num_members(metadata_all_workers()),
+							  bms_num_members(metadata_all_workers()),
+							  metadata_worker(worker_id)->name),
+			 errhint("Run SELECT strata.remove_worker(name) FROM strata.workers first: the workers "
+					 "can then be added to another cluster.  One that is lost for good goes with "
+					 "strata.remove_worker(name, lost => true).")));
+}
+
+/* DROP EXTENSION */
 void
 ddl_drop_extensions(UtilityCall *call)
 {
@@ -80,13 +107,8 @@ ddl_drop_extensions(UtilityCall *call)
 	{
 		const char *name = strVal(lfirst(cell));
 
-		if (strcmp(name, "strata") == 0 &&
-			(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
-			 metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL))
-			ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-							errmsg("cannot drop extension \"strata\" while there are distributed "
-								   "or reference tables"),
-							errhint("Run undistribute_table() on them, or drop them.")));
+		if (strcmp(name, "strata") == 0)
+			check_drop_ours();
 		if (!ddl_extension_is_ours(name))
 			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
 							 quote_identifier(name));
