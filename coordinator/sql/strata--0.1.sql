@@ -16,7 +16,8 @@ CREATE TABLE strata.cluster (
     -- at most one row; no index on an expression, because C code writes the table as a catalog
     only_row boolean NOT NULL DEFAULT true UNIQUE CHECK (only_row),
     holder uuid NOT NULL,
-    timeline bigint
+    timeline bigint,
+    database oid NOT NULL
 );
 COMMENT ON TABLE strata.cluster IS
     'identity of this cluster, copied to its workers; the epoch rises when another coordinator takes over';
@@ -31,8 +32,11 @@ REVOKE ALL ON FUNCTION strata.claim_server() FROM PUBLIC;
 COMMENT ON FUNCTION strata.claim_server() IS
     'notes that this data directory is no copy; returns the timeline of this server';
 
-INSERT INTO strata.cluster (id, epoch, holder, timeline)
-VALUES (gen_random_uuid(), 1, gen_random_uuid(), strata.claim_server());
+INSERT INTO strata.cluster (id, epoch, holder, timeline, database)
+SELECT gen_random_uuid(), 1, gen_random_uuid(), strata.claim_server(), d.oid
+  FROM pg_database AS d WHERE d.datname = current_database();
+COMMENT ON COLUMN strata.cluster.database IS
+    'of which the row speaks: in a copy of it (CREATE DATABASE ... TEMPLATE) it is another one''s';
 COMMENT ON COLUMN strata.cluster.ddl_version IS
     'changes with each transaction that changes the schema of the workers, which record it; the upper 32 bits count';
 

@@ -18,6 +18,11 @@
  *				workers.  It says so in its row (timeline is NULL), so that standbys of it do not
  *				take over either.
  *
+ * A copy that knows no workers has nothing to share: it becomes a cluster of its own, with another id,
+ * so that of two databases made from one template (template1 with the extension, say) neither can
+ * claim the other's workers.  One that shall not be the coordinator gets there when its workers are
+ * written off in it (lost_worker.c), of which they notice nothing.
+ *
  * strata.take_over() is the administrator's word that a copy is the coordinator from now on: after
  * a restore, a move by backup, or pg_upgrade.
  *
@@ -152,6 +157,8 @@ cluster_identity_read(ClusterIdentity *identity)
 	identity->epoch = DatumGetInt64(heap_getattr(tuple, CATALOG_CLUSTER_EPOCH, desc, &isnull));
 	timeline = heap_getattr(tuple, CATALOG_CLUSTER_TIMELINE, desc, &isnull);
 	identity->timeline = isnull ? 0 : DatumGetInt64(timeline);
+	identity->database = DatumGetObjectId(
+		heap_getattr(tuple, CATALOG_CLUSTER_DATABASE, desc, &isnull));
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 }
@@ -176,8 +183,8 @@ static void
 raise_epoch(int64 epoch)
 {
 	update_row(psprintf("epoch = " INT64_FORMAT ", holder = pg_catalog.gen_random_uuid(), "
-						"timeline = %u",
-						epoch, GetWALInsertionTimeLine()));
+						"timeline = %u, database = %u",
+						epoch, GetWALInsertionTimeLine(), MyDatabaseId));
 	/* a failover must not forget it, whatever the session says */
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
 		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
@@ -205,10 +212,26 @@ report_copy(void)
 static bool
 is_member(const ClusterIdentity *identity)
 {
-	if (identity->timeline == 0)
+	if (identity->timeline == 0 || identity->database != MyDatabaseId)
 		return false;
 	return membership_is_marked() ||
 		   (identity->timeline != GetWALInsertionTimeLine() && membership_was_standby());
+}
+
+/* Is it a copy that can be a cluster of its own? */
+static bool
+is_copy_without_workers(const ClusterIdentity *identity)
+{
+	return !is_member(identity) && metadata_all_workers() == NULL;
+}
+
+/* Take another id; nobody knows it yet. */
+static void
+found_cluster(void)
+{
+	membership_mark();
+	raise_epoch(1);
+	update_row("id = pg_catalog.gen_random_uuid()");
 }
 
 void
@@ -221,19 +244,26 @@ take_over_require(void)
 		return; /* its primary's */
 	for (;;)
 	{
+		bool is_new;
+
 		cluster_identity_read(&identity);
-		if (!is_member(&identity))
+		is_new = is_copy_without_workers(&identity);
+		if (!is_new && !is_member(&identity))
 			report_copy();
-		if (identity.timeline == GetWALInsertionTimeLine())
+		if (!is_new && identity.timeline == GetWALInsertionTimeLine())
 			return;
 		if (MyBgworkerEntry != NULL || wire_now() > deadline)
 			ereport(ERROR,
 					(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-					 errmsg("this server has not taken over the workers yet"),
-					 errdetail("It was promoted, and its process \"strata maintenance\" is to note "
-							   "that.")));
+					 is_new ? errmsg("this database is not a cluster of its own yet")
+							: errmsg("this server has not taken over the workers yet"),
+					 errdetail("It was %s, and its process \"strata maintenance\" is to note that.",
+							   is_new ? "copied" : "promoted")));
 		maintenance_worker_require();
-		maintenance_worker_poke();
+		if (is_new)
+			take_over_request();
+		else
+			maintenance_worker_poke();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
@@ -452,6 +482,13 @@ take_over_run(void)
 	is_pending = false;
 	take_requests();
 	cluster_identity_read(&identity);
+	if (is_copy_without_workers(&identity))
+	{
+		ereport(LOG, (errmsg("this database is a copy without workers and becomes a cluster of its "
+							 "own")));
+		found_cluster();
+		return;
+	}
 	if (identity.timeline == 0)
 		return;
 	if (!is_member(&identity))
@@ -551,6 +588,11 @@ strata_take_over(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 						errmsg("cannot take over in a transaction that has used workers")));
 	cluster_identity_read(&identity);
+	if (is_copy_without_workers(&identity))
+	{
+		found_cluster();
+		PG_RETURN_INT64(1);
+	}
 	epoch = find_last_epoch(&identity) + 1;
 	membership_mark();
 	raise_epoch(epoch);

@@ -14,6 +14,7 @@ typedef struct ClusterIdentity
 	char holder[37];
 	int64 epoch;
 	int64 timeline; /* 0: a copy, to which no workers belong */
+	Oid database;	/* another one than ours: the same */
 } ClusterIdentity;
 
 /* As of now; ERROR when the table is empty. */

@@ -32,6 +32,7 @@
 #include "metadata_catalog.h"
 #include "remote_command.h"
 #include "settings.h"
+#include "take_over.h"
 #include "wire_cleanup.h"
 #include "worker_api.h"
 #include "worker_command.h"
@@ -105,6 +106,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
+	take_over_require(); /* which waits for what our locks would keep from happening */
 	ddl_lock_for_seed();
 	metadata_catalog_lock_placement();
 	check_new_worker(name, conninfo);

@@ -252,3 +252,73 @@ def test_a_standby_of_a_copy_gets_no_workers_either(ledger: Ledger) -> None:
         finally:
             cluster.coordinator = original
     write_on(original, ledger)
+
+
+def test_databases_of_one_template_are_clusters_of_their_own(ledger: Ledger) -> None:
+    cluster = ledger.cluster
+    coordinator = cluster.coordinator
+    identity = "SELECT id::text FROM strata.cluster"
+    guest = cluster.new_node("guest")
+    add = "SELECT strata.add_worker('guest', %s)"
+    coordinator.execute("CREATE DATABASE base")
+    with coordinator.connect("base") as session:
+        session.execute("CREATE EXTENSION strata CASCADE")
+        ids = [session.execute(identity).fetchone()[0]]
+    for name in ("one", "two"):
+        coordinator.execute(f"CREATE DATABASE {name} TEMPLATE base")
+    try:
+        conninfo = (guest.conninfo(user=None),)
+        with coordinator.connect("one") as session:
+            session.execute(add, conninfo)  # at once
+            for _ in wait_until("its heartbeat is there"):
+                status = session.execute("SELECT status FROM strata.workers").fetchone()
+                if status == ("up",):
+                    break
+            ids.append(session.execute(identity).fetchone()[0])
+        with coordinator.connect("two") as session:
+            with pytest.raises(psycopg.Error, match="belongs to another cluster") as caught:
+                session.execute(add, conninfo)
+            assert "leave_cluster()" in caught.value.diag.message_hint
+            ids.append(session.execute(identity).fetchone()[0])
+        assert len(set(ids)) == 3
+        with pytest.raises(psycopg.errors.ObjectInUse, match="still uses"):
+            guest.execute("SELECT strata_worker.leave_cluster()")
+
+        # a renamed one stays what it is; a dropped one leaves its worker to itself
+        coordinator.execute("ALTER DATABASE one RENAME TO three")
+        with coordinator.connect("three") as session:
+            assert session.execute(identity).fetchone()[0] == ids[1]
+            session.execute("SELECT * FROM strata.run_command_on_workers('SELECT 1')")
+        coordinator.execute("DROP DATABASE three")
+        for _ in wait_until("its sessions have gone"):
+            with contextlib.suppress(psycopg.errors.ObjectInUse):
+                guest.execute("SELECT strata_worker.leave_cluster()")
+                break
+        with coordinator.connect("two") as session:
+            session.execute(add, conninfo)
+    finally:
+        guest.stop()
+
+
+def test_a_copy_of_a_database_can_give_up_the_workers_of_the_original(ledger: Ledger) -> None:
+    coordinator = ledger.cluster.coordinator
+    identity = "SELECT id::text FROM strata.cluster"
+    write_on(coordinator, ledger)
+    coordinator.disconnect()
+    with coordinator.connect("postgres") as session:
+        session.execute("CREATE DATABASE copy TEMPLATE strata")
+    own = coordinator.value(identity)
+    with coordinator.connect("copy") as session:
+        session.execute("SET search_path = public")
+        with pytest.raises(psycopg.Error, match="does not have the workers"):
+            session.execute("SELECT count(*) FROM journal")
+        assert session.execute(identity).fetchone() == (own,)
+        for worker in ledger.cluster.workers:
+            session.execute("SELECT strata.remove_worker(%s, lost => true)", (worker.name,))
+        with pytest.raises(psycopg.Error, match="was lost with worker"):
+            session.execute("SELECT count(*) FROM journal")
+        assert session.execute("SELECT strata.take_over()").fetchone() == (1,)
+        assert session.execute(identity).fetchone() != (own,)
+    write_on(coordinator, ledger)
+    ledger.settle()
+    ledger.check()
