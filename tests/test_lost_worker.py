@@ -289,6 +289,30 @@ def test_all_workers_can_be_lost_and_replaced(cluster: Cluster) -> None:
             new.stop()
 
 
+# ---- prepared transactions ------------------------------------------------------------------------
+
+
+def test_too_few_prepared_transactions_are_reported_before_there_is_load(make_cluster) -> None:
+    cluster = make_cluster(workers=1)
+    coordinator, worker = cluster.coordinator, cluster.workers[0]
+    told: list[str] = []
+    with coordinator.connect() as session:
+        session.add_notice_handler(lambda notice: told.append(str(notice.message_detail)))
+        session.execute("SELECT strata.remove_worker('worker1')")
+        worker.settings["max_prepared_transactions"] = "20"
+        worker.restart()
+        worker.disconnect()
+        session.execute("SELECT strata.add_worker('few', %s)", (worker.conninfo(user=None),))
+        assert any("max_prepared_transactions is 20 there" in detail for detail in told)
+        assert session.execute(FAULTS).fetchall() == [
+            (
+                "few",
+                "prepared transactions",
+                "max_prepared_transactions is 20 there, max_connections of the coordinator 100",
+            )
+        ]
+
+
 # ---- a worker that comes back ---------------------------------------------------------------------
 
 
