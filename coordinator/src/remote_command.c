@@ -205,9 +205,8 @@ remote_command_run(const Bitmapset *workers, RemoteAccess access, const char *sq
 }
 
 char *
-remote_command_fetch(int worker_id, const char *sql)
+remote_command_fetch_on(WorkerConnection *conn, const char *sql)
 {
-	WorkerConnection *conn = connection_open(worker_id);
 	PGresult *result;
 	char *value = NULL;
 
@@ -221,4 +220,10 @@ remote_command_fetch(int worker_id, const char *sql)
 		PQclear(result);
 	}
 	return value;
+}
+
+char *
+remote_command_fetch(int worker_id, const char *sql)
+{
+	return remote_command_fetch_on(connection_open(worker_id), sql);
 }

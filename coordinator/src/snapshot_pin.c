@@ -16,10 +16,7 @@
  * which the workers keep them, and the local snapshot that stands for them.  A cursor has a scope because its
  * rows are read later.  So has what a Gather below a nested loop reads.
  *
- * The local snapshot that core took before ExecutorStart is older than the gate.  Its contents are
- * replaced in place, so that everybody who has a pointer to it sees the new ones: nobody has read
- * anything yet.  Only its xmin remains: it is smaller, which is correct, and core sorts registered
- * snapshots by it.
+ * The local snapshot that core took before ExecutorStart is older than the gate: snapshot_renew.c.
  *
  * A scope is found by the address of the local snapshot.  PostgreSQL's rule for functions so holds by
  * itself: what a STABLE function reads it reads with the calling statement's snapshot, hence in
@@ -28,10 +25,12 @@
  *
  * REPEATABLE READ.  The first statement of the transaction, whatever it reads, has all workers
  * take their transactions' snapshots, and replaces the coordinator's in place.  A worker that
- * cannot be reached then is left out, and using it later in the transaction is an error.  A wire that
- * joins later as another role imports the snapshot from the first role's wire.  What such a snapshot does
+ * cannot be reached then is left out, and using it later in the transaction is an error.  What such a snapshot does
  * not tell is how much of its own transaction a statement sees: cursors and statements that
  * write have a scope, too, whose tokens stand for the command ids that the workers had.
+ *
+ * Roles.  A statement that acts as several has a wire for each.  The first one to a worker takes the snapshot,
+ * all others get the same one from it (worker/src/shared_snapshot.c), be it a statement's or a transaction's.
  *
  * Functions.  A STABLE function may read workers that the calling statement does not.  So a scope that begins
  * with such a statement's first read takes the snapshots of all workers that can be reached, though the
@@ -47,6 +46,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "tcop/pquery.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
@@ -56,8 +56,10 @@
 #include "in_doubt.h"
 #include "metadata.h"
 #include "plan_reads.h"
+#include "remote_command.h"
 #include "remote_insert.h"
 #include "snapshot_pin.h"
+#include "snapshot_renew.h"
 
 typedef struct Scope
 {
@@ -177,42 +179,9 @@ oldest_token(void)
 }
 
 /* ----------------------------------------------------------------
- * The local snapshot
+ * The gate
  * ----------------------------------------------------------------
  */
-
-static TransactionId *
-copy_xids(const TransactionId *xids, int count, MemoryContext context)
-{
-	TransactionId *copy;
-
-	if (count <= 0)
-		return NULL;
-	copy = MemoryContextAlloc(context, count * sizeof(TransactionId));
-	memcpy(copy, xids, count * sizeof(TransactionId));
-	return copy;
-}
-
-/*
- * Make a copied snapshot that nobody has read with yet as new as `fresh`, with arrays in a context that
- * lives as long as it.  xmin and command id remain.
- */
-static void
-renew_snapshot(Snapshot snapshot, Snapshot fresh, MemoryContext context)
-{
-	bool has_subxids = !fresh->suboverflowed || fresh->takenDuringRecovery;
-
-	Assert(snapshot->copied);
-	snapshot->xip = copy_xids(fresh->xip, fresh->xcnt, context);
-	snapshot->xcnt = fresh->xcnt;
-	snapshot->subxip = has_subxids ? copy_xids(fresh->subxip, fresh->subxcnt, context) : NULL;
-	snapshot->subxcnt = fresh->subxcnt;
-	snapshot->suboverflowed = fresh->suboverflowed;
-	snapshot->takenDuringRecovery = fresh->takenDuringRecovery;
-	snapshot->xmax = fresh->xmax;
-	snapshot->lsn = fresh->lsn;
-	snapshot->whenTaken = fresh->whenTaken;
-}
 
 /*
  * Wait for a worker that may hold a prepared transaction whose commit is decided; was there one?
@@ -362,6 +331,52 @@ take_pins(List *wires, uint64 token, bool in_gate)
 	pfree(command);
 }
 
+/* One of these wires that leads to the worker, and has a transaction there; else NULL. */
+static WorkerConnection *
+find_wire(List *wires, int worker_id)
+{
+	ListCell *lc;
+
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->worker_id == worker_id && conn->xact_depth > 0)
+			return conn;
+	}
+	return NULL;
+}
+
+/* The name of what the wire keeps under the token, or of its transaction's snapshot, for other roles' wires. */
+static char *
+share_snapshot(WorkerConnection *conn, uint64 token)
+{
+	return remote_command_fetch_on(
+		conn, psprintf("SELECT strata_worker.share_snapshot(" UINT64_FORMAT ")", token));
+}
+
+/*
+ * Let a wire have what another role's wire to the same worker keeps for the scope; false when there is
+ * none.  Snapshots taken one after the other would differ, though both were taken inside the gate:
+ * transactions that wrote on one worker only are committed there at any time.
+ */
+static bool
+adopt_pin(Scope *scope, WorkerConnection *conn)
+{
+	WorkerConnection *source = find_wire(scope->wires, conn->worker_id);
+	char *name;
+
+	if (source == NULL || IsolationUsesXactSnapshot())
+		return false;
+	name = share_snapshot(source, scope->token);
+	pfree(remote_command_fetch_on(
+		conn,
+		psprintf("SELECT strata_worker.adopt_snapshot(%s, " UINT64_FORMAT ", " UINT64_FORMAT ")",
+				 quote_literal_cstr(name), scope->token, oldest_token())));
+	add_wire(scope, conn);
+	return true;
+}
+
 static Bitmapset *
 workers_of(List *wires)
 {
@@ -426,8 +441,8 @@ snapshot_pin_transaction(Snapshot snapshot)
 	fresh = enter_gate(workers, true);
 	first = GetTransactionSnapshot();
 	if (snapshot != NULL && snapshot != first)
-		renew_snapshot(snapshot, fresh, TopTransactionContext);
-	renew_snapshot(first, fresh, TopTransactionContext);
+		snapshot_renew(snapshot, fresh, TopTransactionContext);
+	snapshot_renew(first, fresh, TopTransactionContext);
 	transaction_pins_sent = true;
 	take_pins(wires, 0, true);
 	transaction_pinning = false;
@@ -440,33 +455,6 @@ snapshot_pin_transaction(Snapshot snapshot)
 	list_free(wires);
 }
 
-/* The snapshot of another role's wire to the same worker, exported there. */
-static char *
-export_snapshot(const WorkerConnection *joining)
-{
-	ListCell *lc;
-
-	foreach(lc, transaction_wires)
-	{
-		WorkerConnection *conn = lfirst(lc);
-		PGresult *result;
-		char *name = NULL;
-
-		if (conn->worker_id != joining->worker_id || conn->xact_depth == 0)
-			continue;
-		remote_transaction_send(conn, REMOTE_READ, "SELECT pg_catalog.pg_export_snapshot()");
-		while ((result = connection_get_result(conn)) != NULL)
-		{
-			if (PQresultStatus(result) != PGRES_TUPLES_OK)
-				connection_report(ERROR, conn, result, NULL);
-			name = pstrdup(PQgetvalue(result, 0, 0));
-			PQclear(result);
-		}
-		return name;
-	}
-	return NULL;
-}
-
 void
 snapshot_pin_note_import(void)
 {
@@ -476,8 +464,9 @@ snapshot_pin_note_import(void)
 char *
 snapshot_pin_join(WorkerConnection *conn)
 {
-	char *name;
+	WorkerConnection *source;
 	MemoryContext previous;
+	char *name;
 
 	if (snapshot_imported)
 		ereport(ERROR,
@@ -487,18 +476,21 @@ snapshot_pin_join(WorkerConnection *conn)
 				 errhint("Use one transaction of your own; pg_dump without --jobs does.")));
 	if (!IsolationUsesXactSnapshot() || !transaction_pinned || conn->xact_depth > 0)
 		return NULL;
-	name = list_member_ptr(transaction_wires, conn) ? NULL : export_snapshot(conn);
-	if (name == NULL)
+	source = list_member_ptr(transaction_wires, conn)
+				 ? NULL
+				 : find_wire(transaction_wires, conn->worker_id);
+	if (source == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("transaction has no snapshot of worker \"%s\"", conn->worker_name),
 				 errdetail("The worker was not there when the transaction took its snapshots, or "
 						   "lost it since."),
 				 errhint("Repeat the whole transaction.")));
+	name = share_snapshot(source, 0);
 	previous = MemoryContextSwitchTo(TopMemoryContext);
 	transaction_wires = lappend(transaction_wires, conn);
 	MemoryContextSwitchTo(previous);
-	return name;
+	return psprintf("strata %s", name);
 }
 
 /* ----------------------------------------------------------------
@@ -539,6 +531,25 @@ wires_of_statement(const QueryDesc *query, const PlanReads *reads)
 	return wires;
 }
 
+/* One wire for each worker. */
+static List *
+first_of_workers(List *wires)
+{
+	Bitmapset *workers = NULL;
+	List *first = NIL;
+	ListCell *lc;
+
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (!bms_is_member(conn->worker_id, workers))
+			first = lappend(first, conn);
+		workers = bms_add_member(workers, conn->worker_id);
+	}
+	return first;
+}
+
 static void
 take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 {
@@ -546,16 +557,22 @@ take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 	bool renew = in_gate && reads->local && !IsInParallelMode() &&
 				 find_owner(query->snapshot) == NULL;
 	List *wires = wires_of_statement(query, reads);
+	List *first = in_gate ? first_of_workers(wires) : wires;
 	Snapshot fresh = NULL;
 	ListCell *lc;
 
 	if (in_gate)
 		fresh = enter_gate(workers_of(wires), renew);
 	if (renew)
-		renew_snapshot(query->snapshot, fresh, scope->context);
-	take_pins(wires, scope->token, in_gate);
-	foreach(lc, wires)
+		snapshot_renew(query->snapshot, fresh, scope->context);
+	take_pins(first, scope->token, in_gate);
+	foreach(lc, first)
 		add_wire(scope, lfirst(lc));
+	foreach(lc, wires)
+	{
+		if (!list_member_ptr(first, lfirst(lc)))
+			(void) adopt_pin(scope, lfirst(lc));
+	}
 }
 
 /* Is nothing read before the first Gather, not even by a function, that would have to fit in? */
@@ -669,6 +686,11 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	}
 
 	wires = ready_wires(workers, access);
+	foreach(lc, wires) /* in messages of their own, before the statement's are begun */
+	{
+		if (scope != NULL && !list_member_ptr(scope->wires, lfirst(lc)))
+			(void) adopt_pin(scope, lfirst(lc));
+	}
 	foreach(lc, wires)
 	{
 		WorkerConnection *conn = lfirst(lc);

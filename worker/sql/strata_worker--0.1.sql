@@ -379,7 +379,7 @@ COMMENT ON FUNCTION strata_worker.alter_role_in_database(name, text) IS
 -- Snapshots
 -- ---------------------------------------------------------------------------
 
--- Both do nothing that their caller could not do by other means.
+-- They do nothing that their caller could not do by other means.
 CREATE FUNCTION strata_worker.pin_snapshot(token bigint, oldest bigint) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'strata_worker_pin_snapshot';
@@ -391,6 +391,18 @@ CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS
     AS 'MODULE_PATHNAME', 'strata_worker_use_snapshot';
 COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
     'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
+
+CREATE FUNCTION strata_worker.share_snapshot(token bigint) RETURNS text
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_share_snapshot';
+COMMENT ON FUNCTION strata_worker.share_snapshot(bigint) IS
+    'a name by which other sessions get a snapshot that pin_snapshot() kept, or (0) the transaction''s in REPEATABLE READ';
+
+CREATE FUNCTION strata_worker.adopt_snapshot(name text, token bigint, oldest bigint) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_adopt_snapshot';
+COMMENT ON FUNCTION strata_worker.adopt_snapshot(text, bigint, bigint) IS
+    'keeps a snapshot that share_snapshot() named as pin_snapshot() keeps one';
 
 -- ---------------------------------------------------------------------------
 -- What this worker holds
