@@ -1,0 +1,1 @@
+"""Histories of concurrent transactions, and a checker that judges them."""
