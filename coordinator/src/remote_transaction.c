@@ -272,6 +272,8 @@ remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 	prepare_wire(conn);
 	check_roles(conn, access);
 	serializable_check_join(conn);
+	if (IsolationIsSerializable() && conn->xact_depth == 0)
+		snapshot_pin_wait(conn->worker_id);
 	snapshot_pin_transaction(NULL);
 }
 

@@ -498,6 +498,18 @@ snapshot_pin_join(WorkerConnection *conn)
  * ----------------------------------------------------------------
  */
 
+void
+snapshot_pin_wait(int worker_id)
+{
+	Bitmapset *worker = bms_make_singleton(worker_id);
+
+	do
+	{
+		gate_read_single(worker_id);
+	} while (wait_for_doubtful(worker));
+	bms_free(worker);
+}
+
 /* Is this the query of a portal whose rows are fetched by further commands? */
 static bool
 is_cursor(void)
@@ -678,10 +690,7 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 		scope->uses++;
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
-		do
-		{
-			gate_read_single(bms_next_member(workers, -1));
-		} while (wait_for_doubtful(workers));
+		snapshot_pin_wait(bms_next_member(workers, -1));
 		return;
 	}
 

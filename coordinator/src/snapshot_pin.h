@@ -32,6 +32,12 @@ extern void snapshot_pin_take_pending(const EState *estate);
 extern void snapshot_pin_transaction(Snapshot snapshot);
 
 /*
+ * Before a worker takes a snapshot that nobody else's belongs to: wait until all that was committed
+ * before can be seen there.
+ */
+extern void snapshot_pin_wait(int worker_id);
+
+/*
  * Before one SQL text is sent to these workers as the current user, on behalf of a running query:
  * opens the wires, waits for the gate, and sees to it that remote_transaction_send()
  * puts the text under the right snapshot.  snapshot_pin_sent() must follow when all is sent, and

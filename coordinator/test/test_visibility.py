@@ -30,6 +30,7 @@ from tests.cluster import (
     wait_until,
 )
 from tests.failover import wait_for_status
+from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.pair import Pair, open_pair
 
 ACCOUNTS = 64
@@ -846,3 +847,36 @@ def test_an_imported_snapshot_cannot_be_used_for_workers(cluster: Cluster, schem
             importer.execute(f"SELECT count(*) FROM {schema}.far")
         importer.execute("ROLLBACK")
         assert importer.execute(f"SELECT count(*) FROM {schema}.far").fetchone() == (0,)
+
+
+# ---- SERIALIZABLE ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_what_is_committed_and_in_doubt_is_waited_for(
+    make_cluster: Callable[..., Cluster], level: str
+) -> None:
+    """The decision is durable, a worker has not heard of it: a read there must not miss it."""
+    bank = Bank(make_cluster(workers=2, assertions=True), "public")
+    coordinator = bank.cluster.coordinator
+    one, two = bank.keys[0][0], bank.keys[1][0]
+
+    def read() -> int:
+        with bank.session() as reader:
+            reader.execute(f"BEGIN ISOLATION LEVEL {level}")
+            return reader.execute(f"SELECT moved FROM account WHERE id = {one}").fetchone()[0]
+
+    arm(coordinator, ("committed", "kill"), ("resolver_decided", "wait"))
+    try:
+        with bank.session() as writer, pytest.raises(psycopg.OperationalError):
+            writer.execute(f"UPDATE account SET moved = 1 WHERE id IN ({one}, {two})")
+        wait_for_arrival(coordinator)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read)
+            wait([reading], timeout=0.5)
+            waited = not reading.done()
+            release(coordinator)
+            assert (waited, reading.result(timeout=20)) == (True, 1)
+    finally:
+        disarm(coordinator)
+    coordinator.forgive_crash()
