@@ -121,7 +121,7 @@ check-slow: install python ## The slow tests
 
 check-17: ## Tests on PostgreSQL 17 of Debian 13, with the package installed, in a chroot (needs root)
 	@$(MAKE) deb PG=17
-	@$(LAB_TOOL) check 17 -m "not slow and not long" $(PYTEST)
+	@$(LAB_TOOL) check 17 -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
 fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
 	@$(PYTHON) -m tests.fuzz $(FUZZ)

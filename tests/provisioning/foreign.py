@@ -160,4 +160,5 @@ def run_tests(major: int, arguments: list[str]) -> int:
         config = f"PG_CONFIG=/usr/lib/postgresql/{major}/bin/pg_config"
         if show(root, ["env", config, "scripts/build_assertions.sh"]) != 0:
             raise LabError("the libraries with assertions were not built")
-        return show(root, ["env", config, "/.venv/bin/python", "-m", "pytest", *arguments])
+        pytest = ["/.venv/bin/python", "-m", "pytest", "-p", "tests.provisioning.chroot"]
+        return show(root, ["env", config, *pytest, *arguments])

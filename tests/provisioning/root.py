@@ -61,7 +61,7 @@ BUILDING = (
     "build-essential debhelper fakeroot lintian postgresql-server-dev-{major} postgresql-{major}"
     " postgresql-{major}-hll postgresql-{major}-partman libpq-dev libicu-dev libkrb5-dev libssl-dev"
     " liblz4-dev libzstd-dev"
-    " python3 python3-venv ca-certificates locales"
+    " python3 python3-venv ca-certificates locales iptables openssl procps"
 )
 
 
