@@ -255,3 +255,68 @@ def test_a_killed_postmaster_leaves_nobody_waiting(waits: Waits) -> None:
             break
     waits.coordinator.start()
     waits.go_on()
+
+
+class Commit:
+    """A two-phase commit that waits in the gate, after its local commit, for a snapshot that is taken nowhere.
+
+    `reader` has asked the frozen worker for its snapshot before the commit was announced.
+    """
+
+    def __init__(self, cluster: Cluster, stack: contextlib.ExitStack):
+        first, third = (
+            [key for (key,) in worker.query("SELECT id FROM t ORDER BY id LIMIT 6")]
+            for worker in (cluster.workers[0], cluster.workers[2])
+        )
+        self.keys = [first[4], third[4]]
+        self.reader = Waiter(cluster.coordinator, "reader")
+        self.writer = Waiter(cluster.coordinator, "writer")
+        self.reader.session.execute(f"SELECT FROM t WHERE id IN ({first[5]}, {third[5]})")
+        self.writer.session.execute("BEGIN")
+        for key in self.keys:
+            self.writer.session.execute(f"UPDATE t SET v = v + 1 WHERE id = {key}")
+        fault_points.arm(cluster.coordinator, ("prepared_1", "wait"))
+        self.writer.start(lambda session: session.execute("COMMIT"))
+        fault_points.wait_for_arrival(cluster.coordinator)
+        stack.enter_context(frozen(cluster.workers[2]))
+        self.reader.start(
+            lambda session: session.execute(
+                f"SELECT sum(v) FROM t WHERE id IN ({first[5]}, {third[5]})"
+            )
+        )
+        time.sleep(0.3)  # it has asked
+        fault_points.release(cluster.coordinator)
+        for _ in wait_until("the commit is visible here"):
+            state = "SELECT backend_xid IS NULL FROM pg_stat_activity WHERE pid = %s"
+            if cluster.coordinator.query(state, (self.writer.pid,)) == [(True,)]:
+                break
+        assert self.writer.ended_at is None
+
+
+@pytest.mark.parametrize("end", ["cancel", "terminate", "stop", "kill"])
+def test_a_commit_that_waits_in_the_gate_is_committed(made: Cluster, end: str) -> None:
+    made.start()
+    coordinator = made.coordinator
+    with contextlib.ExitStack() as stack:
+        stack.callback(fault_points.disarm, coordinator)
+        before = coordinator.value("SELECT sum(v) FROM t")
+        commit = Commit(made, stack)
+        begin = time.monotonic()
+        if end == "stop":
+            coordinator.stop("fast")
+        elif end == "kill":
+            processes = processes_of(coordinator)
+            coordinator.kill()
+            for _ in wait_until("all processes are gone", timeout=2 * PROMPT):
+                if not any(process_exists(pid) for pid in processes):
+                    break
+        else:
+            coordinator.execute(f"SELECT pg_{end}_backend({commit.writer.pid})")
+            commit.writer.thread.join(timeout=15)
+        assert time.monotonic() - begin < (2 * PROMPT if end in ("stop", "kill") else PROMPT)
+        if end == "cancel":
+            assert commit.writer.error is None
+        for waiter in (commit.reader, commit.writer):
+            waiter.session.close()
+    made.start()
+    assert coordinator.value("SELECT sum(v) FROM t") == before + 2

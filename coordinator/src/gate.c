@@ -32,7 +32,9 @@
  * more (see must_wait_for_local_commit()), and gate_snapshot_is_ahead() compares it with a local snapshot.
  *
  * Bounds.  R waits for WAIT_MS and fails.  T cannot fail: after EVICT_MS it marks the R's in
- * its way as evicted and goes on; these fail in gate_snapshot_check().  S does the same.
+ * its way as evicted and goes on; these fail in gate_snapshot_check().  S does the same.  T, which
+ * has committed here, does not even exit when the postmaster dies: core would abort what is committed.
+ * It goes on at once then, and soon when its session is to end.
  *
  * Locking.  One LWLock, held for a walk over the entries that are in use; it is the last in the lock
  * order, except for ProcArrayLock.  Nobody connects, or waits for a heavyweight lock, between begin
@@ -46,10 +48,12 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -73,6 +77,9 @@
  * other sessions' delay.  So long does a commit wait for somebody who takes snapshots, which is a round trip.
  */
 #define EVICT_MS 5000
+
+/* So long does a commit wait that is cancelled, or whose session is to end. */
+#define IMPATIENT_MS 300
 
 /*
  * So long does a reader wait for commits.  A commit holds the gate for EVICT_MS at most, and then for
@@ -236,13 +243,31 @@ gate_end(void)
  * ----------------------------------------------------------------
  */
 
+/* ConditionVariableTimedSleep() where nobody may throw or exit; the deadline may come nearer. */
+static void
+sleep_after_commit(long timeout_ms, TimestampTz *deadline)
+{
+	int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, timeout_ms,
+						   PG_WAIT_EXTENSION);
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (events & WL_LATCH_SET)
+		ResetLatch(MyLatch);
+	ConditionVariablePrepareToSleep(&gate->changed); /* who wakes us takes us off the list */
+	if (events & WL_POSTMASTER_DEATH)
+		*deadline = now;
+	else if (ProcDiePending || QueryCancelPending)
+		*deadline = Min(*deadline, TimestampTzPlusMilliseconds(now, IMPATIENT_MS));
+}
+
 /*
  * Wait until must_wait(arg), called with the lock held, says no; false when that took too long.
- * Interruptible where interrupts are not held.
+ * Interruptible, but for a transaction that has committed here.
  */
 static bool
 wait_while(MustWait must_wait, const void *arg, int timeout_ms)
 {
+	bool committed = mine != NULL && mine->state == GATE_COMMITTING;
 	TimestampTz deadline = 0;
 	bool in_time = true;
 
@@ -270,8 +295,11 @@ wait_while(MustWait must_wait, const void *arg, int timeout_ms)
 			break;
 		}
 		/* what has no signal, the passing of time, is looked at now and then */
-		(void) ConditionVariableTimedSleep(&gate->changed, Min(left, PRECEDENCE_MS),
-										   PG_WAIT_EXTENSION);
+		if (committed)
+			sleep_after_commit(Min(left, PRECEDENCE_MS), &deadline);
+		else
+			(void) ConditionVariableTimedSleep(&gate->changed, Min(left, PRECEDENCE_MS),
+											   PG_WAIT_EXTENSION);
 	}
 	if (deadline != 0)
 		ConditionVariableCancelSleep();
