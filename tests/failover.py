@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +35,16 @@ def processes_of(node: Node) -> list[int]:
     return [postmaster, *map(int, children)]
 
 
+def backends_of(node: Node) -> list[int]:
+    """Those that serve the cluster's sessions now."""
+    titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(node)[1:]}
+    return [pid for pid, title in titles.items() if b" strata 127.0.0.1(" in title]
+
+
 @contextlib.contextmanager
-def frozen(node: Node) -> Iterator[None]:
-    """Every process of a server stands still: connections stay open, nobody answers."""
-    processes = processes_of(node)
+def frozen(node: Node, choose: Callable[[Node], list[int]] = processes_of) -> Iterator[None]:
+    """Every process of a server (or some) stands still: connections stay open, nobody answers."""
+    processes = choose(node)
     for pid in processes:
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -18,13 +18,16 @@ import pytest
 
 from tests import fault_points
 from tests.cluster import Cluster, Node, process_exists, wait_until
-from tests.failover import frozen, processes_of
+from tests.failover import backends_of, frozen, processes_of
 from tests.fixtures import new_root
 
 pytestmark = pytest.mark.long
 
 # The longest that a session may need to end, in seconds: a second, and what a busy machine adds.
 PROMPT = 2.5
+
+# The same for one session alone.
+SECOND = 1.3
 
 
 class Waiter:
@@ -320,3 +323,55 @@ def test_a_commit_that_waits_in_the_gate_is_committed(made: Cluster, end: str) -
             waiter.session.close()
     made.start()
     assert coordinator.value("SELECT sum(v) FROM t") == before + 2
+
+
+# How a session ends what it does: the statements that it runs, and the one that is to end within a second.
+ENDINGS = {
+    # a statement of a subtransaction, whose transaction has used another frozen worker
+    "cancel": "DO $$ BEGIN BEGIN UPDATE t SET v = 5 WHERE id = {third};"
+    " EXCEPTION WHEN division_by_zero THEN NULL; END; END $$",
+    "statement_timeout": "DO $$ BEGIN BEGIN UPDATE t SET v = 5 WHERE id = {third};"
+    " EXCEPTION WHEN division_by_zero THEN NULL; END; END $$",
+    "rollback": "ROLLBACK",
+    "rollback to": "ROLLBACK TO a",
+    "commit": "COMMIT",
+    "one-phase commit": "COMMIT",
+}
+
+
+@pytest.mark.parametrize("who", [processes_of, backends_of])
+@pytest.mark.parametrize("end", ENDINGS)
+def test_a_session_ends_within_a_second(
+    made: Cluster, end: str, who: Callable[[Node], list[int]]
+) -> None:
+    """All levels of a transaction, and all that its end consists of, have one time together."""
+    made.start()
+    first, second, third = (worker.value("SELECT min(id) FROM t") for worker in made.workers)
+    waiter = Waiter(made.coordinator, end)
+    session = waiter.session
+    session.execute(f"SELECT FROM t WHERE id = {third}")
+    session.execute("BEGIN")
+    session.execute(f"UPDATE t SET v = v WHERE id = {second}")
+    if end != "one-phase commit":
+        session.execute(f"UPDATE t SET v = v WHERE id = {first}")
+    if end in ("rollback", "rollback to", "commit"):
+        session.execute(f"SAVEPOINT a; UPDATE t SET v = v WHERE id IN ({first}, {third})")
+    if end == "statement_timeout":
+        session.execute("SET statement_timeout = '500ms'")
+    waits = not end.startswith("rollback")
+    with frozen(made.workers[1], who), frozen(made.workers[2], who):
+        begin = time.monotonic() + (0.5 if waits else 0)
+        waiter.start(lambda session: session.execute(ENDINGS[end].format(third=third)))
+        if waits:
+            time.sleep(0.5)
+            assert waiter.ended_at is None
+        if waits and end != "statement_timeout":
+            made.coordinator.execute(f"SELECT pg_cancel_backend({waiter.pid})")
+        waiter.thread.join(timeout=15)
+        assert waiter.ended_at is not None
+        assert waiter.ended_at - begin < SECOND
+        assert (waiter.error is not None) == waits
+        begin = time.monotonic()
+        session.execute("ROLLBACK")
+        assert time.monotonic() - begin < SECOND
+    session.close()

@@ -133,7 +133,7 @@ run_rollbacks(int64 deadline)
 void
 commit_abort_workers(void)
 {
-	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
+	int64 deadline = wire_end_deadline();
 	bool doubt = false;
 	int count;
 

@@ -269,8 +269,10 @@ await_commit(WorkerConnection *conn, CommitWait *wait)
 			if (QueryCancelPending)
 				wire_cancel(&conn, 1, wait->deadline);
 		}
-		if (wire_now() >= wait->deadline || connection_is_silent(conn))
-			report_unknown_outcome(conn, NULL, "It did not answer in time.");
+		if (wire_now() < wait->deadline && !connection_is_silent(conn))
+			continue;
+		conn->failed = true; /* the abort, too, need not ask */
+		report_unknown_outcome(conn, NULL, "It did not answer in time.");
 	}
 	return result;
 }

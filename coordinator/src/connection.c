@@ -567,6 +567,7 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
 	conn->skip_results = skip_results;
 	conn->statement_failed = false;
 	connection_note_message(conn, strlen(message));
+	wire_end_renew();
 	if (!PQsendQuery(conn->pg, message))
 		connection_report(ERROR, conn, NULL, NULL);
 }

@@ -33,7 +33,7 @@ abandon(WorkerConnection **connections, int count)
 	for (int i = 0; i < count; i++)
 		if (connections[i] != NULL)
 			connections[running++] = connections[i];
-	wire_cancel(connections, running, wire_now() + WIRE_END_TIMEOUT_MS);
+	wire_cancel(connections, running, wire_end_deadline());
 	for (int i = 0; i < running; i++)
 		connection_drop(connections[i]);
 }

@@ -84,7 +84,7 @@ finish_command(void *occupant)
 static void
 stop_commands(Command *commands, int count, WorkerConnection **conns)
 {
-	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
+	int64 deadline = wire_end_deadline();
 	int running = 0;
 
 	for (int i = 0; i < count; i++)

@@ -225,7 +225,7 @@ void
 remote_transaction_reclaim(WorkerConnection **conns, int count)
 {
 	WorkerConnection **cancelled = palloc((count + 1) * sizeof(WorkerConnection *));
-	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
+	int64 deadline = wire_end_deadline();
 	int cancelled_count = 0;
 
 	for (int i = 0; i < count; i++)
@@ -563,7 +563,7 @@ restart_failed_readers(int64 deadline)
 static void
 abort_subtransaction(int level)
 {
-	int64 deadline = wire_now() + WIRE_END_TIMEOUT_MS;
+	int64 deadline = wire_end_deadline();
 	ListCell *lc;
 	int count;
 

@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "libpq/pqcomm.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
@@ -39,6 +40,9 @@
 /* Whoever has cancelled or terminated us waits no longer than this. */
 #define IMPATIENT_MS 500
 
+/* What a clean-up has at least: enough for workers that answer. */
+#define LAST_MS 50
+
 /* So often a wait looks whether the postmaster lives; signals end a poll() at once. */
 #define LOOK_MS 100
 
@@ -48,6 +52,10 @@
 static struct pollfd *poll_slots = NULL;
 static WorkerConnection **poll_owners = NULL;
 static int poll_capacity = 0;
+
+/* What was spent of WIRE_END_TIMEOUT_MS, in which statement of the client. */
+static int64 spent_ms = 0;
+static TimestampTz spent_in = 0;
 
 void
 wire_cleanup_reserve(int count)
@@ -69,6 +77,21 @@ wire_now(void)
 	return (int64) INSTR_TIME_GET_MILLISEC(now);
 }
 
+void
+wire_end_renew(void)
+{
+	spent_ms = 0;
+}
+
+int64
+wire_end_deadline(void)
+{
+	if (spent_in != GetCurrentStatementStartTimestamp())
+		spent_ms = 0;
+	spent_in = GetCurrentStatementStartTimestamp();
+	return wire_now() + Max(WIRE_END_TIMEOUT_MS - spent_ms, LAST_MS);
+}
+
 /* poll() on the first `count` slots; false when the deadline, which may come nearer, has passed. */
 static bool
 wait_for_slots(int count, int64 *deadline)
@@ -80,6 +103,7 @@ wait_for_slots(int count, int64 *deadline)
 	if (*deadline <= now || !PostmasterIsAlive())
 		return false;
 	(void) poll(poll_slots, count, (int) Min(*deadline - now, LOOK_MS));
+	spent_ms += wire_now() - now;
 	return true;
 }
 

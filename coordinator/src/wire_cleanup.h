@@ -17,6 +17,15 @@
  */
 #define WIRE_END_TIMEOUT_MS 900
 
+/*
+ * The deadline of a clean-up that begins now.  All those that follow each other without another
+ * statement in between (a subtransaction's, then its transaction's) have one WIRE_END_TIMEOUT_MS together.
+ */
+extern int64 wire_end_deadline(void);
+
+/* A statement is sent: the session is not ending, and what comes next has all of the time again. */
+extern void wire_end_renew(void);
+
 /* Make room for so many connections, so that the functions below need no memory. */
 extern void wire_cleanup_reserve(int count);
 
