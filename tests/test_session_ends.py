@@ -339,8 +339,12 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("who", [processes_of, backends_of])
-@pytest.mark.parametrize("end", ENDINGS)
+@pytest.mark.parametrize(
+    ("end", "who"),
+    # a postmaster that stands still, too, makes a difference for what is cancelled
+    [(end, backends_of) for end in ENDINGS]
+    + [("cancel", processes_of), ("rollback", processes_of)],
+)
 def test_a_session_ends_within_a_second(
     made: Cluster, end: str, who: Callable[[Node], list[int]]
 ) -> None:
