@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 ROWS = 1_500_000
 MEGABYTE = 1024 * 1024
 # beside work_mem: the shared buffers that are touched, decoded blocks, buffers of temporary files
-BOUND = 44 * MEGABYTE
+BOUND = 52 * MEGABYTE
 
 # all columns are of use
 ALL = "SELECT count(r) FROM ({}) AS r"
