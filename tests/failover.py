@@ -205,7 +205,8 @@ class Proxy:
     """A TCP proxy in front of a server, that can lose all packets, as a dead switch does.
 
     While it is `dead` nothing is forwarded or closed; new connections are accepted by the kernel
-    (its queue), but hear nothing.
+    (its queue), but hear nothing.  forget() is what a firewall does that was restarted: the
+    connections that there are hear nothing any more, and no end either; new ones work.
     """
 
     def __init__(self, port: int):
@@ -214,6 +215,8 @@ class Proxy:
         self.port = self.listener.getsockname()[1]
         self.dead = threading.Event()
         self._stop = threading.Event()
+        self._forget = threading.Event()
+        self._forgotten: list[socket.socket] = []
         self._peers: dict[socket.socket, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.listener, selectors.EVENT_READ)
@@ -225,8 +228,14 @@ class Proxy:
             if self.dead.is_set():
                 self._stop.wait(0.02)
                 continue
+            if self._forget.is_set():
+                for end in self._peers:
+                    self._selector.unregister(end)
+                self._forgotten += self._peers
+                self._peers.clear()
+                self._forget.clear()
             for key, _ in self._selector.select(0.02):
-                if self.dead.is_set():
+                if self.dead.is_set() or self._forget.is_set():
                     break
                 if key.fileobj is self.listener:
                     self._accept()
@@ -260,8 +269,34 @@ class Proxy:
             del self._peers[one]
             one.close()
 
+    def forget(self) -> None:
+        self._forget.set()
+        for _ in wait_until("the proxy has forgotten its connections"):
+            if not self._forget.is_set():
+                return
+
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        for end in [self.listener, *self._peers]:
+        for end in [self.listener, *self._peers, *self._forgotten]:
             end.close()
+
+
+@contextlib.contextmanager
+def behind_proxy(cluster: Cluster, worker: Node) -> Iterator[Proxy]:
+    """The coordinator reaches the worker through a proxy."""
+    proxy = Proxy(worker.port)
+    direct = worker.conninfo(user=None)
+    passfile = cluster.passfile.read_text()
+    line = next(x for x in passfile.splitlines() if x.startswith(f"127.0.0.1:{proxy.target}:"))
+    cluster.passfile.write_text(
+        passfile + line.replace(f":{proxy.target}:", f":{proxy.port}:") + "\n"
+    )
+    set_conninfo(cluster, worker.name, direct.replace(f"port={proxy.target}", f"port={proxy.port}"))
+    try:
+        wait_for_status(cluster, worker.name, "up")
+        yield proxy
+    finally:
+        proxy.close()
+        set_conninfo(cluster, worker.name, direct)
+        cluster.passfile.write_text(passfile)

@@ -17,6 +17,7 @@ from tests.cluster import Cluster, Node, wait_until
 from tests.failover import (
     Proxy,
     become_standby,
+    behind_proxy,
     conninfo_of,
     frozen,
     make_standby,
@@ -299,33 +300,21 @@ def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
 
 def test_a_wire_that_loses_all_packets_is_found_and_replaced(cluster: Cluster) -> None:
     """Half open: no reset, no end; the same session works again when the network does."""
-    proxy = Proxy(cluster.workers[1].port)
-    direct = cluster.workers[1].conninfo(user=None)
-    set_conninfo(cluster, "worker2", direct.replace(f"port={proxy.target}", f"port={proxy.port}"))
-    passfile = cluster.passfile.read_text()
-    line = next(x for x in passfile.splitlines() if x.startswith(f"127.0.0.1:{proxy.target}:"))
-    cluster.passfile.write_text(
-        passfile + line.replace(f":{proxy.target}:", f":{proxy.port}:") + "\n"
-    )
-    try:
-        wait_for_status(cluster, "worker2", "up")
-        with cluster.coordinator.connect() as connection:
-            connection.execute(
-                "SET strata.worker_timeout = '2s'; SET strata.connect_timeout = '1s'"
-            )
-            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
-            proxy.dead.set()
-            start = time.monotonic()
-            with pytest.raises(psycopg.OperationalError, match="worker2"):
-                connection.execute("SELECT sum(v) FROM t")
-            assert time.monotonic() - start < 6
-            wait_for_status(cluster, "worker2", "down", timeout=5)
-            proxy.dead.clear()
-            wait_for_status(cluster, "worker2", "up", timeout=5)
-            assert connection.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
-    finally:
-        proxy.close()
-        cluster.passfile.write_text(passfile)
+    with (
+        behind_proxy(cluster, cluster.workers[1]) as proxy,
+        cluster.coordinator.connect() as session,
+    ):
+        session.execute("SET strata.worker_timeout = '2s'; SET strata.connect_timeout = '1s'")
+        assert session.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
+        proxy.dead.set()
+        start = time.monotonic()
+        with pytest.raises(psycopg.OperationalError, match="worker2"):
+            session.execute("SELECT sum(v) FROM t")
+        assert time.monotonic() - start < 6
+        wait_for_status(cluster, "worker2", "down", timeout=5)
+        proxy.dead.clear()
+        wait_for_status(cluster, "worker2", "up", timeout=5)
+        assert session.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
 
 
 def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> None:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node, wait_until
+from tests.failover import wait_for_status
 from tests.fixtures import new_root
 
 pytestmark = pytest.mark.long
@@ -88,6 +89,7 @@ def assert_only_written_off_when_gone_and_asked(cluster: Cluster, writer_key: in
             session.execute(WRITE_OFF)
 
         # only the heartbeat gets in
+        wait_for_status(cluster, worker.name, "up")
         session.execute("CREATE ROLE warden SUPERUSER LOGIN; SET ROLE warden")
         worker.execute("ALTER ROLE warden CONNECTION LIMIT 0 NOSUPERUSER")
         with pytest.raises(psycopg.errors.ObjectInUse, match='its status is "up"') as caught:

@@ -606,6 +606,10 @@ connection_vacate(WorkerConnection *conn)
 void
 connection_drop(WorkerConnection *conn)
 {
+	/* what runs there, or waits, may not hear of our end */
+	if (conn->pg != NULL && PQstatus(conn->pg) == CONNECTION_OK &&
+		PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+		worker_state_leave_behind(conn->worker_id);
 	conn->occupant = NULL;
 	conn->skip_results = 0;
 	conn->xact_depth = 0;

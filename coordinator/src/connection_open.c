@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -23,6 +24,7 @@
 #include "compat.h"
 #include "connection_internal.h"
 #include "ddl_version.h"
+#include "decision_log.h"
 #include "dial.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
@@ -160,8 +162,13 @@ begin_handshake(Attempt *attempt)
 							 "BEGIN ISOLATION LEVEL READ COMMITTED; "
 							 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT
 							 ", '%s'), "
-							 "strata_worker.check_schema_version(" INT64_FORMAT "); COMMIT",
+							 "strata_worker.check_schema_version(" INT64_FORMAT ")",
 							 identity.id, identity.epoch, identity.holder, schema_version);
+			/* a standby reads the workers, too, and nobody ends its sessions for it */
+			if (!RecoveryInProgress())
+				appendStringInfo(&message, ", strata_worker.register_session(" INT64_FORMAT ")",
+								 (int64) decision_log_incarnation());
+			appendStringInfoString(&message, "; COMMIT");
 			break;
 		case CONNECTION_GREETING_ATTACH:
 			appendStringInfo(&message,
@@ -242,6 +249,8 @@ advance_attempt(DialHost *host)
 	if (attempt->dial->winner != NULL)
 	{
 		attempt->pg = attempt->dial->winner->pg;
+		attempt->conn->worker_pid = PQbackendPID(attempt->pg);
+		session_map_add(attempt->conn); /* before the worker registers it */
 		begin_handshake(attempt);
 	}
 }
@@ -349,8 +358,6 @@ take_wire(Attempt *attempt)
 	conn->generation = attempt->generation;
 	conn->hold_generation = attempt->hold_generation;
 	conn->pg = attempt->pg;
-	conn->worker_pid = PQbackendPID(conn->pg);
-	session_map_add(conn);
 	attempt->dial->winner->pg = NULL;
 	dial_free(attempt->dial);
 	attempt->dial = NULL;
@@ -384,6 +391,8 @@ connection_connect(WorkerConnection **conns, int count)
 		{
 			if (attempts[i].dial == NULL)
 				continue;
+			if (attempts[i].pg != NULL)
+				session_map_remove(conns[i]);
 			conns[i]->pg = NULL;
 			dial_free(attempts[i].dial);
 		}

@@ -47,6 +47,7 @@
 #include "connection_internal.h"
 #include "dial.h"
 #include "heartbeat.h"
+#include "maintenance_worker.h"
 #include "metadata.h"
 #include "settings.h"
 #include "wire_cleanup.h"
@@ -87,6 +88,7 @@ typedef struct Beat
 	WorkerStatus announced; /* what the log and the listeners know */
 	TimestampTz was_since;	/* since when it was what it was before the last change */
 	bool listed;
+	bool returned; /* the maintenance worker is to look what was left there */
 } Beat;
 
 static List *beats = NIL; /* of Beat */
@@ -258,6 +260,7 @@ static void
 judge_answer(Beat *beat, const PGresult *answer)
 {
 	bool recovering = PQgetvalue(answer, 0, 0)[0] == 't';
+	bool was_down = beat->state.status == WORKER_DOWN;
 
 	if (recovering)
 		set_status(beat, WORKER_READ_ONLY, "The server is a standby.");
@@ -266,6 +269,11 @@ judge_answer(Beat *beat, const PGresult *answer)
 	else
 		set_status(beat, WORKER_UP, "");
 	note_server(beat, PQgetvalue(answer, 0, 2));
+	if (worker_state_take_left_behind(beat->worker_id) || was_down)
+	{
+		beat->state.returns++;
+		beat->returned = true;
+	}
 	rest(beat);
 
 	/* look for a primary with the next beat: another host may be one by now */
@@ -363,6 +371,7 @@ add_beat(const Worker *worker)
 	beat->name = pstrdup(worker->name);
 	beat->conninfo = pstrdup(worker->conninfo);
 	beat->state.host = -1;
+	beat->state.returns = pg_prng_uint32(&pg_global_prng_state); /* none of a former beat's */
 	beat->listed = true;
 	MemoryContextSwitchTo(beats_context);
 	beats = lappend(beats, beat);
@@ -484,6 +493,7 @@ static bool
 publish(void)
 {
 	bool news = false;
+	bool returned = false;
 	ListCell *cell;
 
 	foreach(cell, beats)
@@ -492,10 +502,14 @@ publish(void)
 
 		beat->state.published_at = wire_now();
 		worker_state_publish(beat->worker_id, &beat->state);
+		returned |= beat->returned;
+		beat->returned = false;
 		news = news || is_news(beat);
 		if (!is_news(beat))
 			beat->announced = beat->state.status;
 	}
+	if (returned)
+		maintenance_worker_poke();
 	return news;
 }
 

@@ -13,7 +13,11 @@
  * number, so that it never hits a later wait of the same session.
  *
  * A table that is full (more than WIRES_PER_BACKEND connections for each possible session) loses
- * entries: deadlocks through such connections last until a timeout.
+ * entries: deadlocks through such connections last until a timeout, and from then on no backend of a
+ * worker is taken for one that nobody knows.
+ *
+ * A wire is entered before the worker hears that it is a coordinator's session: a registered one that
+ * is not found here later has no session any more (dead_sessions.c).
  *
  * Locks: one lightweight lock for everything, held for the time of a few look-ups; nothing is
  * allocated, thrown or waited for under it.
@@ -28,6 +32,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -81,6 +86,7 @@ typedef struct SessionSlot
 static LWLock *lock = NULL;
 static SessionSlot *slots = NULL;
 static HTAB *wires = NULL;
+static pg_atomic_uint32 *lost_wires = NULL; /* has an entry not been made? */
 
 /* Our own slot, and whether it says that we wait. */
 static SessionSlot *my_slot = NULL;
@@ -160,7 +166,10 @@ session_map_add(const WorkerConnection *conn)
 
 	enter_map();
 	if (my_slot == NULL)
+	{
+		pg_atomic_write_u32(lost_wires, 1);
 		return;
+	}
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	wire = hash_search(wires, &key, HASH_ENTER_NULL, NULL);
 	if (wire != NULL)
@@ -168,6 +177,8 @@ session_map_add(const WorkerConnection *conn)
 		wire->slot = my_slot - slots;
 		wire->waited = false;
 	}
+	else
+		pg_atomic_write_u32(lost_wires, 1);
 	LWLockRelease(lock);
 }
 
@@ -301,6 +312,18 @@ session_map_check_victim(void)
  * What others ask
  * ----------------------------------------------------------------
  */
+
+bool
+session_map_may_serve(int worker_id, int worker_pid)
+{
+	WireKey key = {.database = MyDatabaseId, .worker_id = worker_id, .worker_pid = worker_pid};
+	bool found;
+
+	LWLockAcquire(lock, LW_SHARED);
+	found = hash_search(wires, &key, HASH_FIND, NULL) != NULL;
+	LWLockRelease(lock);
+	return found || pg_atomic_read_u32(lost_wires) != 0;
+}
 
 static void
 find_waits(TimestampTz *first, TimestampTz *last)
@@ -491,6 +514,7 @@ request_shared_memory(void)
 {
 	RequestAddinShmemSpace(slots_size());
 	RequestAddinShmemSpace(hash_estimate_size(wires_max(), sizeof(Wire)));
+	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint32)));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
@@ -503,6 +527,9 @@ create_shared_memory(void)
 	slots = ShmemInitStruct("strata sessions", slots_size(), &found);
 	if (!found)
 		memset(slots, 0, slots_size());
+	lost_wires = ShmemInitStruct("strata lost wires", sizeof(pg_atomic_uint32), &found);
+	if (!found)
+		pg_atomic_init_u32(lost_wires, 0);
 	wires = ShmemInitHash("strata session wires", wires_max(), wires_max(), &options,
 						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;

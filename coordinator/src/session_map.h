@@ -17,9 +17,12 @@
 
 extern void session_map_initialize(void); /* from _PG_init: shared memory, callbacks */
 
-/* A connection to a worker was made, or is closed. */
+/* A connection to a worker is made, or is closed. */
 extern void session_map_add(const WorkerConnection *conn);
 extern void session_map_remove(const WorkerConnection *conn);
+
+/* Does a session of this database have this backend of the worker, or is that not known? */
+extern bool session_map_may_serve(int worker_id, int worker_pid);
 
 /* This session has been waiting for these wires for so long already; may be repeated. */
 extern void session_map_begin_wait(WorkerConnection **conns, int count, int waited_ms);

@@ -46,7 +46,8 @@
  * Both are for strata.take_over(), which asks the workers first.
  *
  * Steps 2 to 4 are the maintenance worker's, as the bootstrap superuser; users may not raise epochs.
- * After each start it visits every worker once; that changes nothing where the epoch is known.
+ * After each start it visits every worker once; that changes nothing where the epoch is known, but
+ * ends what dead sessions have left there (dead_sessions.c).  So does a visit when a worker is back.
  */
 #include "postgres.h"
 
@@ -77,6 +78,7 @@
 #include "utils/uuid.h"
 
 #include "connection_internal.h"
+#include "dead_sessions.h"
 #include "maintenance_worker.h"
 #include "membership.h"
 #include "metadata.h"
@@ -106,14 +108,14 @@
 typedef struct Telling
 {
 	int worker_id;
-	int64 epoch; /* that it was told */
+	int64 epoch;	/* that it was told */
+	uint32 returns; /* how often it had come back then, as the heartbeat counts */
 	int retry_ms;
 	TimestampTz next;
 	char complaint[NAMEDATALEN * 4]; /* the error logged last */
 } Telling;
 
 static List *tellings = NIL; /* of Telling, in TopMemoryContext */
-static bool is_pending = true;
 static bool has_run = false;
 static uint32 seen_requests = 0;
 static bool request_at_commit = false;
@@ -283,6 +285,15 @@ take_over_request(void)
  * ----------------------------------------------------------------
  */
 
+static uint32
+count_returns(int worker_id)
+{
+	WorkerState state;
+
+	(void) worker_state_get(worker_id, &state);
+	return state.returns;
+}
+
 int
 take_over_interval_ms(void)
 {
@@ -292,14 +303,14 @@ take_over_interval_ms(void)
 
 	if (!has_run || pg_atomic_read_u32(requests) != seen_requests)
 		return 0;
-	if (!is_pending)
-		return (int) wait;
 	foreach(cell, tellings)
 	{
 		const Telling *telling = lfirst(cell);
 
 		if (telling->retry_ms > 0)
 			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->next), 1));
+		else if (telling->returns != count_returns(telling->worker_id))
+			wait = Min(wait, FIRST_RETRY_MS); /* since the last run, which is at once */
 	}
 	return (int) wait;
 }
@@ -368,6 +379,7 @@ tell_worker(int worker_id, const ClusterIdentity *identity)
 			ereport(LOG, (errmsg("worker \"%s\" ended %d sessions of an older coordinator",
 								 conn->worker_name, ended)));
 	}
+	dead_sessions_end(conn, deadline);
 	connection_drop_worker(worker_id);
 }
 
@@ -391,6 +403,7 @@ try_worker(Telling *telling, const ClusterIdentity *identity)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
+	uint32 returns = count_returns(telling->worker_id);
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);
@@ -399,6 +412,7 @@ try_worker(Telling *telling, const ClusterIdentity *identity)
 		tell_worker(telling->worker_id, identity);
 		ReleaseCurrentSubTransaction();
 		telling->epoch = identity->epoch;
+		telling->returns = returns;
 		telling->retry_ms = 0;
 		telling->complaint[0] = '\0';
 	}
@@ -441,24 +455,40 @@ take_requests(void)
 		((Telling *) lfirst(cell))->epoch = 0;
 }
 
+/* Nobody counts their returns. */
+static void
+forget_removed_workers(const Bitmapset *workers)
+{
+	ListCell *cell;
+
+	foreach(cell, tellings)
+	{
+		Telling *telling = lfirst(cell);
+
+		if (bms_is_member(telling->worker_id, workers))
+			continue;
+		tellings = foreach_delete_current(tellings, cell);
+		pfree(telling);
+	}
+}
+
 static void
 tell_workers(const ClusterIdentity *identity)
 {
 	Bitmapset *workers = bms_copy(metadata_all_workers());
 	int worker_id = -1;
 
-	is_pending = false;
+	forget_removed_workers(workers);
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
 		Telling *telling = find_telling(worker_id);
 
-		if (telling->epoch == identity->epoch)
+		if (telling->epoch == identity->epoch && telling->returns == count_returns(worker_id))
 			continue;
 		if (worker_state_is_down(worker_id))
 			postpone(telling);
 		else if (telling->retry_ms == 0 || telling->next <= GetCurrentTimestamp())
 			try_worker(telling, identity);
-		is_pending |= telling->epoch != identity->epoch;
 	}
 }
 
@@ -479,9 +509,10 @@ take_over_run(void)
 	ClusterIdentity identity;
 
 	has_run = true;
-	is_pending = false;
 	take_requests();
 	cluster_identity_read(&identity);
+	if (identity.timeline == 0 || !is_member(&identity))
+		forget_removed_workers(NULL); /* it has none */
 	if (is_copy_without_workers(&identity))
 	{
 		ereport(LOG, (errmsg("this database is a copy without workers and becomes a cluster of its "

@@ -3,7 +3,7 @@
  *		The table of workers' states in shared memory, and its SQL function.
  *
  * A hash table of fixed size under one LWLock: readers are sessions that open or wait for
- * wires, the only writer is the heartbeat, once per worker and second.  When the
+ * wires, the only writer (but for a mark) is the heartbeat, once per worker and second.  When the
  * heartbeat ends it removes what it wrote, so that nobody believes a state that is no longer kept.
  */
 #include "postgres.h"
@@ -33,6 +33,7 @@ typedef struct StateEntry
 {
 	StateKey key;
 	WorkerState state;
+	bool left_behind; /* the sessions', who write nothing else */
 } StateEntry;
 
 static HTAB *states = NULL;
@@ -152,10 +153,44 @@ worker_state_publish(int worker_id, const WorkerState *state)
 	LWLockAcquire(states_lock, LW_EXCLUSIVE);
 	entry = find_entry(worker_id, HASH_FIND);
 	if (entry == NULL && hash_get_num_entries(states) < WORKER_STATE_MAX)
+	{
 		entry = find_entry(worker_id, HASH_ENTER_NULL);
+		if (entry != NULL)
+			entry->left_behind = false;
+	}
 	if (entry != NULL)
 		entry->state = *state;
 	LWLockRelease(states_lock);
+}
+
+/* Exchange the mark; returns what it was. */
+static bool
+mark_left_behind(int worker_id, bool mark)
+{
+	StateEntry *entry;
+	bool before = false;
+
+	LWLockAcquire(states_lock, LW_EXCLUSIVE);
+	entry = find_entry(worker_id, HASH_FIND);
+	if (entry != NULL)
+	{
+		before = entry->left_behind;
+		entry->left_behind = mark;
+	}
+	LWLockRelease(states_lock);
+	return before;
+}
+
+void
+worker_state_leave_behind(int worker_id)
+{
+	(void) mark_left_behind(worker_id, true);
+}
+
+bool
+worker_state_take_left_behind(int worker_id)
+{
+	return mark_left_behind(worker_id, false);
 }
 
 void

@@ -32,6 +32,7 @@ typedef struct WorkerState
 	uint32 generation;		/* rises when another server process stands behind the worker */
 	int64 unanswered_since; /* when the oldest open question was asked, 0 none */
 	int64 published_at;		/* when the heartbeat last said so */
+	uint32 returns;			/* rises when it answers and sessions may have left something there */
 	char reason[WORKER_STATE_REASON_SIZE]; /* why it is not up */
 } WorkerState;
 
@@ -48,7 +49,11 @@ extern const char *worker_state_status_name(WorkerStatus status);
  */
 extern int64 worker_state_silence(int worker_id);
 
+/* A session has given up a wire that is intact: something may go on on the worker. */
+extern void worker_state_leave_behind(int worker_id);
+
 /* For the heartbeat. */
+extern bool worker_state_take_left_behind(int worker_id); /* since it was last asked */
 extern void worker_state_publish(int worker_id, const WorkerState *state);
 extern void worker_state_forget(int worker_id);
 extern void worker_state_forget_all(void);

@@ -46,8 +46,8 @@ EVERYBODY = {
         strata_worker.later_period strata_worker.leaf_list strata_worker.next_index_command
         strata_worker.own_leaves strata_worker.period_leaf_name strata_worker.period_leaves
         strata_worker.period_of strata_worker.pin_snapshot strata_worker.record_schema_version
-        strata_worker.rename_periods strata_worker.shard_list
-        strata_worker.share_snapshot strata_worker.table_list
+        strata_worker.register_session strata_worker.rename_periods
+        strata_worker.shard_list strata_worker.share_snapshot strata_worker.table_list
         strata_worker.use_snapshot
     """,
 }
@@ -73,12 +73,13 @@ SUPERUSERS = {
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
         strata_worker.adopt_leaf strata_worker.attach_coordinator strata_worker.check_shard_owner
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
-        strata_worker.end_older_sessions strata_worker.execute_as_owner
+        strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.guard_functions
         strata_worker.leave_cluster
         strata_worker.mark_session strata_worker.marked_sessions
         strata_worker.partman_create_parent strata_worker.partman_schema
-        strata_worker.period_rule strata_worker.period_work strata_worker.unknown_periods
+        strata_worker.period_rule strata_worker.period_work strata_worker.registered_sessions
+        strata_worker.unknown_periods
         strata_columnar.begin_move strata_columnar.columnar_move_files
         strata_columnar.columnar_move_forget strata_columnar.columnar_move_run
         strata_columnar.finish_move strata_columnar.forget_moves

@@ -50,6 +50,43 @@ REVOKE ALL ON FUNCTION strata_worker.marked_sessions() FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.marked_sessions() IS
     'sessions of coordinators, with their epochs';
 
+CREATE FUNCTION strata_worker.register_session(incarnation bigint) RETURNS void
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'strata_worker_register_session';
+COMMENT ON FUNCTION strata_worker.register_session(bigint) IS
+    'says which start of the coordinator this session belongs to, for end_sessions()';
+
+CREATE FUNCTION strata_worker.registered_sessions(
+    OUT pid integer, OUT started bigint, OUT incarnation bigint)
+    RETURNS SETOF record
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.pid, (extract(epoch FROM a.backend_start) * 1000000)::bigint,
+           (l.classid::bigint << 32) | l.objid::bigint
+      FROM pg_locks AS l
+      JOIN pg_stat_activity AS a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.objsubid = 4
+       AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+$$;
+REVOKE ALL ON FUNCTION strata_worker.registered_sessions() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.registered_sessions() IS
+    'sessions of the coordinator, when they began (microseconds since 1970), and to which start of it they belong';
+
+-- A process id may have been given to another session since the list was made, hence its start.
+CREATE FUNCTION strata_worker.end_sessions(pids integer[], starts bigint[]) RETURNS integer
+    LANGUAGE sql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(*) FILTER (WHERE pg_terminate_backend(s.pid))::integer
+      FROM strata_worker.registered_sessions() AS s
+      JOIN unnest(pids, starts) AS dead (pid, started)
+        ON dead.pid = s.pid AND dead.started = s.started
+$$;
+REVOKE ALL ON FUNCTION strata_worker.end_sessions(integer[], bigint[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.end_sessions(integer[], bigint[]) IS
+    'ends registered sessions that the coordinator does not know any more; returns how many';
+
 -- A coordinator that does not own this worker must neither read nor write here: a
 -- restored copy of a coordinator would resolve the original's transactions.
 -- The mark comes first, and each look has a new snapshot (hence VOLATILE): who has seen an epoch

@@ -7,6 +7,9 @@
  * whose functions run here, can release all of their session's, and could block a lock whose key
  * they can name.  Hence the fourth field of the key is none that SQL functions use, and a
  * transaction is not committed when the mark is gone: nobody would have ended its session.
+ *
+ * A second lock of the same kind holds the incarnation of the coordinator, which is another one after
+ * each of its starts: the coordinator ends what sessions of former ones have left here.
  */
 #include "postgres.h"
 
@@ -22,10 +25,21 @@
 #define MARK_CLASS 1398034497
 #define MARK_KIND 3
 
+/* As strata_worker.registered_sessions() knows it; the second and third field are the incarnation. */
+#define INCARNATION_KIND 4
+
 static bool marked = false;
 static LOCKTAG mark;
 
 PG_FUNCTION_INFO_V1(strata_worker_mark_session);
+PG_FUNCTION_INFO_V1(strata_worker_register_session);
+
+static void
+hold_for_session(const LOCKTAG *tag)
+{
+	if (!compat_lock_held_by_me(tag, ShareLock))
+		(void) LockAcquire(tag, ShareLock, true, false);
+}
 
 /* mark_session(epoch): again after another take-over of the same server */
 Datum
@@ -34,10 +48,22 @@ strata_worker_mark_session(PG_FUNCTION_ARGS)
 	LOCKTAG wanted;
 
 	SET_LOCKTAG_ADVISORY(wanted, MyDatabaseId, MARK_CLASS, (uint32) PG_GETARG_INT64(0), MARK_KIND);
-	if (!compat_lock_held_by_me(&wanted, ShareLock))
-		(void) LockAcquire(&wanted, ShareLock, true, false);
+	hold_for_session(&wanted);
 	mark = wanted;
 	marked = true;
+	PG_RETURN_VOID();
+}
+
+/* register_session(incarnation) */
+Datum
+strata_worker_register_session(PG_FUNCTION_ARGS)
+{
+	uint64 incarnation = (uint64) PG_GETARG_INT64(0);
+	LOCKTAG tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (incarnation >> 32), (uint32) incarnation,
+						 INCARNATION_KIND);
+	hold_for_session(&tag);
 	PG_RETURN_VOID();
 }
 
