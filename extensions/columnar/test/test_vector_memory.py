@@ -37,9 +37,6 @@ def tables(node: Node) -> Iterator[Node]:
         INSERT INTO t SELECT (g * 7919::bigint) % {ROWS}, g % 7, g / 2, md5(g::text), (g * 7919::bigint) % {ROWS} / 4.0, g
             FROM generate_series(1, {ROWS}) AS g;
         CREATE TABLE u USING columnar AS SELECT id + {ROWS} / 2 AS id, few, s FROM t;
-        CREATE TABLE tree (id bigint, s text) PARTITION BY HASH (id);
-        SELECT format('CREATE TABLE tree_%s PARTITION OF tree FOR VALUES WITH (MODULUS 8, REMAINDER %s) USING columnar', i, i)
-            FROM generate_series(0, 7) AS i;
         ANALYZE t, u;
         RESET search_path;
         """
