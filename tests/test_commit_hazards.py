@@ -111,10 +111,11 @@ def test_what_released_the_mark_of_its_session_on_a_worker_is_not_committed(make
 
 
 def test_users_cannot_lock_the_coordinator_out_of_a_worker(made: Cluster) -> None:
-    """By an advisory lock with the key of those that mark its sessions there."""
+    """By advisory locks with the keys of those that mark and register its sessions there."""
     worker = made.workers[0]
     marks = (
-        "SELECT DISTINCT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
+        "SELECT DISTINCT classid::bigint::bit(32)::integer, objid::bigint::bit(32)::integer"
+        " FROM pg_locks WHERE locktype = 'advisory'"
     )
     with (
         made.coordinator.connect() as session,
@@ -123,11 +124,18 @@ def test_users_cannot_lock_the_coordinator_out_of_a_worker(made: Cluster) -> Non
         ThreadPoolExecutor(1) as pool,
     ):
         session.execute("SELECT count(*) FROM t")
-        ((one, two),) = worker.query(marks)
+        keys = worker.query(marks)
+        assert len(keys) >= 2
         user.execute("SET lock_timeout = '10 s'")
-        pool.submit(user.execute, f"SELECT pg_advisory_lock({one}::integer, {two}::integer)")
-        for _ in wait_until("the user has the lock, or waits for it"):
-            if worker.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode ~ 'Excl'"):
+        locks = ", ".join(f"pg_advisory_lock(int4({one}), int4({two}))" for one, two in keys)
+        pool.submit(user.execute, f"SELECT {locks}")
+        theirs = (
+            "SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted) FROM pg_locks"
+            " WHERE locktype = 'advisory' AND mode ~ 'Excl'"
+        )
+        for _ in wait_until("the user has the locks, or waits for one"):
+            ((granted, waited_for),) = worker.query(theirs)
+            if granted == len(keys) or waited_for > 0:
                 break
         other.execute("SET statement_timeout = '5 s'")
         assert other.execute("SELECT count(*) FROM t").fetchall() == [(100,)]
