@@ -90,14 +90,7 @@ strata_truncate_reference_table(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"truncate_reference_table\" must be fired AFTER TRUNCATE "
 							   "by a trigger")));
-	table = metadata_table(RelationGetRelid(trigger->tg_relation));
-	if (table == NULL || table->kind != TABLE_REFERENCE || !trigger->tg_trigger->tgisinternal)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("trigger \"%s\" of table \"%s\" is not the one that keeps its copies in step",
-					trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
-			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
+	table = reference_write_trigger_table(trigger);
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);
 

@@ -184,23 +184,11 @@ collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_r
 		reference_write_flush();
 }
 
-/*
- * strata.replicate_reference_row(): send the row that a statement changed to the workers.
- */
-Datum
-strata_replicate_reference_row(PG_FUNCTION_ARGS)
+const DistributedTable *
+reference_write_trigger_table(const TriggerData *trigger)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	const DistributedTable *table;
+	const DistributedTable *table = metadata_table(RelationGetRelid(trigger->tg_relation));
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-			 errmsg("function \"replicate_reference_row\" must be fired AFTER ROW by a trigger")));
-
-	table = metadata_table(RelationGetRelid(trigger->tg_relation));
 	if (table == NULL || table->kind != TABLE_REFERENCE || !trigger->tg_trigger->tgisinternal)
 		ereport(
 			ERROR,
@@ -208,6 +196,24 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 			 errmsg("trigger \"%s\" of table \"%s\" is not the one that keeps its copies in step",
 					trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
 			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
+	return table;
+}
+
+/*
+ * strata.replicate_reference_row(): send the row that a statement changed to the workers.
+ */
+Datum
+strata_replicate_reference_row(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("function \"replicate_reference_row\" must be fired AFTER ROW by a trigger")));
+	(void) reference_write_trigger_table(trigger);
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))

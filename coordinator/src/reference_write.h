@@ -11,8 +11,14 @@
 
 #include "postgres.h"
 
+#include "commands/trigger.h"
+#include "metadata.h"
+
 /* Send the collected changes and wait for the workers; cheap when there are none. */
 extern void reference_write_flush(void);
+
+/* The reference table of a trigger; ERROR unless the trigger is one of those that keep its copies in step. */
+extern const DistributedTable *reference_write_trigger_table(const TriggerData *trigger);
 
 extern void reference_write_initialize(void);
 
