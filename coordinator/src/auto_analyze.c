@@ -26,6 +26,7 @@
 
 #include "ddl.h"
 #include "maintenance_worker.h"
+#include "service_transaction.h"
 #include "shared_memory.h"
 
 #define REQUESTS_MAX 1024
@@ -129,21 +130,6 @@ list_requests(Oid *relations)
 
 /* ---------------------------------------------------------------- the task */
 
-static void
-begin_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
-static void
-end_transaction(void)
-{
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-}
-
 /* False if it has to be tried again. */
 static bool
 analyze_table(Oid relation)
@@ -174,7 +160,7 @@ recover(Oid relation)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	begin_transaction();
+	service_transaction_begin();
 	auto_analyze_request(relation);
 }
 
@@ -184,13 +170,11 @@ run_request(Oid relation)
 	volatile bool success = false;
 
 	CHECK_FOR_INTERRUPTS();
-	end_transaction();
-	begin_transaction();
+	service_transaction_next();
 	PG_TRY();
 	{
 		success = analyze_table(relation);
-		end_transaction();
-		begin_transaction();
+		service_transaction_next();
 	}
 	PG_CATCH();
 	{

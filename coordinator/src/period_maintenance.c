@@ -48,6 +48,7 @@
 #include "metadata_catalog.h"
 #include "remote_command.h"
 #include "remote_scan.h"
+#include "service_transaction.h"
 #include "settings.h"
 
 #define LOCK_TIMEOUT_MS 200
@@ -274,21 +275,6 @@ do_item(const PeriodItem *item)
 
 /* ---------------------------------------------------------------- the run */
 
-static void
-begin_next_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
-static void
-end_transaction(void)
-{
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-}
-
 /* Nobody else's business: a lock that was not to be had, a table that went away meanwhile. */
 static bool
 is_expected(int sqlerrcode)
@@ -313,7 +299,7 @@ recover(Oid relation)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	begin_next_transaction();
+	service_transaction_begin();
 }
 
 /* One step: with an item, that; else, with a worker, what it says is to do; else the cut-off.  False if it failed. */
@@ -323,8 +309,7 @@ run_step(Oid relation, int worker, const PeriodItem *item, List **items)
 	volatile bool success = true;
 
 	CHECK_FOR_INTERRUPTS();
-	end_transaction();
-	begin_next_transaction();
+	service_transaction_next();
 	PG_TRY();
 	{
 		if (item != NULL)
@@ -333,8 +318,7 @@ run_step(Oid relation, int worker, const PeriodItem *item, List **items)
 			list_work(relation, worker, items);
 		else
 			publish_cutoff(relation);
-		end_transaction();
-		begin_next_transaction();
+		service_transaction_next();
 	}
 	PG_CATCH();
 	{

@@ -85,6 +85,7 @@
 #include "metadata_catalog.h"
 #include "remote_transaction.h"
 #include "row_format.h"
+#include "service_transaction.h"
 #include "settings.h"
 #include "shared_memory.h"
 #include "wire_cleanup.h"
@@ -492,17 +493,6 @@ tell_workers(const ClusterIdentity *identity)
 	}
 }
 
-/* Commit what the task has done so far. */
-static void
-begin_next_transaction(void)
-{
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
 void
 take_over_run(void)
 {
@@ -541,7 +531,7 @@ take_over_run(void)
 							GetWALInsertionTimeLine(), identity.timeline)));
 	membership_mark();
 	raise_epoch(identity.epoch + 1);
-	begin_next_transaction(); /* no worker hears of what could be forgotten */
+	service_transaction_next(); /* no worker hears of what could be forgotten */
 	cluster_identity_read(&identity);
 	tell_workers(&identity);
 }

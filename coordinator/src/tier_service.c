@@ -19,6 +19,7 @@
 
 #include "metadata.h"
 #include "remote_command.h"
+#include "service_transaction.h"
 #include "settings.h"
 #include "worker_state.h"
 
@@ -54,16 +55,6 @@ make_statement(void)
 					(int64) strata_tier_rate * 1024, Max(strata_tier_interval / 1000, 1));
 }
 
-static void
-next_transaction(void)
-{
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-}
-
 /* Logs the error, and goes on with a new transaction: the next worker may answer. */
 static void
 recover(void)
@@ -75,9 +66,7 @@ recover(void)
 	FlushErrorState();
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
+	service_transaction_begin();
 }
 
 static void
@@ -88,12 +77,12 @@ run_worker(int worker, const char *statement)
 		return; /* it hears of the policies when it is back */
 	PG_TRY();
 	{
-		next_transaction();
+		service_transaction_next();
 		(void) remote_command_run(bms_make_singleton(worker), REMOTE_WRITE, statement);
 		/* the round reads what was committed */
-		next_transaction();
+		service_transaction_next();
 		(void) remote_command_fetch(worker, "SELECT strata_tiering.start()");
-		next_transaction();
+		service_transaction_next();
 	}
 	PG_CATCH();
 	{

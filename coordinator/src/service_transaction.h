@@ -1,0 +1,17 @@
+/*
+ * service_transaction.h
+ *		Transactions of the tasks that run in the background.
+ *
+ * A task begins and ends within a transaction with an active snapshot (maintenance_worker.h).  One that does
+ * several things commits each for itself, and begins anew after an error.
+ */
+#ifndef STRATA_SERVICE_TRANSACTION_H
+#define STRATA_SERVICE_TRANSACTION_H
+
+extern void service_transaction_begin(void);
+extern void service_transaction_end(void);
+
+/* Commit what the task has done so far. */
+extern void service_transaction_next(void);
+
+#endif
