@@ -496,12 +496,6 @@ AS $$
       FROM pg_proc AS p WHERE class = 'pg_proc'::regclass AND p.oid = object
     UNION ALL
     SELECT format('ALTER TABLE %s OWNER TO %I; ', r.oid::regclass, pg_get_userbyid(r.relowner))
-           || strata.privilege_commands(r.relacl, r.relowner, format('TABLE %s', r.oid::regclass))
-           || coalesce((SELECT string_agg(strata.grant_commands(a.attacl, r.relowner,
-                                              format('TABLE %s', r.oid::regclass), a.attname),
-                                          '' ORDER BY a.attnum)
-                          FROM pg_attribute AS a
-                         WHERE a.attrelid = r.oid AND NOT a.attisdropped), '')
       FROM pg_class AS r WHERE class = 'pg_class'::regclass AND r.oid = object
 $$;
 REVOKE ALL ON FUNCTION strata.object_privileges(oid, oid) FROM PUBLIC;
@@ -780,7 +774,7 @@ AS $$
           FROM wanted AS w JOIN depth AS d USING (class, oid)
          GROUP BY w.class, w.oid, w.rank, w.object
         UNION ALL
-        SELECT 1000, 6, t.relation::oid, format('privileges of table %s', t.relation),
+        SELECT 1000, 6, t.relation::oid, format('owner of table %s', t.relation),
                strata.object_privileges('pg_class'::regclass, t.relation), NULL, false
           FROM strata.distributed_table AS t
         UNION ALL

@@ -1,13 +1,13 @@
 /*
  * connection.c
- *		One libpq connection per worker, session and role: wait, read, report.
+ *		One libpq connection per worker and session: wait, read, report.
  *
  * Core's backend must never sit in a blocking libpq call: a cancel, a
  * statement_timeout or the postmaster's death would not be noticed.  Everything here
  * uses libpq's asynchronous calls and waits in WaitEventSetWait(), which also
  * watches our latch.  The event sets are kept: a stream waits once per 16 kB.
  *
- * Structs are keyed by (worker, role), live as long as the session and are
+ * Structs are keyed by worker and login, live as long as the session and are
  * reused after a reconnect, so that scans may keep pointers over errors.  A
  * connection is replaced only between transactions: when the worker's conninfo
  * changed, when the socket shows that the worker went away, or when the heartbeat has
@@ -676,11 +676,26 @@ close_at_exit(int code, Datum arg)
 	}
 }
 
-/* The struct for a worker and the current user, made if needed. */
+/* The wire over which the running transaction uses the worker; NULL when it does not yet. */
 static WorkerConnection *
-find_connection(int worker_id)
+find_participant(int worker_id)
 {
-	Oid role = GetUserId();
+	ListCell *lc;
+
+	foreach(lc, connections)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->worker_id == worker_id && conn->xact_depth > 0)
+			return conn;
+	}
+	return NULL;
+}
+
+/* The struct for a worker and a login, made if needed. */
+static WorkerConnection *
+find_connection(int worker_id, Oid role)
+{
 	WorkerConnection *conn;
 	MemoryContext previous;
 	ListCell *lc;
@@ -778,19 +793,38 @@ check_connection(WorkerConnection *conn)
 	return false;
 }
 
-WorkerConnection *
-connection_open(int worker_id)
+static WorkerConnection *
+find_session_connection(int worker_id)
 {
-	WorkerConnection *conn = find_connection(worker_id);
+	WorkerConnection *conn = find_participant(worker_id);
 
+	return conn != NULL ? conn : find_connection(worker_id, GetSessionUserId());
+}
+
+static WorkerConnection *
+open_connection(WorkerConnection *conn)
+{
 	worker_hold_join(conn);
 	if (!check_connection(conn))
 		connection_connect(&conn, 1);
 	return conn;
 }
 
-void
-connection_open_all(const Bitmapset *workers)
+WorkerConnection *
+connection_open(int worker_id)
+{
+	return open_connection(find_session_connection(worker_id));
+}
+
+WorkerConnection *
+connection_open_as(int worker_id, Oid role)
+{
+	return open_connection(find_connection(worker_id, role));
+}
+
+/* InvalidOid: the session's */
+static void
+open_all(const Bitmapset *workers, Oid role)
 {
 	WorkerConnection **conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
 	int count = 0;
@@ -798,7 +832,8 @@ connection_open_all(const Bitmapset *workers)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerConnection *conn = find_connection(worker_id);
+		WorkerConnection *conn = OidIsValid(role) ? find_connection(worker_id, role)
+												  : find_session_connection(worker_id);
 
 		worker_hold_join(conn);
 		if (!check_connection(conn))
@@ -807,4 +842,16 @@ connection_open_all(const Bitmapset *workers)
 	if (count > 0)
 		connection_connect(conns, count);
 	pfree(conns);
+}
+
+void
+connection_open_all(const Bitmapset *workers)
+{
+	open_all(workers, InvalidOid);
+}
+
+void
+connection_open_all_as(const Bitmapset *workers, Oid role)
+{
+	open_all(workers, role);
 }

@@ -1,9 +1,10 @@
 /*
  * connection.h
- *		One libpq connection per worker, session and role.
+ *		One libpq connection per worker and session.
  *
  * A connection is made at its first use and kept until the session ends or it
- * breaks.  It logs in as the current user (the role whose privileges apply).
+ * breaks.  It logs in as the session's user; who acts there is told with each statement
+ * (remote_role.c).  Commands that run outside of transactions have wires of whoever runs them.
  * All waiting is interruptible: cancel, statement_timeout and termination reach
  * us through CHECK_FOR_INTERRUPTS() in connection_wait*().
  *
@@ -56,7 +57,7 @@ typedef enum WireOutcome
 typedef struct WorkerConnection
 {
 	int worker_id;
-	Oid role;
+	Oid role; /* that has logged in */
 	char *worker_name;
 	PGconn *pg;
 	int worker_pid;			/* of the backend there; libpq forgets it when the connection breaks */
@@ -87,6 +88,8 @@ typedef struct WorkerConnection
 	bool failed;	   /* the remote transaction is lost */
 	bool concerned;	   /* used in the subtransaction that aborts */
 	bool end_pending;  /* COMMIT or ROLLBACK of a reader was sent, its result not collected */
+	Oid acting;		   /* remote_role.c: who acts there, InvalidOid when unknown ... */
+	int acting_context; /* ... and in which security context */
 	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
 	int kept_snapshots;			   /* of running statements, see snapshot_pin.c */
 	bool snapshot_pinned;		   /* the worker has said that it took a snapshot */
@@ -106,7 +109,7 @@ typedef struct WorkerConnection
 } WorkerConnection;
 
 /*
- * The session's connection to a worker as the current user; opens it if needed.
+ * The session's connection to a worker, or the one that its transaction uses; opens it if needed.
  * ERROR (SQLSTATE 08001, naming the worker) when it does not answer within connect_timeout.
  * Several may be opened at once: connection_open_all() connects concurrently.  connection_try()
  * returns NULL when the worker cannot be reached.
@@ -114,6 +117,10 @@ typedef struct WorkerConnection
 extern WorkerConnection *connection_open(int worker_id);
 extern WorkerConnection *connection_try(int worker_id);
 extern void connection_open_all(const Bitmapset *workers);
+
+/* The same, logged in as a certain role, for commands outside of transactions. */
+extern WorkerConnection *connection_open_as(int worker_id, Oid role);
+extern void connection_open_all_as(const Bitmapset *workers, Oid role);
 
 /* Make the wire idle: ask the occupant, if there is one, to yield. */
 extern void connection_vacate(WorkerConnection *conn);

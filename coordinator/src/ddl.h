@@ -174,7 +174,7 @@ extern void maintenance_cluster(UtilityCall *call);
  * failure is raised when all have ended.  Returns what each answered (first column of the first
  * row), NULL where that was nothing.
  */
-extern char **maintenance_run_each(const int *worker_ids, char **sqls, int count);
+extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count);
 
 /*
  * Functions that take or return rows of a table stay on the coordinator while the

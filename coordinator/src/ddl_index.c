@@ -222,7 +222,7 @@ build_on_workers(char *question)
 
 		for (int i = 0; i < count; i++)
 			sqls[i] = question;
-		commands = maintenance_run_each(asked, sqls, count);
+		commands = maintenance_run_each(asked, GetUserId(), sqls, count);
 		for (int i = 0; i < count; i++)
 		{
 			if (commands[i] == NULL)
@@ -231,7 +231,7 @@ build_on_workers(char *question)
 			sqls[busy++] = commands[i];
 		}
 		count = busy;
-		(void) maintenance_run_each(asked, sqls, count);
+		(void) maintenance_run_each(asked, GetUserId(), sqls, count);
 	}
 }
 
@@ -390,7 +390,7 @@ drop_concurrently(UtilityCall *call, Oid index)
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "DROP INDEX CONCURRENTLY");
 	/* the workers first: should one fail, the command can be repeated */
 	while ((worker = bms_next_member(workers, worker)) >= 0)
-		(void) maintenance_run_each(&worker, &sql, 1);
+		(void) maintenance_run_each(&worker, GetUserId(), &sql, 1);
 	ddl_run_locally(call);
 	ddl_version_note_change();
 }

@@ -2,13 +2,13 @@
  * ddl_role.c
  *		Roles and memberships, the same on all nodes.
  *
- * Sessions log in to the workers as the role whose privileges apply: the current user, or the
- * owner of a view.  So each role exists there, with the attributes, memberships and settings that
- * it has here.  The commands travel in the user's transaction, as the user who gave them.
+ * Code runs on the workers as the current user.  So each role exists there, with the attributes, memberships and
+ * settings that it has here, but for memberships that only open tables (is_about_tables).  The commands
+ * travel in the user's transaction, as the user who gave them.
  *
  * What concerns how clients log in stays here, because they never log in to a worker: PASSWORD
  * (nothing derived from one leaves this server), VALID UNTIL, CONNECTION LIMIT and LOGIN.
- * There every role may log in, since the owner of a view often is a role without login here; the
+ * There every role may log in: maintenance acts as a table's owner, who often is a role without login here.  The
  * workers' pg_hba.conf lets only the coordinator in.
  *
  * Settings of roles that name what a node has of its own stay here, too (setting_travels).
@@ -138,6 +138,30 @@ format_role_attributes(List *options)
 	return sql.data;
 }
 
+/* Its members may use all tables, which is decided here alone: no worker knows of the membership. */
+static bool
+is_about_tables(const char *role)
+{
+	return strcmp(role, "pg_read_all_data") == 0 || strcmp(role, "pg_write_all_data") == 0;
+}
+
+/* The roles (RoleSpec) whose members workers know. */
+static List *
+without_roles_about_tables(List *roles)
+{
+	List *result = NIL;
+	ListCell *cell;
+
+	foreach(cell, roles)
+	{
+		RoleSpec *role = lfirst_node(RoleSpec, cell);
+
+		if (role->roletype != ROLESPEC_CSTRING || !is_about_tables(role->rolename))
+			result = lappend(result, role);
+	}
+	return result;
+}
+
 static void
 append_roles(StringInfo sql, List *roles)
 {
@@ -161,8 +185,12 @@ append_memberships(StringInfo sql, const char *role, List *options)
 
 		if (strcmp(option->defname, "addroleto") == 0)
 		{
+			List *granted = without_roles_about_tables((List *) option->arg);
+
+			if (granted == NIL)
+				continue;
 			appendStringInfoString(sql, "; GRANT ");
-			append_roles(sql, (List *) option->arg);
+			append_roles(sql, granted);
 			appendStringInfo(sql, " TO %s", role);
 		}
 		else if (admin || strcmp(option->defname, "rolemembers") == 0)
@@ -237,10 +265,38 @@ ddl_drop_role(UtilityCall *call)
 		ddl_send_everywhere(sql.data);
 }
 
+/*
+ * What makes of a GRANT of roles the one that workers get: "" if nothing is to be added, NULL if nothing
+ * at all is to be sent.
+ */
+static char *
+take_back_roles_about_tables(const GrantRoleStmt *grant)
+{
+	StringInfoData sql;
+	int count = 0;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, grant->granted_roles)
+	{
+		const char *role = lfirst_node(AccessPriv, cell)->priv_name;
+
+		if (!is_about_tables(role))
+			continue;
+		count++;
+		if (!grant->is_grant)
+			continue;
+		appendStringInfo(&sql, "; REVOKE %s FROM ", role);
+		append_roles(&sql, grant->grantee_roles);
+	}
+	return count < list_length(grant->granted_roles) ? sql.data : NULL;
+}
+
 /* GRANT and REVOKE of roles, DROP OWNED, REASSIGN OWNED: the same text everywhere. */
 void
 ddl_send_role_command(UtilityCall *call)
 {
+	const char *rest = "";
 	Node *statement = call->statement->utilityStmt;
 	List *roles = NIL;
 	char *text;
@@ -253,9 +309,12 @@ ddl_send_role_command(UtilityCall *call)
 	else if (IsA(statement, ReassignOwnedStmt))
 		roles = lappend(list_copy(castNode(ReassignOwnedStmt, statement)->roles),
 						castNode(ReassignOwnedStmt, statement)->newrole);
+	if (IsA(statement, GrantRoleStmt))
+		rest = take_back_roles_about_tables((GrantRoleStmt *) statement);
 	text = ddl_text_with_role_names(call, roles);
 	ddl_run_locally(call);
-	ddl_send_everywhere(text);
+	if (rest != NULL)
+		ddl_send_everywhere(psprintf("%s%s", text, rest));
 }
 
 /* ---------------------------------------------------------------- settings of roles */

@@ -42,9 +42,8 @@
 #include "metadata_catalog.h"
 #include "remote_command.h"
 
-/* Has this transaction sent DDL?  Then also the role that it did it as: one per transaction writes. */
+/* Has this transaction sent DDL? */
 static bool changed = false;
-static Oid changed_by = InvalidOid;
 
 void
 ddl_lock_for_change(void)
@@ -95,7 +94,6 @@ ddl_version_note_change(void)
 {
 	ddl_lock_for_change();
 	changed = true;
-	changed_by = GetUserId();
 }
 
 static char *
@@ -112,17 +110,10 @@ ddl_version_seed(int worker_id)
 	remote_command_run_each(&worker_id, &sql, 1, REMOTE_WRITE);
 }
 
-/* As the role that has written there; an error ends the transaction, which restores the role. */
 static void
 record_on_workers(int64 version)
 {
-	Oid role;
-	int context;
-
-	GetUserIdAndSecContext(&role, &context);
-	SetUserIdAndSecContext(changed_by, context);
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
-	SetUserIdAndSecContext(role, context);
 }
 
 /* The next count, which no one can guess in advance. */

@@ -275,10 +275,9 @@ common_routes(const Locus *a, const Locus *b)
 	return routes;
 }
 
-/* locus_join() but for the role. */
-static bool
-join_places(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
-			List *clauses, Locus *result)
+bool
+locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
+		   List *clauses, Locus *result)
 {
 	bool meet;
 
@@ -341,24 +340,6 @@ join_places(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType 
 		default:
 			return false;
 	}
-}
-
-bool
-locus_same_role(const Locus *a, const Locus *b)
-{
-	return a->roleless || b->roleless || a->role == b->role;
-}
-
-bool
-locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jointype,
-		   List *clauses, Locus *result)
-{
-	if (!locus_same_role(outer, inner) ||
-		!join_places(root, outer, inner, jointype, clauses, result))
-		return false;
-	result->roleless = outer->roleless && inner->roleless;
-	result->role = outer->roleless ? inner->role : outer->role;
-	return true;
 }
 
 /* Adds `value` as a route if the workers can be told from it at execution; false if not. */

@@ -51,13 +51,6 @@ typedef struct Locus
 	 * for one outer row, everything is on one worker.
 	 */
 	List *outer_routes;
-
-	/*
-	 * As whom the workers read: the owner of the view that names the tables, or
-	 * InvalidOid for the current user.  What names no table can be read as anybody.
-	 */
-	Oid role;
-	bool roleless;
 } Locus;
 
 typedef struct DistSub
@@ -135,9 +128,6 @@ extern bool locus_is_single(const Locus *locus);
 
 /* Do both lie on one and the same worker, decided by equal route values? */
 extern bool locus_same_worker(const Locus *a, const Locus *b);
-
-/* Can both be read in one statement, as one role? */
-extern bool locus_same_role(const Locus *a, const Locus *b);
 
 /* How many workers take part, for costs. */
 extern int locus_worker_count(const Locus *locus);

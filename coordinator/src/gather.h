@@ -15,6 +15,7 @@
 #include "nodes/pathnodes.h"
 
 #include "dist_path.h"
+#include "remote_role.h"
 #include "remote_scan.h"
 
 /* What a shipped statement does; decides how its answer is read. */
@@ -36,7 +37,6 @@ typedef struct GatherPlan
 	char *sql;		   /* with $1 .. $n for the params */
 	int colocation_id; /* whose workers take part */
 	bool writes;	   /* REMOTE_WRITE: changes or locks rows */
-	Oid role;		   /* as whom workers are asked; InvalidOid: as the current user */
 	bool can_set_tag;  /* counts in the statement's row count */
 	bool returning;
 	int param_count;
@@ -45,6 +45,7 @@ typedef struct GatherPlan
 	int key_attribute; /* GATHER_INSERT_ROWS: the key's attribute number */
 	List *
 		row_columns; /* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
+	List *schemas;			/* names (String) of those that the SQL names */
 	List *sort_columns;		/* ints, 1-based; NIL: any order */
 	List *sort_operators;	/* Oids */
 	List *sort_collations;	/* Oids */
@@ -139,17 +140,7 @@ extern Bitmapset *gather_possible_workers(GatherScanState *state);
 /* The plan state, if it is one of ours; else NULL. */
 extern GatherScanState *gather_from_plan_state(PlanState *state);
 
-/*
- * What is sent between these is sent as the plan's role.  An error in between needs
- * no cleanup: the transaction's abort restores the user.
- */
-typedef struct SavedRole
-{
-	Oid user;
-	int security_context;
-} SavedRole;
-
-extern SavedRole gather_enter_role(const GatherScanState *state);
-extern void gather_leave_role(SavedRole saved);
+/* Have the workers find what the statement names, until remote_role_enter() of what is returned. */
+extern RemoteRole gather_enter_role(const GatherScanState *state);
 
 #endif

@@ -308,22 +308,10 @@ compare_streams(Datum a, Datum b, void *arg)
 	return 0;
 }
 
-SavedRole
+RemoteRole
 gather_enter_role(const GatherScanState *state)
 {
-	SavedRole saved;
-
-	GetUserIdAndSecContext(&saved.user, &saved.security_context);
-	if (OidIsValid(state->plan.role) && state->plan.role != saved.user)
-		SetUserIdAndSecContext(state->plan.role,
-							   saved.security_context | SECURITY_LOCAL_USERID_CHANGE);
-	return saved;
-}
-
-void
-gather_leave_role(SavedRole saved)
-{
-	SetUserIdAndSecContext(saved.user, saved.security_context);
+	return remote_role_enter(remote_role_for_schemas(state->plan.schemas));
 }
 
 /* Prepare the merge: one current row of each stream. */
@@ -367,7 +355,7 @@ start_gather(GatherScanState *state)
 	char *sql;
 	TupleDesc desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	RemoteAccess access = state->plan.writes ? REMOTE_WRITE : REMOTE_READ;
-	SavedRole saved;
+	RemoteRole saved;
 
 	old_context = MemoryContextSwitchTo(state->context);
 	workers = gather_current_workers(state);
@@ -381,7 +369,7 @@ start_gather(GatherScanState *state)
 	saved = gather_enter_role(state);
 	snapshot_pin_prepare(state->css.ss.ps.state, workers, access);
 	state->scan = remote_scan_begin(workers, access, sql, desc);
-	gather_leave_role(saved);
+	(void) remote_role_enter(saved);
 	/* a cursor from outside of a savepoint goes on when that is rolled back, but the wires do not */
 	if (state->subtransaction != GetCurrentSubTransactionId())
 		remote_scan_keep(state->scan);
@@ -480,14 +468,13 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 	MemoryContext context = CurrentMemoryContext;
 	GatherRetry retry = {0};
 	bool patient = gather_retry_may_wait(state);
-	SavedRole role;
+	RemoteRole role = remote_role_current();
 
 	if (!gather_retry_is_possible(state))
 	{
 		start_gather(state);
 		return next_remote_row(state, slot);
 	}
-	GetUserIdAndSecContext(&role.user, &role.security_context);
 	for (;;)
 	{
 		volatile bool found = false;
@@ -502,7 +489,7 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 		}
 		PG_CATCH();
 		{
-			gather_leave_role(role);
+			(void) remote_role_enter(role);
 			if (!gather_retry_accept(&retry, state))
 				PG_RE_THROW();
 			MemoryContextSwitchTo(context);
@@ -612,7 +599,7 @@ run_modify(GatherScanState *state)
 {
 	Bitmapset *workers = gather_current_workers(state);
 	char *sql;
-	SavedRole saved;
+	RemoteRole saved;
 	uint64 rows;
 
 	state->worker_count = bms_num_members(workers);
@@ -622,7 +609,7 @@ run_modify(GatherScanState *state)
 	saved = gather_enter_role(state);
 	snapshot_pin_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
 	rows = remote_command_run(workers, REMOTE_WRITE, sql);
-	gather_leave_role(saved);
+	(void) remote_role_enter(saved);
 	if (state->plan.can_set_tag)
 		state->css.ss.ps.state->es_processed += rows;
 	gather_count_changes(state, rows);

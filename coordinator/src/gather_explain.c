@@ -22,7 +22,7 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es)
 {
 	Bitmapset *workers = gather_current_workers(state);
 	WorkerConnection *conn;
-	SavedRole saved;
+	RemoteRole saved;
 	StringInfoData sql;
 	StringInfoData plan;
 	PGresult *result;
@@ -37,7 +37,7 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es)
 	saved = gather_enter_role(state);
 	conn = connection_open(bms_next_member(workers, -1));
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
-	gather_leave_role(saved);
+	(void) remote_role_enter(saved);
 
 	initStringInfo(&plan);
 	while ((result = connection_get_result(conn)) != NULL)

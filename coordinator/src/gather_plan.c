@@ -143,7 +143,6 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->kind);
 	numbers = lappend_int(numbers, plan->colocation_id);
 	numbers = lappend_int(numbers, plan->writes);
-	numbers = lappend_int(numbers, (int) plan->role);
 	numbers = lappend_int(numbers, plan->can_set_tag);
 	numbers = lappend_int(numbers, plan->returning);
 	numbers = lappend_int(numbers, plan->param_count);
@@ -152,7 +151,7 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->key_attribute);
 	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
 								  plan->sort_operators, plan->sort_collations),
-					   list_make2(plan->sort_nulls_first, plan->row_columns));
+					   list_make3(plan->sort_nulls_first, plan->row_columns, plan->schemas));
 }
 
 void
@@ -165,7 +164,6 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->kind = list_nth_int(numbers, i++);
 	plan->colocation_id = list_nth_int(numbers, i++);
 	plan->writes = list_nth_int(numbers, i++);
-	plan->role = (Oid) list_nth_int(numbers, i++);
 	plan->can_set_tag = list_nth_int(numbers, i++);
 	plan->returning = list_nth_int(numbers, i++);
 	plan->param_count = list_nth_int(numbers, i++);
@@ -177,6 +175,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->sort_collations = list_nth(list, 4);
 	plan->sort_nulls_first = list_nth(list, 5);
 	plan->row_columns = list_nth(list, 6);
+	plan->schemas = list_nth(list, 7);
 }
 
 static bool
@@ -223,10 +222,8 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	numbered.route_count = locus ? list_length(locus->routes) : 0;
 	numbered.array_route_count = locus ? list_length(locus->array_routes) : 0;
 	if (locus)
-	{
 		numbered.colocation_id = locus->colocation_id;
-		numbered.role = locus->role;
-	}
+	numbered.schemas = remote_role_find_schemas(plan->sql, params);
 
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = quals;

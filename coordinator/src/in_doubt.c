@@ -394,7 +394,7 @@ static void
 look_for_left_overs(int worker_id, int64 deadline)
 {
 	uint32 generation = in_doubt_generation();
-	WorkerConnection *conn = connection_open(worker_id);
+	WorkerConnection *conn = connection_open_as(worker_id, GetUserId());
 	ListCell *cell;
 
 	if (conn->xact_depth > 0 || !is_unseen(worker_id))

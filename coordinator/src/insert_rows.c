@@ -123,7 +123,7 @@ insert_rows_run(GatherScanState *state)
 	int *worker_ids;
 	char **sqls;
 	int count = 0;
-	SavedRole saved;
+	RemoteRole saved;
 	ListCell *lc;
 
 	/* the statement's text has one row of placeholders */
@@ -164,7 +164,7 @@ insert_rows_run(GatherScanState *state)
 			state->css.ss.ps.state->es_processed += rows;
 		gather_count_changes(state, rows);
 	}
-	gather_leave_role(saved);
+	(void) remote_role_enter(saved);
 	MemoryContextSwitchTo(old_context);
 	return scan;
 }

@@ -196,7 +196,7 @@ create_partitions(Oid relation_oid, const int *places)
 			continue;
 		worker_ids[count] = worker_id;
 		sqls[count++] = psprintf("%s%s", table_ddl_partitions(relation, modulus, remainders),
-								 table_ddl_privileges(relation, remainders));
+								 table_ddl_owner(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	table_close(relation, NoLock);

@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "compat.h"
 #include "connection.h"
@@ -20,6 +21,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "metadata_catalog.h"
 #include "wire_cleanup.h"
@@ -64,9 +66,9 @@ read_results(WorkerConnection *connection, char **value)
 }
 
 static WorkerConnection *
-start_command(int worker, const char *sql)
+start_command(int worker, Oid role, const char *sql)
 {
-	WorkerConnection *connection = connection_open(worker);
+	WorkerConnection *connection = connection_open_as(worker, role);
 
 	if (connection->xact_depth > 0)
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
@@ -80,7 +82,7 @@ start_command(int worker, const char *sql)
 }
 
 char **
-maintenance_run_each(const int *worker_ids, char **sqls, int count)
+maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count)
 {
 	WorkerConnection **connections = palloc0(sizeof(WorkerConnection *) * Max(count, 1));
 	char **values = palloc0(sizeof(char *) * Max(count, 1));
@@ -91,11 +93,11 @@ maintenance_run_each(const int *worker_ids, char **sqls, int count)
 
 	for (int i = 0; i < count; i++)
 		workers = bms_add_member(workers, worker_ids[i]);
-	connection_open_all(workers);
+	connection_open_all_as(workers, role);
 	PG_TRY();
 	{
 		for (int i = 0; i < count; i++)
-			connections[i] = start_command(worker_ids[i], sqls[i]);
+			connections[i] = start_command(worker_ids[i], role, sqls[i]);
 		for (int i = 0; i < count; i++)
 		{
 			PGresult *result = read_results(connections[i], &values[i]);
@@ -125,9 +127,25 @@ maintenance_run_each(const int *worker_ids, char **sqls, int count)
 	return values;
 }
 
-/* Run one command on all workers, outside of any transaction. */
+static Oid
+get_owner(Oid relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relation);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * Run one command on all workers, outside of any transaction, as a role: a table's owner, who has all
+ * rights there.  Whoever else may maintain the table, he has them here.
+ */
 static void
-run_outside_transaction(char *sql)
+run_outside_transaction(Oid role, char *sql)
 {
 	const Bitmapset *workers = metadata_all_workers();
 	int count = bms_num_members(workers);
@@ -140,7 +158,7 @@ run_outside_transaction(char *sql)
 		worker_ids[i] = worker;
 		sqls[i] = sql;
 	}
-	(void) maintenance_run_each(worker_ids, sqls, count);
+	(void) maintenance_run_each(worker_ids, role, sqls, count);
 }
 
 /* The options of a command in parentheses, without the one called `left_out`; "" when none is left. */
@@ -185,7 +203,7 @@ maintenance_vacuum(UtilityCall *call)
 		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
 		options = format_options(vacuum->options, "analyze");
 		if (vacuum->rels == NIL)
-			run_outside_transaction(psprintf("VACUUM%s", options));
+			run_outside_transaction(GetUserId(), psprintf("VACUUM%s", options));
 		foreach(cell, vacuum->rels)
 		{
 			VacuumRelation *target = lfirst_node(VacuumRelation, cell);
@@ -194,8 +212,8 @@ maintenance_vacuum(UtilityCall *call)
 			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 
 			/* core skips what the user does not own, with a warning */
-			if (table != NULL && compat_owns_table(relid, GetUserId()))
-				run_outside_transaction(psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
+			if (table != NULL && compat_may_maintain(relid, GetUserId()))
+				run_outside_transaction(get_owner(relid), psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
 	}
 	ddl_run_locally(call);
@@ -210,7 +228,7 @@ is_reindexed(const ReindexStmt *reindex, Oid relid)
 	if (reindex->kind == REINDEX_OBJECT_SCHEMA &&
 		get_rel_namespace(relid) != get_namespace_oid(reindex->name, false))
 		return false;
-	return compat_owns_table(relid, GetUserId());
+	return compat_may_maintain(relid, GetUserId());
 }
 
 static bool
@@ -250,7 +268,7 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 			continue;
 		ddl_complete_indexes(lfirst_oid(cell), concurrently);
 		run_outside_transaction(
-			psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
+			get_owner(lfirst_oid(cell)), psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
 	}
 }
 
@@ -272,7 +290,7 @@ maintenance_reindex(UtilityCall *call)
 	table = ddl_find_table(relid);
 
 	/* not the owner: core says so before any worker is asked */
-	if (table == NULL || !compat_owns_table(table->relation, GetUserId()))
+	if (table == NULL || !compat_may_maintain(table->relation, GetUserId()))
 	{
 		ddl_run_locally(call);
 		return;
@@ -282,7 +300,7 @@ maintenance_reindex(UtilityCall *call)
 		ddl_complete_index(table->relation, relid, is_concurrent(reindex));
 	else
 		ddl_complete_indexes(relid, is_concurrent(reindex));
-	run_outside_transaction(psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+	run_outside_transaction(get_owner(table->relation), psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);
 }

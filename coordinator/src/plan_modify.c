@@ -67,9 +67,8 @@ report_not_colocated(Query *parse, const DistributedTable *table)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot run this %s on distributed table \"%s\"",
 					command_name(parse->commandType), get_rel_name(table->relation)),
-			 errdetail("No worker has all the rows that the statement brings together, a view "
-					   "reads some of them as another role, or an expression cannot be "
-					   "evaluated by workers."),
+			 errdetail("No worker has all the rows that the statement brings together, or an "
+					   "expression cannot be evaluated by workers."),
 			 errhint("Join on the distribution key \"%s\", use reference tables, or compute "
 					 "the new rows in a SELECT first.",
 					 get_attname(table->relation, table->key_attribute, false))));
@@ -508,12 +507,10 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 							  modify->table);
 	modify->locus.kind = LOCUS_HASHED;
 	modify->locus.colocation_id = modify->table->colocation->id;
-	modify->locus.role = compat_check_as_user(root->parse,
-											  planner_rt_fetch(root->parse->resultRelation, root));
 
-	if (source != NULL && locus_same_role(&source->locus, &modify->locus) &&
-		text_is_complete(root, modify->original) && root->parse->withCheckOptions == NIL &&
-		!has_user_triggers(modify->table) && match_insert_columns(modify->original))
+	if (source != NULL && text_is_complete(root, modify->original) &&
+		root->parse->withCheckOptions == NIL && !has_user_triggers(modify->table) &&
+		match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);

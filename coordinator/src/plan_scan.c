@@ -192,21 +192,6 @@ make_base_path(PlannerInfo *root, RelOptInfo *rel, Index rti)
 	return path;
 }
 
-/*
- * As whom the relation is read.  That a view's owner is the current user makes a
- * plan for this user only.
- */
-static Oid
-choose_role(PlannerInfo *root, RangeTblEntry *rte)
-{
-	Oid role = compat_check_as_user(root->parse, rte);
-
-	if (role != GetUserId())
-		return role;
-	root->glob->dependsOnRole = true;
-	return InvalidOid;
-}
-
 /* FOR UPDATE and its like: the lock is taken by the worker's scan; core's LockRows must not see it. */
 static void
 take_row_mark(PlannerInfo *root, DistPath *path, Index rti)
@@ -302,7 +287,6 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 	get_atttypetypmodcoll(rte->relid, table->key_attribute, &key_type, &key_typmod, &key_collation);
 	path->locus.kind = LOCUS_HASHED;
 	check_sample(root, rte);
-	path->locus.role = choose_role(root, rte);
 	path->locus.colocation_id = table->colocation->id;
 	path->locus.keys = list_make1(
 		makeVar(rti, table->key_attribute, key_type, key_typmod, key_collation, 0));
@@ -382,7 +366,6 @@ plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 		return;
 	path = make_base_path(root, rel, rti);
 	path->locus.kind = LOCUS_REPLICATED;
-	path->locus.role = choose_role(root, rte);
 	if (!take_all_quals(root, rel, path))
 		return;
 	path->cost = rel->tuples * (cpu_tuple_cost + rel->baserestrictcost.per_tuple);
@@ -397,7 +380,6 @@ plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry 
 	ListCell *lc;
 
 	path->locus.kind = LOCUS_REPLICATED;
-	path->locus.roleless = true;
 	if (rte->rtekind == RTE_VALUES)
 	{
 		if (contain_volatile_functions((Node *) rte->values_lists) ||

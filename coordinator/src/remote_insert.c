@@ -2,7 +2,7 @@
  * remote_insert.c
  *		Routing and buffering of new rows, and their way to the workers.
  *
- * A Target is a relation that receives rows (as one role), with a RowBuffer per
+ * A Target is a relation that receives rows (from one caller), with a RowBuffer per
  * worker; a reference table has one RowBuffer that goes to all workers.  What happens to
  * a RowBuffer's rows:
  *
@@ -44,6 +44,7 @@
 
 #include "connection.h"
 #include "remote_insert.h"
+#include "remote_role.h"
 #include "remote_transaction.h"
 #include "row_format.h"
 #include "shard_map.h"
@@ -86,10 +87,10 @@ typedef struct RowBuffer
 struct Target
 {
 	Oid relation;
-	Oid role;
+	RemoteRole caller;
+	RemoteRole sender; /* the caller, to whom the table's schema is open on the workers */
 	const DistributedTable *table;
 	TupleDesc desc;
-	Bitmapset *left_out; /* columns (from 0) that the role may not insert */
 	RowEncoder *encoder;
 	char *qualified_name;
 	char *column_list;	  /* "(a, b)", empty if there is no column to send */
@@ -131,48 +132,6 @@ make_column_list(TupleDesc desc)
 	return list.data;
 }
 
-/*
- * A role that may insert into some columns only: the others are not named on the
- * workers either, where they become NULL.  They look dropped in the target's desc.
- */
-static void
-leave_out_columns(Target *target)
-{
-	if (pg_class_aclcheck(target->relation, target->role, ACL_INSERT) == ACLCHECK_OK)
-		return;
-	for (int i = 0; i < target->desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(target->desc, i);
-
-		if (attribute->attisdropped || attribute->attgenerated ||
-			pg_attribute_aclcheck(target->relation, attribute->attnum, target->role, ACL_INSERT) ==
-				ACLCHECK_OK)
-			continue;
-		attribute->attisdropped = true;
-		target->left_out = bms_add_member(target->left_out, i);
-	}
-}
-
-/* A default has given a value to a column that the role may not insert. */
-static void
-check_left_out(Target *target, TupleTableSlot *slot)
-{
-	int column = -1;
-
-	while ((column = bms_next_member(target->left_out, column)) >= 0)
-	{
-		if (!slot->tts_isnull[column])
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("permission denied for column \"%s\" of table %s",
-							NameStr(TupleDescAttr(target->desc, column)->attname),
-							target->qualified_name),
-					 errdetail("Its default is computed here, and the workers check the privilege "
-							   "to insert the value."),
-					 errhint("Grant INSERT on the column, or on the table.")));
-	}
-}
-
 static Target *
 create_target(Relation relation)
 {
@@ -197,10 +156,10 @@ create_target(Relation relation)
 	previous = MemoryContextSwitchTo(insert_context);
 	target = palloc0(sizeof(Target));
 	target->relation = RelationGetRelid(relation);
-	target->role = GetUserId();
+	target->caller = remote_role_current();
+	target->sender = remote_role_for_relation(relation);
 	target->table = table;
 	target->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
-	leave_out_columns(target);
 	target->encoder = row_encoder_create(target->desc, insert_context);
 	target->qualified_name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
@@ -220,26 +179,32 @@ create_target(Relation relation)
 	return target;
 }
 
+static inline bool
+is_target(const Target *target, Relation relation, RemoteRole caller)
+{
+	return target->relation == RelationGetRelid(relation) && target->caller.user == caller.user &&
+		   target->caller.security_context == caller.security_context;
+}
+
 static Target *
 find_target(Relation relation)
 {
+	RemoteRole caller = remote_role_current();
 	ListCell *lc;
 
-	if (last_target != NULL && last_target->relation == RelationGetRelid(relation) &&
-		last_target->role == GetUserId())
+	if (last_target != NULL && is_target(last_target, relation, caller))
 		return last_target;
 
 	foreach(lc, targets)
 	{
 		Target *target = lfirst(lc);
 
-		if (target->relation == RelationGetRelid(relation) && target->role == GetUserId())
+		if (is_target(target, relation, caller))
 			return last_target = target;
 	}
 	return last_target = create_target(relation);
 }
 
-/* The connections are opened as the current user, and kept: a flush may run as somebody else. */
 static RowBuffer *
 create_buffer(Target *target, int worker_id)
 {
@@ -308,8 +273,12 @@ release_wires(RowBuffer *buffer)
 static void
 send_statement(RowBuffer *buffer, const char *sql, BufferState state)
 {
+	/* a flush may run as somebody else */
+	RemoteRole before = remote_role_enter(buffer->target->sender);
+
 	for (int i = 0; i < buffer->conn_count; i++)
 		remote_transaction_send(buffer->conns[i], REMOTE_APPEND, sql);
+	(void) remote_role_enter(before);
 	occupy_wires(buffer, state);
 }
 
@@ -602,8 +571,6 @@ remote_insert_row(Relation relation, TupleTableSlot *slot)
 	RowBuffer *buffer;
 
 	slot_getallattrs(slot);
-	if (target->left_out != NULL)
-		check_left_out(target, slot);
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
 		buffer->data_rows++; /* only their number matters */

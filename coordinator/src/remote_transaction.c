@@ -26,10 +26,6 @@
  * touched: core has already freed the memory of their queries.  A stream whose
  * occupancy was taken away notices that itself.
  *
- * Roles.  A session that acts as several roles (SET ROLE, SECURITY DEFINER) has a connection for
- * each, and these do not see each other's rows before the commit, and wait for each other's locks.
- * So where one has written, the others may only add rows.
- *
  * A worker whose transaction failed outside of the aborting subtransaction is rolled
  * back altogether and joins anew, if it was only read in READ COMMITTED; else it is
  * marked as failed, and any further use, COMMIT included, is an error.
@@ -47,6 +43,7 @@
 #include "decision_log.h"
 #include "participants.h"
 #include "remote_insert.h"
+#include "remote_role.h"
 #include "remote_transaction.h"
 #include "serializable.h"
 #include "session_settings.h"
@@ -103,7 +100,7 @@ choose_begin(void)
  * abort looks at what libpq says about the wire's state.)  Returns their number.
  */
 static int
-append_transaction_commands(StringInfo message, WorkerConnection *conn, const char *snapshot)
+append_transaction_commands(StringInfo message, WorkerConnection *conn)
 {
 	int level = current_level();
 	bool joins = conn->xact_depth == 0;
@@ -121,12 +118,7 @@ append_transaction_commands(StringInfo message, WorkerConnection *conn, const ch
 		appendStringInfoString(message, choose_begin());
 		conn->xact_depth = 1;
 		count++;
-		if (snapshot != NULL)
-		{
-			appendStringInfo(message, "SET TRANSACTION SNAPSHOT %s; ",
-							 quote_literal_cstr(snapshot));
-			count++;
-		}
+		remote_role_begin(conn);
 		count += constraint_mode_append(message, 1);
 	}
 	while (conn->xact_depth < level)
@@ -150,31 +142,6 @@ check_wire(WorkerConnection *conn)
 						errhint("Roll back the whole transaction.")));
 	if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK)
 		connection_report(ERROR, conn, NULL, "");
-}
-
-/* ERROR if the statement could miss what this transaction wrote there as another role. */
-static void
-check_roles(const WorkerConnection *conn, RemoteAccess access)
-{
-	ListCell *lc;
-
-	foreach(lc, connection_list())
-	{
-		const WorkerConnection *other = lfirst(lc);
-
-		if (other == conn || other->worker_id != conn->worker_id || !other->written ||
-			other->xact_depth == 0 || access == REMOTE_APPEND)
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot use worker \"%s\" as role \"%s\" in a transaction that wrote there "
-						"as role \"%s\"",
-						conn->worker_name, GetUserNameFromId(conn->role, false),
-						GetUserNameFromId(other->role, false)),
-				 errdetail("Each role has a connection of its own, which does not see what the "
-						   "other has not committed."),
-				 errhint("Commit before the role changes.")));
-	}
 }
 
 /* Callbacks must not need memory. */
@@ -270,7 +237,6 @@ remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 	if (access == REMOTE_READ)
 		remote_insert_flush_all();
 	prepare_wire(conn);
-	check_roles(conn, access);
 	serializable_check_join(conn);
 	if (IsolationIsSerializable() && conn->xact_depth == 0)
 		snapshot_pin_wait(conn->worker_id);
@@ -279,15 +245,25 @@ remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 
 /* Send a statement on a ready wire, behind what the worker has to know before. */
 static void
-send_in_transaction(WorkerConnection *conn, const char *snapshot, const char *sql)
+send_in_transaction(WorkerConnection *conn, const char *sql)
 {
 	StringInfoData message;
+	StringInfoData settings;
 	bool lexical;
+	int setting_count;
 	int commands;
 
 	initStringInfo(&message);
-	commands = append_transaction_commands(&message, conn, snapshot);
-	commands += session_settings_append(&message, conn, &lexical);
+	initStringInfo(&settings);
+	commands = append_transaction_commands(&message, conn);
+	setting_count = session_settings_append(&settings, conn, &lexical);
+	if (setting_count > 0) /* some are the session's user's to set */
+	{
+		commands += remote_role_append_reset(&message, conn) + setting_count;
+		appendStringInfoString(&message, settings.data);
+	}
+	pfree(settings.data);
+	commands += remote_role_append(&message, conn);
 	if (lexical || (commands > 0 && strlen(sql) > LONG_STATEMENT_BYTES))
 	{
 		/*
@@ -319,15 +295,13 @@ send_in_transaction(WorkerConnection *conn, const char *snapshot, const char *sq
 void
 remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
 {
-	char *snapshot;
-
 	remote_transaction_ready(conn, access);
-	snapshot = snapshot_pin_join(conn);
+	snapshot_pin_check_join(conn);
 	reserve_for_callbacks();
 	participating = true;
 	if (access != REMOTE_READ)
 		conn->written = true;
-	send_in_transaction(conn, snapshot, sql);
+	send_in_transaction(conn, sql);
 }
 
 bool
@@ -351,7 +325,7 @@ remote_transaction_run_on_participants(const char *sql)
 			continue;
 		prepare_wire(conn);
 		if (remote_transaction_participates(conn)) /* a cancelled reader begins anew later */
-			send_in_transaction(conn, NULL, sql);
+			send_in_transaction(conn, sql);
 	}
 	foreach(lc, connection_list())
 	{
@@ -525,6 +499,7 @@ judge_wire(WorkerConnection *conn)
 	conn->end_pending = false;
 	conn->statement_failed = false; /* what failed is undone with the savepoint */
 	session_settings_rolled_back(conn);
+	remote_role_forget(conn);
 	if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK)
 		conn->failed = true;
 	else if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)

@@ -308,7 +308,7 @@ static List *
 visit_worker(int worker_id)
 {
 	uint32 generation = in_doubt_generation();
-	WorkerConnection *conn = connection_open(worker_id);
+	WorkerConnection *conn = connection_open_as(worker_id, GetUserId());
 	InDoubtEntry *entries;
 	int count = in_doubt_entries(worker_id, &entries);
 	List *gids;
@@ -329,7 +329,7 @@ visit_worker(int worker_id)
 static void
 confirm_durability(int worker_id)
 {
-	WorkerConnection *conn = connection_open(worker_id);
+	WorkerConnection *conn = connection_open_as(worker_id, GetUserId());
 
 	conn->replica_wait_cancelled = false;
 	if (run_command(conn, "SELECT pg_catalog.pg_logical_emit_message(true, 'strata', '')") != 0 ||

@@ -146,26 +146,11 @@ begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *t
 	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
 }
 
-/*
- * Core analyses a table as its owner.  If somebody else with the owner's rights runs the ANALYZE, his
- * connections are the ones that see what he has written in this transaction.  (The reason why core
- * changes the role is functions in indexes, which run here, later.)
- */
-static Oid
-choose_role(Relation relation)
-{
-	if (has_privs_of_role(GetOuterUserId(), relation->rd_rel->relowner))
-		return GetOuterUserId();
-	return GetUserId();
-}
-
 Sample *
 sample_begin(Relation relation)
 {
 	Sample *sample = palloc0(sizeof(Sample));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	Oid role;
-	int context;
 
 	sample->fraction = 1;
 	sample->known_rows = -1;
@@ -182,17 +167,7 @@ sample_begin(Relation relation)
 		sample->reader = shell_reader_begin(relation, "");
 		return sample;
 	}
-	GetUserIdAndSecContext(&role, &context);
-	SetUserIdAndSecContext(choose_role(relation), context);
-	PG_TRY();
-	{
-		begin_remote_sample(sample, relation, table);
-	}
-	PG_FINALLY();
-	{
-		SetUserIdAndSecContext(role, context);
-	}
-	PG_END_TRY();
+	begin_remote_sample(sample, relation, table);
 	return sample;
 }
 

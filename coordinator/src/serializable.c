@@ -11,9 +11,7 @@
  * all conflicts with others that used that worker.  A cycle of conflicts through several nodes
  * needs a transaction that connects two of them, which there is none.
  *
- * A node is a connection to a worker (two roles have two connections, and PostgreSQL would take
- * them for two transactions), or the rows of the coordinator's own tables.  Not counted are what
- * PostgreSQL does not watch either (catalogs, temporary tables), our metadata, and the reading of
+ * A node is a worker, or the rows of the coordinator's own tables.  Not counted are what PostgreSQL does not watch either (catalogs, temporary tables), our metadata, and the reading of
  * reference tables: writing one concerns all nodes, so no serializable transaction does, and
  * conflicts count between serializable transactions only.
  */
@@ -60,9 +58,8 @@ serializable_check_join(const WorkerConnection *conn)
 		const WorkerConnection *other = lfirst(cell);
 
 		if (other != conn && remote_transaction_participates(other))
-			report_second_node(psprintf(
-				"It has used worker \"%s\", and would use worker \"%s\"%s.", other->worker_name,
-				conn->worker_name, other->worker_id == conn->worker_id ? " as another role" : ""));
+			report_second_node(psprintf("It has used worker \"%s\", and would use worker \"%s\".",
+										other->worker_name, conn->worker_name));
 	}
 }
 

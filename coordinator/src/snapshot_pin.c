@@ -29,9 +29,6 @@
  * not tell is how much of its own transaction a statement sees: cursors and statements that
  * write have a scope, too, whose tokens stand for the command ids that the workers had.
  *
- * Roles.  A statement that acts as several has a wire for each.  The first one to a worker takes the snapshot,
- * all others get the same one from it (worker/src/shared_snapshot.c), be it a statement's or a transaction's.
- *
  * Functions.  A STABLE function may read workers that the calling statement does not.  So a scope that begins
  * with such a statement's first read takes the snapshots of all workers that can be reached, though the
  * read itself may be routed.
@@ -83,12 +80,11 @@ static uint64 last_token = 0;
 static List *window = NIL;
 static bool window_open = false;
 
-/* REPEATABLE READ: the transaction's snapshots have been taken, on these wires. */
+/* REPEATABLE READ: the transaction's snapshots have been taken. */
 static bool transaction_pinned = false;
 static bool transaction_pins_sent = false; /* some workers may have theirs */
 static bool snapshot_imported = false;	   /* by SET TRANSACTION SNAPSHOT */
 static bool transaction_pinning = false;
-static List *transaction_wires = NIL;
 
 /* ----------------------------------------------------------------
  * Scopes
@@ -271,7 +267,7 @@ close_window(void)
 	window_open = false;
 }
 
-/* Open wires as the current user, and bring them to where a statement can be sent at once. */
+/* Open wires, and bring them to where a statement can be sent at once. */
 static List *
 ready_wires(const Bitmapset *workers, RemoteAccess access)
 {
@@ -331,52 +327,6 @@ take_pins(List *wires, uint64 token, bool in_gate)
 	pfree(command);
 }
 
-/* One of these wires that leads to the worker, and has a transaction there; else NULL. */
-static WorkerConnection *
-find_wire(List *wires, int worker_id)
-{
-	ListCell *lc;
-
-	foreach(lc, wires)
-	{
-		WorkerConnection *conn = lfirst(lc);
-
-		if (conn->worker_id == worker_id && conn->xact_depth > 0)
-			return conn;
-	}
-	return NULL;
-}
-
-/* The name of what the wire keeps under the token, or of its transaction's snapshot, for other roles' wires. */
-static char *
-share_snapshot(WorkerConnection *conn, uint64 token)
-{
-	return remote_command_fetch_on(
-		conn, psprintf("SELECT strata_worker.share_snapshot(" UINT64_FORMAT ")", token));
-}
-
-/*
- * Let a wire have what another role's wire to the same worker keeps for the scope; false when there is
- * none.  Snapshots taken one after the other would differ, though both were taken inside the gate:
- * transactions that wrote on one worker only are committed there at any time.
- */
-static bool
-adopt_pin(Scope *scope, WorkerConnection *conn)
-{
-	WorkerConnection *source = find_wire(scope->wires, conn->worker_id);
-	char *name;
-
-	if (source == NULL || IsolationUsesXactSnapshot())
-		return false;
-	name = share_snapshot(source, scope->token);
-	pfree(remote_command_fetch_on(
-		conn,
-		psprintf("SELECT strata_worker.adopt_snapshot(%s, " UINT64_FORMAT ", " UINT64_FORMAT ")",
-				 quote_literal_cstr(name), scope->token, oldest_token())));
-	add_wire(scope, conn);
-	return true;
-}
-
 static Bitmapset *
 workers_of(List *wires)
 {
@@ -393,7 +343,7 @@ workers_of(List *wires)
  * ----------------------------------------------------------------
  */
 
-/* The wires, as the current user, to all workers that can be reached. */
+/* The wires to all workers that can be reached. */
 static List *
 reachable_wires(void)
 {
@@ -420,7 +370,6 @@ snapshot_pin_transaction(Snapshot snapshot)
 	Bitmapset *workers;
 	Snapshot fresh;
 	Snapshot first;
-	MemoryContext previous;
 
 	/* SERIALIZABLE uses one node only: serializable.c */
 	if (!IsolationUsesXactSnapshot() || IsolationIsSerializable() || transaction_pinned ||
@@ -448,9 +397,6 @@ snapshot_pin_transaction(Snapshot snapshot)
 	transaction_pinning = false;
 
 	transaction_pinned = true;
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	transaction_wires = list_copy(wires);
-	MemoryContextSwitchTo(previous);
 	bms_free(workers);
 	list_free(wires);
 }
@@ -461,36 +407,22 @@ snapshot_pin_note_import(void)
 	snapshot_imported = true;
 }
 
-char *
-snapshot_pin_join(WorkerConnection *conn)
+void
+snapshot_pin_check_join(const WorkerConnection *conn)
 {
-	WorkerConnection *source;
-	MemoryContext previous;
-	char *name;
-
 	if (snapshot_imported)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use worker \"%s\" under an imported snapshot", conn->worker_name),
 				 errdetail("The snapshot says nothing of what the workers have committed."),
 				 errhint("Use one transaction of your own; pg_dump without --jobs does.")));
-	if (!IsolationUsesXactSnapshot() || !transaction_pinned || conn->xact_depth > 0)
-		return NULL;
-	source = list_member_ptr(transaction_wires, conn)
-				 ? NULL
-				 : find_wire(transaction_wires, conn->worker_id);
-	if (source == NULL)
+	if (IsolationUsesXactSnapshot() && transaction_pinned && conn->xact_depth == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("transaction has no snapshot of worker \"%s\"", conn->worker_name),
 				 errdetail("The worker was not there when the transaction took its snapshots, or "
 						   "lost it since."),
 				 errhint("Repeat the whole transaction.")));
-	name = share_snapshot(source, 0);
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	transaction_wires = lappend(transaction_wires, conn);
-	MemoryContextSwitchTo(previous);
-	return psprintf("strata %s", name);
 }
 
 /* ----------------------------------------------------------------
@@ -529,37 +461,18 @@ wires_of_statement(const QueryDesc *query, const PlanReads *reads)
 	foreach(lc, reads->gathers)
 	{
 		GatherScanState *gather = lfirst(lc);
-		SavedRole saved;
+		RemoteRole saved;
 
 		if (certain && !bms_is_empty(gather->param_ids))
 			continue;
 		saved = gather_enter_role(gather);
 		wires = list_concat_unique_ptr(wires,
 									   ready_wires(gather_possible_workers(gather), REMOTE_READ));
-		gather_leave_role(saved);
+		(void) remote_role_enter(saved);
 	}
 	if (!certain && plan_reads_functions(query->plannedstmt))
 		wires = list_concat_unique_ptr(wires, ready_wires(metadata_all_workers(), REMOTE_READ));
 	return wires;
-}
-
-/* One wire for each worker. */
-static List *
-first_of_workers(List *wires)
-{
-	Bitmapset *workers = NULL;
-	List *first = NIL;
-	ListCell *lc;
-
-	foreach(lc, wires)
-	{
-		WorkerConnection *conn = lfirst(lc);
-
-		if (!bms_is_member(conn->worker_id, workers))
-			first = lappend(first, conn);
-		workers = bms_add_member(workers, conn->worker_id);
-	}
-	return first;
 }
 
 static void
@@ -569,7 +482,6 @@ take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 	bool renew = in_gate && reads->local && !IsInParallelMode() &&
 				 find_owner(query->snapshot) == NULL;
 	List *wires = wires_of_statement(query, reads);
-	List *first = in_gate ? first_of_workers(wires) : wires;
 	Snapshot fresh = NULL;
 	ListCell *lc;
 
@@ -577,14 +489,9 @@ take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 		fresh = enter_gate(workers_of(wires), renew);
 	if (renew)
 		snapshot_renew(query->snapshot, fresh, scope->context);
-	take_pins(first, scope->token, in_gate);
-	foreach(lc, first)
-		add_wire(scope, lfirst(lc));
+	take_pins(wires, scope->token, in_gate);
 	foreach(lc, wires)
-	{
-		if (!list_member_ptr(first, lfirst(lc)))
-			(void) adopt_pin(scope, lfirst(lc));
-	}
+		add_wire(scope, lfirst(lc));
 }
 
 /* Is nothing read before the first Gather, not even by a function, that would have to fit in? */
@@ -695,11 +602,6 @@ snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess acce
 	}
 
 	wires = ready_wires(workers, access);
-	foreach(lc, wires) /* in messages of their own, before the statement's are begun */
-	{
-		if (scope != NULL && !list_member_ptr(scope->wires, lfirst(lc)))
-			(void) adopt_pin(scope, lfirst(lc));
-	}
 	foreach(lc, wires)
 	{
 		WorkerConnection *conn = lfirst(lc);
@@ -801,8 +703,6 @@ snapshot_pin_abort(void)
 void
 snapshot_pin_end_transaction(void)
 {
-	list_free(transaction_wires);
-	transaction_wires = NIL;
 	transaction_pinned = false;
 	transaction_pins_sent = false;
 	snapshot_imported = false;

@@ -52,11 +52,8 @@ extern void snapshot_pin_prepare_scan(const Bitmapset *workers);
 /* SET TRANSACTION SNAPSHOT: it is the coordinator's alone, so no worker may be used under it. */
 extern void snapshot_pin_note_import(void);
 
-/*
- * A wire joins the transaction.  In REPEATABLE READ: the name of the snapshot that it must import, or
- * ERROR if it would see another state than the others; else NULL.
- */
-extern char *snapshot_pin_join(WorkerConnection *conn);
+/* A wire joins the transaction: ERROR if it would see another state than the others. */
+extern void snapshot_pin_check_join(const WorkerConnection *conn);
 
 /*
  * Could the running query's remote statement be sent again under new snapshots, because nothing

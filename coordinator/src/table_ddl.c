@@ -614,7 +614,7 @@ table_ddl_foreign_keys(Relation relation)
 	return sql.data;
 }
 
-/* ---------------------------------------------------------------- owner and privileges */
+/* ---------------------------------------------------------------- owner */
 
 /* Append a command that only runs where the role exists. */
 static void
@@ -630,100 +630,13 @@ append_if_role_exists(StringInfo sql, Oid role, const char *command)
 	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
 }
 
-/* Append the GRANTs of one access control list, of the table or of a column. */
-static void
-append_grants(StringInfo sql, Relation relation, Acl *acl, const char *column)
-{
-	static const struct
-	{
-		AclMode mode;
-		const char *name;
-	} privileges[] = {
-		{ACL_SELECT, "SELECT"},	  {ACL_INSERT, "INSERT"},	  {ACL_UPDATE, "UPDATE"},
-		{ACL_DELETE, "DELETE"},	  {ACL_TRUNCATE, "TRUNCATE"}, {ACL_REFERENCES, "REFERENCES"},
-		{ACL_TRIGGER, "TRIGGER"},
-	};
-	AclItem *items = ACL_DAT(acl);
-
-	for (int i = 0; i < ACL_NUM(acl); i++)
-	{
-		AclItem *item = &items[i];
-		StringInfoData list;
-		char *grant;
-
-		/* What the owner has, he has there, too. */
-		if (item->ai_grantee == relation->rd_rel->relowner)
-			continue;
-
-		initStringInfo(&list);
-		for (int j = 0; j < lengthof(privileges); j++)
-		{
-			if ((ACLITEM_GET_PRIVS(*item) & privileges[j].mode) == 0)
-				continue;
-			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", privileges[j].name);
-			if (column != NULL)
-				appendStringInfo(&list, " (%s)", quote_identifier(column));
-		}
-		if (list.len == 0)
-			continue;
-
-		grant = psprintf("GRANT %s ON %s TO %s", list.data, table_ddl_qualified_name(relation),
-						 item->ai_grantee == ACL_ID_PUBLIC
-							 ? "PUBLIC"
-							 : quote_identifier(GetUserNameFromId(item->ai_grantee, false)));
-		if (item->ai_grantee == ACL_ID_PUBLIC)
-			appendStringInfo(sql, "%s;\n", grant);
-		else
-			append_if_role_exists(sql, item->ai_grantee, grant);
-	}
-}
-
-static void
-append_column_grants(StringInfo sql, Relation relation)
-{
-	TupleDesc desc = RelationGetDescr(relation);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-		HeapTuple tuple;
-		Datum acl;
-		bool isnull;
-
-		if (column->attisdropped)
-			continue;
-		tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(RelationGetRelid(relation)),
-								Int16GetDatum(column->attnum));
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for attribute %d of relation %u", column->attnum,
-				 RelationGetRelid(relation));
-		acl = SysCacheGetAttr(ATTNUM, tuple, Anum_pg_attribute_attacl, &isnull);
-		if (!isnull)
-			append_grants(sql, relation, DatumGetAclP(acl), NameStr(column->attname));
-		ReleaseSysCache(tuple);
-	}
-}
-
 char *
-table_ddl_privileges(Relation relation, List *remainders)
+table_ddl_owner(Relation relation, List *remainders)
 {
 	StringInfoData sql;
 	Oid owner = relation->rd_rel->relowner;
-	HeapTuple tuple;
-	Datum acl;
-	bool isnull;
 
 	initStringInfo(&sql);
-
-	/* Grant first: afterwards the table may belong to somebody else. */
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
-	acl = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
-	if (!isnull)
-		append_grants(&sql, relation, DatumGetAclP(acl), NULL);
-	ReleaseSysCache(tuple);
-	append_column_grants(&sql, relation);
 
 	/* The commands run as the current user, who owns what he creates. */
 	if (owner != GetUserId())

@@ -62,6 +62,6 @@ extern List *table_ddl_defaults(Relation relation, bool check);
 extern char *table_ddl_foreign_keys(Relation relation);
 
 /* Owner and privileges, as far as the roles exist on the worker. */
-extern char *table_ddl_privileges(Relation relation, List *remainders);
+extern char *table_ddl_owner(Relation relation, List *remainders);
 
 #endif

@@ -233,7 +233,7 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 						   table_ddl_create(relation, table->key_attribute,
 											colocation != NULL ? colocation->shard_count : 0,
 											remainders, periods),
-						   indexes, foreign_keys, table_ddl_privileges(relation, remainders));
+						   indexes, foreign_keys, table_ddl_owner(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }

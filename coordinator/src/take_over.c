@@ -347,7 +347,7 @@ open_greeting(int worker_id, ConnectionGreeting greeting)
 	connection_set_greeting(greeting);
 	PG_TRY();
 	{
-		conn = connection_open(worker_id);
+		conn = connection_open_as(worker_id, GetUserId());
 	}
 	PG_FINALLY();
 	{

@@ -38,7 +38,6 @@ EVERYBODY = {
         strata.type_of strata.used_periods
         strata_partial.create_partials strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.check_coordinator
-        strata_worker.adopt_snapshot
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
         strata_worker.create_role strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
@@ -47,7 +46,7 @@ EVERYBODY = {
         strata_worker.own_leaves strata_worker.period_leaf_name strata_worker.period_leaves
         strata_worker.period_of strata_worker.pin_snapshot strata_worker.record_schema_version
         strata_worker.register_session strata_worker.rename_periods
-        strata_worker.shard_list strata_worker.share_snapshot strata_worker.table_list
+        strata_worker.shard_list strata_worker.table_list
         strata_worker.use_snapshot
     """,
 }

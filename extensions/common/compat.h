@@ -288,6 +288,23 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 #define compat_owns_table(relation, role) pg_class_ownercheck(relation, role)
 #endif
 
+/* May the role maintain the table?  There is a privilege for it since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_may_maintain(relation, role) \
+	(compat_owns_table(relation, role) || \
+	 pg_class_aclcheck(relation, role, ACL_MAINTAIN) == ACLCHECK_OK)
+#else
+#define compat_may_maintain(relation, role) compat_owns_table(relation, role)
+#endif
+
+/* May the role use the schema? */
+#if PG_VERSION_NUM >= 160000
+#define compat_namespace_aclcheck(schema, role) \
+	object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE)
+#else
+#define compat_namespace_aclcheck(schema, role) pg_namespace_aclcheck(schema, role, ACL_USAGE)
+#endif
+
 /* May the role create relations in the tablespace? */
 #if PG_VERSION_NUM >= 160000
 #define compat_tablespace_aclcheck(tablespace, role) \
@@ -297,18 +314,40 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 	pg_tablespace_aclcheck(tablespace, role, ACL_CREATE)
 #endif
 
+/* What is asked of a relation of a query that is not planned yet; NULL if nothing is. */
+static inline CompatPermissions *
+compat_get_permissions(Query *query, RangeTblEntry *rte)
+{
+#if PG_VERSION_NUM >= 160000
+	if (rte->perminfoindex == 0)
+		return NULL;
+	return list_nth_node(RTEPermissionInfo, query->rteperminfos, rte->perminfoindex - 1);
+#else
+	return rte;
+#endif
+}
+
+/* The list of CompatPermissions of a plan, and what ExecutorCheckPerms_hook is called with. */
+#if PG_VERSION_NUM >= 160000
+#define compat_plan_permissions(plan) ((plan)->permInfos)
+#define COMPAT_CHECK_PERMISSIONS_ARGUMENTS \
+	List *range_table, List *permissions_list, bool ereport_on_violation
+#define COMPAT_PASS_PERMISSIONS range_table, permissions_list, ereport_on_violation
+#define COMPAT_PERMISSIONS_LIST permissions_list
+#else
+#define compat_plan_permissions(plan) ((plan)->rtable)
+#define COMPAT_CHECK_PERMISSIONS_ARGUMENTS List *range_table, bool ereport_on_violation
+#define COMPAT_PASS_PERMISSIONS range_table, ereport_on_violation
+#define COMPAT_PERMISSIONS_LIST range_table
+#endif
+
 /* As whom a relation of a query is read: a view's owner, or InvalidOid for the current user. */
 static inline Oid
 compat_check_as_user(Query *query, RangeTblEntry *rte)
 {
-#if PG_VERSION_NUM >= 160000
-	if (rte->perminfoindex == 0)
-		return InvalidOid;
-	return list_nth_node(RTEPermissionInfo, query->rteperminfos, rte->perminfoindex - 1)
-		->checkAsUser;
-#else
-	return rte->checkAsUser;
-#endif
+	CompatPermissions *permissions = compat_get_permissions(query, rte);
+
+	return permissions != NULL ? permissions->checkAsUser : InvalidOid;
 }
 
 /* A query that is not planned yet reads one more column of a relation: whoever is asked for its privileges, for this one, too. */

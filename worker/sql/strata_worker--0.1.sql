@@ -429,17 +429,6 @@ CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS
 COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
     'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
 
-CREATE FUNCTION strata_worker.share_snapshot(token bigint) RETURNS text
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'strata_worker_share_snapshot';
-COMMENT ON FUNCTION strata_worker.share_snapshot(bigint) IS
-    'a name by which other sessions get a snapshot that pin_snapshot() kept, or (0) the transaction''s in REPEATABLE READ';
-
-CREATE FUNCTION strata_worker.adopt_snapshot(name text, token bigint, oldest bigint) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'strata_worker_adopt_snapshot';
-COMMENT ON FUNCTION strata_worker.adopt_snapshot(text, bigint, bigint) IS
-    'keeps a snapshot that share_snapshot() named as pin_snapshot() keeps one';
 
 -- ---------------------------------------------------------------------------
 -- What this worker holds

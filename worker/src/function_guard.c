@@ -127,14 +127,20 @@ end_transaction(XactEvent event, void *arg)
 	callers = NIL;
 }
 
+bool
+function_guard_switch(bool enable)
+{
+	bool before = guarded;
+
+	guarded = enable;
+	return before;
+}
+
 /* guard_functions(enable): from now on, until the transaction ends; what was before */
 Datum
 strata_worker_guard_functions(PG_FUNCTION_ARGS)
 {
-	bool before = guarded;
-
-	guarded = PG_GETARG_BOOL(0);
-	PG_RETURN_BOOL(before);
+	PG_RETURN_BOOL(function_guard_switch(PG_GETARG_BOOL(0)));
 }
 
 void

@@ -7,4 +7,7 @@
 
 extern void function_guard_initialize(void);
 
+/* Begin or end to guard; what was before.  It ends with the transaction anyway. */
+extern bool function_guard_switch(bool enable);
+
 #endif

@@ -23,8 +23,6 @@
  * query in COPY, or an UPDATE.  What functions run inside of it takes its snapshots as usual: STABLE functions use the
  * statement's, as it is the active one while the statement runs.
  *
- * A session that acts as another role for the same statement gets the same snapshot: shared_snapshot.c.
- *
  * In REPEATABLE READ the transaction has one snapshot anyway, which the first pin_snapshot() makes
  * core take.
  *
@@ -43,10 +41,10 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "caller.h"
 #include "compat.h"
 #include "function_guard.h"
 #include "session_mark.h"
-#include "shared_snapshot.h"
 
 PG_MODULE_MAGIC;
 
@@ -80,8 +78,6 @@ void _PG_init(void);
 
 PG_FUNCTION_INFO_V1(strata_worker_pin_snapshot);
 PG_FUNCTION_INFO_V1(strata_worker_use_snapshot);
-PG_FUNCTION_INFO_V1(strata_worker_share_snapshot);
-PG_FUNCTION_INFO_V1(strata_worker_adopt_snapshot);
 
 /* ----------------------------------------------------------------
  * Pins
@@ -197,46 +193,6 @@ strata_worker_use_snapshot(PG_FUNCTION_ARGS)
 {
 	forget_next_statement();
 	use_pin(find_pin((uint64) PG_GETARG_INT64(0)), PG_GETARG_BOOL(1));
-	PG_RETURN_VOID();
-}
-
-/*
- * strata_worker.share_snapshot(token): a name by which other sessions get the pin; for token 0 the
- * snapshot of a transaction in REPEATABLE READ.  It is theirs while this transaction runs.
- */
-Datum
-strata_worker_share_snapshot(PG_FUNCTION_ARGS)
-{
-	uint64 token = (uint64) PG_GETARG_INT64(0);
-	Snapshot snapshot;
-
-	if (token != 0)
-		snapshot = find_pin(token)->snapshot;
-	else if (IsolationUsesXactSnapshot() && !IsolationIsSerializable())
-		snapshot = GetTransactionSnapshot();
-	else
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("only a transaction in REPEATABLE READ has a snapshot to share")));
-	PG_RETURN_TEXT_P(cstring_to_text(shared_snapshot_write(snapshot)));
-}
-
-/*
- * strata_worker.adopt_snapshot(name, token, oldest): as pin_snapshot(token, oldest), of the snapshot that
- * another session shares.
- */
-Datum
-strata_worker_adopt_snapshot(PG_FUNCTION_ARGS)
-{
-	Snapshot snapshot;
-
-	if (IsolationUsesXactSnapshot() || PG_GETARG_INT64(1) == 0)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("a snapshot is adopted under a token, in READ COMMITTED")));
-	forget_next_statement();
-	release_pins((uint64) PG_GETARG_INT64(2));
-	snapshot = shared_snapshot_read(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	keep_pin((uint64) PG_GETARG_INT64(1), snapshot);
-	forget_next_statement();
 	PG_RETURN_VOID();
 }
 
@@ -369,7 +325,7 @@ _PG_init(void)
 	ExecutorEnd_hook = end_query;
 	RegisterXactCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
-	shared_snapshot_initialize();
 	function_guard_initialize();
 	session_mark_initialize();
+	caller_initialize();
 }

@@ -13,10 +13,12 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "utils/guc.h"
 
 #include "compat.h"
 #include "session_mark.h"
@@ -30,6 +32,7 @@
 
 static bool marked = false;
 static LOCKTAG mark;
+static bool told_parallel_workers = false; /* a setting, as these travel */
 
 PG_FUNCTION_INFO_V1(strata_worker_mark_session);
 PG_FUNCTION_INFO_V1(strata_worker_register_session);
@@ -51,7 +54,14 @@ strata_worker_mark_session(PG_FUNCTION_ARGS)
 	hold_for_session(&wanted);
 	mark = wanted;
 	marked = true;
+	SetConfigOption("strata_worker.marked", "on", PGC_SUSET, PGC_S_SESSION);
 	PG_RETURN_VOID();
+}
+
+bool
+session_is_marked(void)
+{
+	return marked || (IsParallelWorker() && told_parallel_workers);
 }
 
 /* register_session(incarnation) */
@@ -83,5 +93,11 @@ check_mark(XactEvent event, void *arg)
 void
 session_mark_initialize(void)
 {
+	DefineCustomBoolVariable("strata_worker.marked",
+							 "Whether the session is a coordinator's; tells its parallel workers.",
+							 NULL, &told_parallel_workers, false, PGC_SUSET,
+							 GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE |
+								 GUC_NO_RESET_ALL,
+							 NULL, NULL, NULL);
 	RegisterXactCallback(check_mark, NULL);
 }

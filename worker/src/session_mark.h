@@ -7,4 +7,7 @@
 
 extern void session_mark_initialize(void); /* from _PG_init */
 
+/* Is this session, or the one that this process is a parallel worker of, a coordinator's? */
+extern bool session_is_marked(void);
+
 #endif

@@ -48,6 +48,8 @@ AS $$
       JOIN pg_roles AS member ON member.oid = m.member
       LEFT JOIN pg_roles AS grantor ON grantor.oid = m.grantor
      WHERE member.oid >= 16384
+       -- who may use all tables is decided on the coordinator alone
+       AND granted.rolname NOT IN ('pg_read_all_data', 'pg_write_all_data')
     UNION ALL
     SELECT 'setting', r.rolname, split_part(item, '=', 1), (s.setdatabase <> 0)::text,
            substr(item, strpos(item, '=') + 1)
