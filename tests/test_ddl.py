@@ -609,14 +609,10 @@ def test_roles_are_the_same_on_all_nodes_but_for_their_passwords(no_roles: Pair)
     assert everywhere(pair, known) is None
 
 
-def test_privileges_are_the_same_on_all_nodes(no_roles: Pair) -> None:
+def test_privileges_on_code_are_the_same_on_all_nodes(no_roles: Pair) -> None:
     pair = no_roles
     pair.execute("CREATE ROLE ddl_user; CREATE FUNCTION f () RETURNS integer LANGUAGE sql RETURN 1")
-    acl = "SELECT relacl::text FROM pg_class WHERE oid = 'test_ddl.{}'::regclass"
-    column_acl = (
-        "SELECT string_agg(attname || attacl::text, ',') FROM pg_attribute"
-        " WHERE attrelid = 'test_ddl.t'::regclass AND attacl IS NOT NULL"
-    )
+    nothing = "SELECT string_agg(relacl::text, '') FROM pg_class WHERE relnamespace = 'test_ddl'::regnamespace"
     for statement in (
         "GRANT SELECT, UPDATE (v, w) ON t TO ddl_user",
         "GRANT INSERT ON t, r TO ddl_user WITH GRANT OPTION",
@@ -626,9 +622,7 @@ def test_privileges_are_the_same_on_all_nodes(no_roles: Pair) -> None:
         "GRANT USAGE ON SCHEMA test_ddl TO ddl_user; REVOKE EXECUTE ON FUNCTION f () FROM PUBLIC",
     ):
         pair.execute(statement)
-        everywhere(pair, acl.format("t"))
-        everywhere(pair, acl.format("r"))
-        everywhere(pair, column_acl)
+        assert pair.on_workers(nothing) == [None, None]  # tables' privileges are checked here
     everywhere(pair, "SELECT nspacl::text FROM pg_namespace WHERE nspname = 'test_ddl'")
     everywhere(pair, "SELECT proacl::text FROM pg_proc WHERE oid = 'test_ddl.f()'::regprocedure")
     pair.execute("ALTER TABLE t OWNER TO ddl_user")
@@ -637,4 +631,3 @@ def test_privileges_are_the_same_on_all_nodes(no_roles: Pair) -> None:
     pair.execute("REASSIGN OWNED BY ddl_user TO postgres")
     assert everywhere(pair, owner) == "postgres"
     pair.execute("DROP OWNED BY ddl_user")
-    everywhere(pair, acl.format("t"))

@@ -326,7 +326,6 @@ def test_default_privileges_of_new_objects_hold_on_all_nodes(pair: Pair) -> None
             ("proacl", "pg_proc", "proname", "born"),
             ("typacl", "pg_type", "typname", "born_d"),
             ("nspacl", "pg_namespace", "nspname", "test_tables_born"),
-            ("relacl", "pg_class", "relname", "born_t"),
         ):
             assert "tables_user" in everywhere(pair, acl.format(column, catalog, name, value))
         assert "=X/" not in everywhere(

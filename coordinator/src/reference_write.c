@@ -35,6 +35,7 @@
 #include "metadata.h"
 #include "remote_command.h"
 #include "remote_insert.h"
+#include "remote_role.h"
 #include "row_format.h"
 
 /* A batch of this many bytes is sent. */
@@ -42,6 +43,7 @@
 
 /* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
 static StringInfoData batch = {0};
+static RemoteRole batch_role; /* whose changes are in the batch */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
 PG_FUNCTION_INFO_V1(strata_replicate_reference_row);
@@ -59,12 +61,15 @@ void
 reference_write_flush(void)
 {
 	char *sql = batch.data;
+	RemoteRole before;
 
 	if (sql == NULL || batch.len == 0)
 		return;
 
 	batch.data = NULL; /* first: sending may fail, or come back here */
+	before = remote_role_enter(batch_role);
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+	(void) remote_role_enter(before);
 	pfree(sql);
 }
 
@@ -157,7 +162,11 @@ collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_r
 {
 	char *name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
 											RelationGetRelationName(relation));
+	RemoteRole role = remote_role_for_relation(relation);
 
+	if (role.user != batch_role.user || role.security_context != batch_role.security_context)
+		reference_write_flush();
+	batch_role = role;
 	if (inserts_pending)
 	{
 		remote_insert_flush_all();

@@ -40,6 +40,7 @@
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "commands/copy.h"
@@ -96,6 +97,7 @@ static ExecutorRun_hook_type previous_executor_run = NULL;
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
 static ExecutorEnd_hook_type previous_executor_end = NULL;
 static ExecutorCheckPerms_hook_type previous_check_permissions = NULL;
+static object_access_hook_type previous_object_access = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
 
 /* ----------------------------------------------------------------
@@ -389,6 +391,21 @@ check_permissions(COMPAT_CHECK_PERMISSIONS_ARGUMENTS)
 	return true;
 }
 
+/* No object comes, changes or goes in a user's statement; large objects do by functions of core. */
+static void
+watch_objects(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
+{
+	if (previous_object_access != NULL)
+		previous_object_access(access, class, object, part, argument);
+	if (runs_for_users && (access == OAT_POST_CREATE || access == OAT_POST_ALTER ||
+						   access == OAT_DROP || access == OAT_TRUNCATE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot create, change or drop objects in a function that runs on a worker"),
+				 errhint("A function that does so must be declared VOLATILE, not IMMUTABLE: then the "
+						 "coordinator evaluates it.")));
+}
+
 /* ----------------------------------------------------------------
  * Utility commands
  * ----------------------------------------------------------------
@@ -657,6 +674,8 @@ caller_initialize(void)
 	ExecutorEnd_hook = end_query;
 	previous_check_permissions = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = check_permissions;
+	previous_object_access = object_access_hook;
+	object_access_hook = watch_objects;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = run_utility;
 	RegisterXactCallback(end_transaction, NULL);

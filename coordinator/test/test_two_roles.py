@@ -1,17 +1,14 @@
-"""A statement or transaction that acts as two roles has two wires to a worker, and sees one state."""
+"""A statement or transaction that acts as two roles sees one state: it has one wire to a worker."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, wait_until
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 
 OWNER = "snapshot_owner"
@@ -79,29 +76,11 @@ def checked_tables(make_cluster: Callable[..., Cluster]) -> Tables:
 # ---- one state for a statement -----------------------------------------------------------------------
 
 
-@contextmanager
-def stopped(worker: Node, role: str) -> Iterator[None]:
-    """The sessions of a role do not answer meanwhile; they were idle."""
-    query = "SELECT pid, state FROM pg_stat_activity WHERE usename = %s AND datname IS NOT NULL"
-    for _ in wait_until("the role's sessions are idle"):
-        found = worker.query(query, (role,))
-        if found and all(state == "idle" for _, state in found):
-            break
-    for pid, _ in found:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid, _ in found:
-            os.kill(pid, signal.SIGCONT)
-
-
 def test_a_commit_on_one_worker_does_not_tear_a_statement_of_two_roles(
     checked_tables: Tables,
 ) -> None:
-    """It was let through the gate before the statement came, and is done between two snapshots."""
+    """It was let through the gate before the statement came, and is done while that takes its snapshot."""
     coordinator = checked_tables.cluster.coordinator
-    worker = checked_tables.cluster.workers[0]
     one, two = checked_tables.keys[0][:2]
     query = f"SELECT k, v FROM t WHERE k = {one} UNION ALL SELECT k, v FROM t_view WHERE k = {two}"
     with (
@@ -114,21 +93,32 @@ def test_a_commit_on_one_worker_does_not_tear_a_statement_of_two_roles(
         try:
             writing = pool.submit(writer.execute, f"UPDATE t SET v = 1 WHERE k IN ({one}, {two})")
             wait_for_arrival(coordinator)
-            with stopped(worker, OWNER):
-                reading = pool.submit(lambda: sorted(reader.execute(query)))
-                for _ in wait_until("the worker has taken a snapshot"):
-                    if worker.query(
-                        "SELECT 1 FROM pg_stat_activity WHERE usename = %s"
-                        " AND state = 'idle in transaction' AND query ~ '(pin|share)_snapshot'",
-                        (READER,),
-                    ):
-                        break
-                release(coordinator)
-                writing.result(timeout=20)
+            reading = pool.submit(lambda: sorted(reader.execute(query)))
+            release(coordinator)
+            writing.result(timeout=20)
             rows = reading.result(timeout=20)
         finally:
             disarm(coordinator)
     assert rows in ([(one, 0), (two, 0)], [(one, 1), (two, 1)])
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_all_roles_of_a_transaction_share_one_session_of_a_worker(
+    tables: Tables, isolation: str
+) -> None:
+    one, two = tables.keys[0][:2]
+    with tables.session() as session:
+        session.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+        session.execute(
+            f"SELECT v FROM t WHERE k = {one} UNION ALL SELECT v FROM t_view WHERE k = {two}"
+        )
+        session.execute(f"SELECT read_now({one}), read_later({two})")
+        for worker in tables.cluster.workers:
+            used = worker.query(
+                "SELECT usename FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            )
+            assert len(used) <= 1
+        session.execute("ROLLBACK")
 
 
 def test_a_function_of_another_owner_reads_under_its_callers_snapshot(tables: Tables) -> None:
@@ -203,70 +193,12 @@ def test_a_repeatable_read_that_acted_as_two_roles_commits(
         assert worker.query("SELECT pg_ls_dir('pg_snapshots')") == []
 
 
-def test_two_roles_of_a_repeatable_read_write(tables: Tables) -> None:
-    """Rows that another role's wire has not committed are not seen by way of the shared snapshot."""
+def test_two_roles_of_a_repeatable_read_see_what_they_wrote(tables: Tables) -> None:
     one, two = (keys[0] for keys in tables.keys)
     with tables.session() as session, tables.session() as other:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         assert session.execute(f"SELECT read_now({one})").fetchone() == (0,)
         session.execute(f"UPDATE t SET v = 5 WHERE k IN ({one}, {two})")
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match="as role"):
-            session.execute(f"SELECT read_now({one})")
+        assert session.execute(f"SELECT read_now({one})").fetchone() == (5,)
         session.execute("ROLLBACK")
         assert other.execute(f"SELECT v FROM t WHERE k = {one}").fetchone() == (0,)
-
-
-# ---- nothing can be made up --------------------------------------------------------------------------
-
-
-def test_a_snapshot_cannot_be_made_up(tables: Tables) -> None:
-    worker = tables.cluster.workers[0]
-    names = ["1-1", "", "x", "../../etc/passwd", "1-1/../postgresql.auto.conf", "ffffffffffff-1"]
-    with worker.connect() as source, worker.connect() as session:
-        for name in names:
-            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
-                session.execute("SELECT strata_worker.adopt_snapshot(%s, 1, 1)", (name,))
-            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
-                session.execute(f"SET TRANSACTION SNAPSHOT 'strata {name}'")
-            session.execute("ROLLBACK")
-
-        # what a transaction shares is gone with it, and is for REPEATABLE READ at its beginning only
-        source.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        (name,) = source.execute("SELECT strata_worker.share_snapshot(0)").fetchone()
-        for begin in ("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"):
-            session.execute(begin)
-            with pytest.raises(psycopg.errors.ActiveSqlTransaction):
-                session.execute(f"SET TRANSACTION SNAPSHOT 'strata {name}'")
-            session.execute("ROLLBACK")
-        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        session.execute(f"SET TRANSACTION SNAPSHOT 'strata {name}'")
-        session.execute("COMMIT")
-        source.execute("COMMIT")
-        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
-            session.execute(f"SET TRANSACTION SNAPSHOT 'strata {name}'")
-        session.execute("ROLLBACK")
-
-
-def test_an_adopted_snapshot_keeps_its_rows(tables: Tables) -> None:
-    """They are not vacuumed away, though the session that adopts has none so old of its own."""
-    worker = tables.cluster.workers[0]
-    key = tables.keys[0][0]
-    with worker.connect() as source, worker.connect() as session, tables.session() as writer:
-        source.execute("BEGIN; SELECT strata_worker.pin_snapshot(1, 1)")
-        (name,) = source.execute("SELECT strata_worker.share_snapshot(1)").fetchone()
-        writer.execute(f"UPDATE t SET v = 9 WHERE k = {key}")
-        session.execute(f"BEGIN; SELECT strata_worker.adopt_snapshot('{name}', 1, 1)")
-        source.execute("COMMIT")
-        worker.execute(f"VACUUM {tables.schema}.t")
-        rows = session.execute(
-            "SELECT strata_worker.use_snapshot(1, false);"
-            f" SELECT v FROM {tables.schema}.t WHERE k = {key}"
-        )
-        rows.nextset()
-        assert rows.fetchall() == [(0,)]
-        session.execute("COMMIT")
-        assert session.execute(f"SELECT v FROM {tables.schema}.t WHERE k = {key}").fetchone() == (
-            9,
-        )

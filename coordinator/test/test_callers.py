@@ -1,0 +1,467 @@
+"""Whose code runs as whom: a view opens its tables, and nothing else, on workers as on one PostgreSQL.
+
+An ordinary role writes functions, operators, casts, domains and aggregates, marks them IMMUTABLE so that they
+run on workers, and uses them on views of others.  Wherever they run they are the caller's, and what they try is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.assert_same import run
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+from tests.twin import Twin
+
+SCHEMA = "test_callers"
+MALLORY = "callers_mallory"  # writes code, may use views
+OWNER = "callers_owner"  # owns a table and views of it
+
+# in a schema that Mallory may not use: she knows it by the views alone
+SETUP = f"""
+CREATE SCHEMA callers_closed;
+GRANT ALL ON SCHEMA callers_closed TO {OWNER};
+CREATE TYPE callers_closed.color AS ENUM ('red', 'green');
+CREATE FUNCTION callers_closed.twice (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 * 2; END';
+CREATE FUNCTION callers_closed.own () RETURNS text SECURITY DEFINER LANGUAGE sql AS 'SELECT current_user::text';
+CREATE TABLE callers_closed.secret (k integer PRIMARY KEY, v integer, c callers_closed.color DEFAULT 'red');
+CREATE TABLE callers_closed.owned (k integer PRIMARY KEY, v integer, c callers_closed.color DEFAULT 'red');
+CREATE TABLE callers_closed.ref (k integer PRIMARY KEY, v integer);
+GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {MALLORY};
+"""
+TABLES = ("callers_closed.secret", "callers_closed.owned")
+VIEWS = f"""
+INSERT INTO callers_closed.secret SELECT g, g % 7, CASE g % 2 WHEN 0 THEN 'red' ELSE 'green' END::callers_closed.color FROM generate_series(1, 40) AS g;
+INSERT INTO callers_closed.owned SELECT g, g % 7 FROM generate_series(1, 40) AS g;
+INSERT INTO callers_closed.ref SELECT g, g FROM generate_series(1, 10) AS g;
+CREATE VIEW of_superuser AS SELECT k, v FROM callers_closed.secret WHERE c = 'red' AND callers_closed.twice(v) < 12;
+CREATE VIEW of_owner AS SELECT k, v FROM callers_closed.owned;
+CREATE VIEW barrier WITH (security_barrier) AS SELECT k, v FROM callers_closed.owned WHERE k > 3;
+CREATE VIEW of_both AS SELECT s.k, s.v FROM callers_closed.secret AS s JOIN callers_closed.owned AS o USING (k);
+CREATE VIEW over_view AS SELECT k, v FROM of_owner WHERE k < 30;
+CREATE VIEW with_reference AS SELECT s.k, r.v FROM callers_closed.secret AS s JOIN callers_closed.ref AS r ON r.k = s.v;
+CREATE VIEW of_reference AS SELECT k, v FROM callers_closed.ref;
+CREATE VIEW of_invoker WITH (security_invoker) AS SELECT k, v FROM callers_closed.owned;
+ALTER TABLE callers_closed.owned OWNER TO {OWNER};
+ALTER VIEW of_owner OWNER TO {OWNER};
+ALTER VIEW barrier OWNER TO {OWNER};
+ALTER VIEW over_view OWNER TO {OWNER};
+GRANT SELECT ON of_owner TO PUBLIC;
+"""
+VIEW_NAMES = (
+    "of_superuser", "of_owner", "barrier", "of_both", "over_view", "with_reference", "of_reference", "of_invoker",
+)  # fmt: skip
+UPDATABLE = ("of_superuser", "of_owner", "over_view", "of_reference")
+
+CODE = """
+CREATE TABLE mine (k integer PRIMARY KEY, v integer);
+CREATE FUNCTION who (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN current_user; END';
+CREATE FUNCTION who_inlined (integer) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT current_user::text || left($1::text, 0)';
+CREATE FUNCTION whose (integer, integer) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+    AS $$BEGIN RETURN current_user = 'callers_mallory'; END$$;
+CREATE OPERATOR === (FUNCTION = whose, LEFTARG = integer, RIGHTARG = integer);
+CREATE TYPE wrapped AS (t text);
+CREATE FUNCTION wrap (integer) RETURNS wrapped IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN ROW(current_user::text); END';
+CREATE CAST (integer AS wrapped) WITH FUNCTION wrap (integer);
+CREATE DOMAIN checked AS integer CHECK (whose(VALUE, 0));
+CREATE FUNCTION step (text, integer) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN current_user; END';
+CREATE AGGREGATE whos (integer) (SFUNC = step, STYPE = text);
+CREATE FUNCTION attempt (integer, text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS
+    $$BEGIN EXECUTE $2; RETURN 'done'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END$$;
+CREATE FUNCTION attempt_all (integer, text) RETURNS text IMMUTABLE LANGUAGE sql
+    AS 'SELECT test_callers.attempt($1, $2)';
+"""
+
+EXPRESSIONS = (
+    "who(v)",
+    "who_inlined(v)",
+    "CASE WHEN v === k THEN 'yes' ELSE 'no' END",
+    "(v::wrapped).t",
+    "(v::checked)::text",
+    "who(v) || who(k)",
+    "coalesce(who(v), 'nobody')",
+    "'{3}'::checked[]::text",
+)
+
+ATTEMPTS = (
+    f"ALTER ROLE {MALLORY} SUPERUSER",
+    f"GRANT {OWNER} TO {MALLORY}",
+    "COPY (SELECT 1) TO PROGRAM 'true'",
+    "SELECT count(*) FROM callers_closed.secret",
+    "SELECT count(*) FROM callers_closed.owned",
+    "UPDATE callers_closed.owned SET v = 99",
+    "DELETE FROM callers_closed.ref",
+    "SELECT callers_closed.own()",
+    "TRUNCATE callers_closed.secret",
+    "SET ROLE postgres",
+    "SET LOCAL ROLE postgres",
+    "RESET ROLE",
+    "RESET SESSION AUTHORIZATION",
+    "SET SESSION AUTHORIZATION postgres",
+    "SELECT set_config('role', 'postgres', false)",
+    "SELECT set_config('session_authorization', 'postgres', true)",
+    "SET LOCAL strata_worker.role = 'postgres'",
+    "SET LOCAL strata_worker.role TO DEFAULT",
+    "SELECT set_config('strata_worker.role', 'postgres', true)",
+    "SELECT set_config('strata_worker.marked', 'off', true)",
+    "SELECT strata_worker.guard_functions(false)",
+    "SELECT pg_read_file('postgresql.conf')",
+    "SELECT lo_create(0)",
+    "DELETE FROM pg_authid",
+    "CREATE TABLE test_callers.left_over (x integer)",
+    "DO $x$ BEGIN EXECUTE 'ALTER ROLE callers_mallory SUPERUSER'; END $x$",
+)
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    for role in (MALLORY, OWNER):
+        cluster.create_role(role)
+    with open_pair(cluster, SCHEMA) as made:
+        made.execute("DROP SCHEMA IF EXISTS callers_closed CASCADE")
+        made.execute(SETUP)
+        for table in TABLES:
+            with_table = TABLES[0] if table != TABLES[0] else "none"
+            made.ours.execute(
+                f"SELECT create_distributed_table('{table}', 'k', colocate_with => '{with_table}')"
+            )
+        made.ours.execute("SELECT create_reference_table('callers_closed.ref')")
+        made.execute(VIEWS)
+        made.execute(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(VIEW_NAMES)} TO {MALLORY}"
+        )
+        made.execute(f"SET ROLE {MALLORY}")
+        made.execute(CODE)
+        made.execute("RESET ROLE")
+        made.ours.execute(
+            "SELECT create_distributed_table('mine', 'k', colocate_with => 'callers_closed.secret')"
+        )
+        made.execute("INSERT INTO mine SELECT g, g FROM generate_series(1, 40) AS g")
+        yield made
+        made.execute("RESET ROLE; DROP SCHEMA callers_closed CASCADE")
+        made.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+    for node in cluster.nodes:
+        node.execute(f"DROP OWNED BY {MALLORY}, {OWNER}")
+
+
+@pytest.fixture
+def mallory(as_role: Callable[[str], Twin]) -> Twin:
+    return as_role(MALLORY)
+
+
+STATE = """
+SELECT (SELECT count(*) || ' ' || sum(v) FROM {0}.secret), (SELECT count(*) || ' ' || sum(v) FROM {0}.owned),
+       (SELECT count(*) || ' ' || sum(v) FROM {0}.ref), (SELECT count(*) || ' ' || sum(v) FROM test_callers.mine),
+       (SELECT string_agg(rolname, ' ') FROM pg_roles WHERE rolsuper AND rolname <> 'postgres'),
+       (SELECT count(*) FROM pg_auth_members WHERE member >= 16384), (SELECT count(*) FROM pg_largeobject_metadata),
+       to_regclass('test_callers.left_over')
+""".format("callers_closed")
+
+
+@pytest.fixture
+def unchanged(pair: Pair) -> Iterator[None]:
+    """Nothing differs on any worker afterwards."""
+
+    def look() -> list[list[tuple]]:
+        return [worker.query(STATE) for worker in pair.cluster.workers]
+
+    before = look()
+    yield
+    assert look() == before
+
+
+# ---- who runs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", VIEW_NAMES[:-1])
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_code_over_a_view_is_the_callers(mallory: Twin, view: str, expression: str) -> None:
+    mallory.undone(
+        f"SELECT DISTINCT {expression} FROM {view}",
+        f"SELECT k, {expression} FROM {view} WHERE k < 9",
+        f"SELECT count(*) FROM {view} WHERE {expression} <> 'nobody'",
+        f"SELECT {expression}, count(*) FROM {view} GROUP BY 1",
+        f"SELECT max({expression}), whos(v) FROM {view}",
+        f"SELECT m.k, a.{'k' if view != 'of_reference' else 'v'} FROM (SELECT k, v, {expression} AS e FROM {view}) AS a"
+        " JOIN mine AS m USING (k) WHERE e <> 'nobody'",
+    )
+    copied = []
+    for connection in (mallory.ours, mallory.theirs):
+        with connection.cursor().copy(
+            f"COPY (SELECT k, {expression} FROM {view} WHERE k < 9 ORDER BY k) TO STDOUT"
+        ) as copy:
+            copied.append([bytes(part) for part in copy])
+    assert b"".join(copied[0]) == b"".join(copied[1])
+
+
+@pytest.mark.parametrize("view", UPDATABLE)
+@pytest.mark.parametrize("expression", [code for code in EXPRESSIONS if "===" not in code])
+def test_code_in_changes_of_a_view_is_the_callers(
+    mallory: Twin, view: str, expression: str, unchanged: None
+) -> None:
+    mallory.undone(
+        f"UPDATE {view} SET v = v + 1 WHERE {expression} <> 'nobody' AND k < 9 RETURNING k, v, {expression}",
+        f"UPDATE {view} SET v = length({expression}) WHERE k = 4",
+        f"DELETE FROM {view} WHERE {expression} <> 'nobody' AND k < 9 RETURNING {expression}",
+        f"SELECT count(*), sum(v) FROM {view}",
+    )
+
+
+@pytest.mark.parametrize("view", UPDATABLE)
+def test_rows_are_inserted_through_a_view(mallory: Twin, view: str, unchanged: None) -> None:
+    mallory.undone(
+        f"INSERT INTO {view} VALUES (100, 1), (101, 2)",
+        f"INSERT INTO {view} (k) VALUES (102) RETURNING k, v",
+        f"INSERT INTO {view} SELECT k + 200, v FROM mine",
+        f"INSERT INTO {view} VALUES (100, 5) ON CONFLICT DO NOTHING",
+        f"SELECT count(*), sum(v) FROM {view}",
+    )
+
+
+def test_a_view_of_an_invoker_opens_nothing(mallory: Twin) -> None:
+    mallory.denied("SELECT * FROM of_invoker")
+    mallory.denied("UPDATE of_invoker SET v = 1")
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_prepared_statements_and_cursors_are_the_callers(mallory: Twin, mode: str) -> None:
+    mallory.execute(f"SET plan_cache_mode = {mode}")
+    mallory.execute("PREPARE p (integer) AS SELECT DISTINCT who(v) FROM of_superuser WHERE k > $1")
+    mallory.same("EXECUTE p (3)")
+    mallory.undone(
+        "EXECUTE p (4)",
+        "DECLARE c CURSOR FOR SELECT k, who(v) FROM of_owner ORDER BY k",
+        "FETCH 5 FROM c",
+        "SAVEPOINT s",
+        "SELECT DISTINCT who(v) FROM barrier",
+        "ROLLBACK TO SAVEPOINT s",
+        "FETCH 5 FROM c",
+        "EXECUTE p (5)",
+    )
+    mallory.execute("DEALLOCATE p; RESET plan_cache_mode")
+
+
+# ---- what is tried -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+@pytest.mark.parametrize("caller", ["attempt", "attempt_all"])
+def test_what_code_tries_on_workers_is_not_done(
+    mallory: Twin, pair: Pair, attempt: str, caller: str, unchanged: None
+) -> None:
+    text = "'" + attempt.replace("'", "''") + "'"
+    for statement in (
+        f"SELECT DISTINCT {caller}(v, {text}) FROM of_superuser",
+        f"SELECT DISTINCT {caller}(v, {text}) FROM of_owner",
+        f"SELECT DISTINCT {caller}(v, {text}) FROM mine",
+        f"SELECT DISTINCT {caller}(v, {text}) FROM of_reference",
+        f"SELECT count(*) FROM of_owner WHERE {caller}(v, {text}) = 'done'",
+        f"UPDATE of_superuser SET v = v WHERE k = 4 RETURNING {caller}(v, {text})",
+        f"SELECT count(*) FROM of_both WHERE {caller}(1, {text}) = 'done'",  # when it is planned
+    ):
+        ours = run(mallory.ours, statement)
+        theirs = run(mallory.theirs, statement)
+        if (
+            attempt.startswith(("SET", "RESET"))
+            or "strata_worker" in attempt
+            or "set_config" in attempt
+        ):
+            mallory.execute("RESET ROLE")
+        assert ours.sqlstate in (None, theirs.sqlstate), (statement, ours)
+        if ours.rows is not None and "count" not in statement and "strata_worker" not in attempt:
+            allowed = {value for (value,) in theirs.rows or []} | {"42501", "25006", "0A000"}
+            assert {value for (value,) in ours.rows} <= allowed, (statement, ours.rows, theirs.rows)
+    assert pair.rows(f"SELECT rolsuper FROM pg_roles WHERE rolname = '{MALLORY}'") == [(False,)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "SELECT count(*)::text FROM test_callers.mine",
+        "INSERT INTO test_callers.mine VALUES (-1, -1) RETURNING ''",
+        "UPDATE test_callers.mine SET v = -1 RETURNING ''",
+        "WITH d AS (DELETE FROM test_callers.mine RETURNING 1) SELECT count(*)::text FROM d",
+    ],
+)
+def test_code_on_workers_does_not_touch_even_the_callers_own_tables(
+    mallory: Twin, body: str, unchanged: None
+) -> None:
+    """A worker has a part of them, and no policies."""
+    mallory.ours.execute(
+        f"CREATE OR REPLACE FUNCTION reach (integer) RETURNS text LANGUAGE sql AS $$ {body} $$;"
+        "CREATE OR REPLACE FUNCTION hide (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql"
+        " AS 'BEGIN RETURN test_callers.reach($1); END'"
+    )
+    for statement in (
+        "SELECT DISTINCT hide(v) FROM mine",
+        "SELECT DISTINCT hide(v) FROM of_owner",
+        "UPDATE mine SET v = v WHERE hide(v) IS NULL",
+    ):
+        with pytest.raises(
+            (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)
+        ) as caught:
+            mallory.ours.execute(statement)
+        if caught.value.sqlstate == "42501":
+            assert "cannot use table" in str(caught.value)
+            assert "STABLE" in caught.value.diag.message_hint
+
+
+def test_a_function_that_is_closed_to_the_caller_is_not_run(mallory: Twin, pair: Pair) -> None:
+    pair.execute(
+        f"CREATE FUNCTION closed_one (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';"
+        "REVOKE ALL ON FUNCTION closed_one (integer) FROM PUBLIC;"
+        f"GRANT EXECUTE ON FUNCTION closed_one (integer) TO {OWNER};"
+        "CREATE VIEW calls AS SELECT k, closed_one(v) AS one FROM callers_closed.owned;"
+        f"ALTER VIEW calls OWNER TO {OWNER}; GRANT SELECT ON calls TO {MALLORY}"
+    )
+    try:
+        for query in (
+            "SELECT count(*) FROM of_owner WHERE closed_one(v) = 1",
+            "SELECT closed_one(v) FROM mine",
+            "SELECT one FROM calls",  # a view opens tables, not functions
+            "SELECT closed_one(1), k FROM mine",
+        ):
+            theirs = run(mallory.theirs, query)
+            assert theirs.sqlstate == "42501", theirs
+            assert run(mallory.ours, query).sqlstate == "42501"
+    finally:
+        pair.execute("DROP VIEW calls; DROP FUNCTION closed_one")
+
+
+# ---- functions of others ----------------------------------------------------------------------------
+
+
+def test_a_cursor_of_a_security_definer_function_is_fetched_outside(
+    pair: Pair, mallory: Twin
+) -> None:
+    pair.execute(
+        "CREATE FUNCTION opens (refcursor) RETURNS refcursor SECURITY DEFINER LANGUAGE plpgsql SET search_path = test_callers, pg_temp"
+        " AS 'BEGIN OPEN $1 FOR SELECT k, v FROM callers_closed.owned ORDER BY k; RETURN $1; END';"
+        f"ALTER FUNCTION opens (refcursor) OWNER TO {OWNER}"
+    )
+    try:
+        mallory.undone(
+            "SELECT opens('c')",
+            "FETCH 3 FROM c",
+            "UPDATE mine SET v = v + 1 WHERE k < 5",
+            "FETCH 30 FROM c",
+            "SELECT sum(v) FROM mine",
+        )
+    finally:
+        pair.execute("DROP FUNCTION opens (refcursor)")
+
+
+def test_callers_alternate_in_one_transaction(pair: Pair, mallory: Twin, unchanged: None) -> None:
+    """One wire to a worker: each sees what the other has written, also around savepoints."""
+    pair.execute(
+        "CREATE FUNCTION bump () RETURNS bigint SECURITY DEFINER LANGUAGE plpgsql SET search_path = test_callers, pg_temp AS"
+        " 'BEGIN UPDATE callers_closed.owned SET v = v + 1; RETURN (SELECT sum(v) FROM callers_closed.owned); END';"
+        "CREATE FUNCTION bump_and_fail () RETURNS text SECURITY DEFINER LANGUAGE plpgsql SET search_path = test_callers, pg_temp AS"
+        " 'BEGIN PERFORM bump(); RETURN 1 / 0; EXCEPTION WHEN division_by_zero THEN RETURN current_user; END';"
+        f"ALTER FUNCTION bump () OWNER TO {OWNER}; ALTER FUNCTION bump_and_fail () OWNER TO {OWNER}"
+    )
+    try:
+        mallory.undone(
+            "UPDATE of_owner SET v = 0 WHERE k = 1",
+            "SELECT bump()",
+            "SELECT who(v) FROM of_owner WHERE k = 1",
+            "SAVEPOINT s",
+            "SELECT bump()",
+            "SELECT who(v), v FROM of_owner WHERE k = 1",
+            "SELECT bump_and_fail()",
+            "SELECT who(v), v FROM of_owner WHERE k = 1",
+            "ROLLBACK TO SAVEPOINT s",
+            "SELECT who(v), v FROM of_owner WHERE k = 1",
+            "INSERT INTO mine VALUES (500, 1)",
+            "SELECT bump(), (SELECT count(*) FROM mine)",
+            "SELECT DISTINCT who(v) FROM mine",
+        )
+        for isolation in ("REPEATABLE READ", "READ COMMITTED"):
+            mallory.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+            mallory.same("SELECT DISTINCT who(v) FROM mine")
+            mallory.same("SELECT bump()")
+            mallory.execute("COMMIT")
+        pair.execute("UPDATE callers_closed.owned SET v = v - 2")
+    finally:
+        pair.execute("DROP FUNCTION bump_and_fail (); DROP FUNCTION bump ()")
+
+
+def test_a_trigger_and_a_policy_run_as_the_caller(pair: Pair, mallory: Twin) -> None:
+    pair.execute(
+        "CREATE TABLE watched (k integer PRIMARY KEY, v integer, by text);"
+        "CREATE FUNCTION note_who () RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.by = current_user; RETURN NEW; END';"
+        "CREATE TRIGGER t BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION note_who();"
+        f"CREATE VIEW over_watched AS SELECT * FROM watched; ALTER TABLE watched OWNER TO {OWNER};"
+        f"ALTER VIEW over_watched OWNER TO {OWNER}; GRANT SELECT, INSERT ON over_watched TO {MALLORY}"
+    )
+    pair.distribute("watched", "k", colocate_with="mine")
+    try:
+        mallory.undone(
+            "INSERT INTO over_watched VALUES (1, 1), (2, 2)", "SELECT * FROM over_watched"
+        )
+        pair.execute(
+            "ALTER TABLE watched ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;"
+            "CREATE POLICY p ON watched USING (v % 2 = 0) WITH CHECK (true); INSERT INTO watched VALUES (3, 3), (4, 4)"
+        )
+        mallory.undone(
+            "SELECT k, v, who(v) FROM over_watched",
+            "SELECT count(*) FROM over_watched WHERE who(v) <> ''",
+        )
+    finally:
+        pair.execute("DROP TABLE watched CASCADE; DROP FUNCTION note_who ()")
+
+
+# ---- what only core would check ---------------------------------------------------------------------
+
+
+def test_truncate_copy_and_foreign_keys_by_privilege(pair: Pair, mallory: Twin) -> None:
+    pair.execute(
+        "CREATE TABLE lent (k integer PRIMARY KEY, v integer CHECK (v >= 0)); CREATE TABLE lent_ref (k integer PRIMARY KEY);"
+        "INSERT INTO lent_ref SELECT generate_series(1, 50)"
+    )
+    pair.distribute("lent", "k", colocate_with="mine")
+    pair.reference("lent_ref")
+    pair.execute(
+        f"GRANT INSERT, TRUNCATE, SELECT ON lent TO {MALLORY}; GRANT REFERENCES ON lent_ref TO {MALLORY}"
+    )
+    try:
+        for connection in (mallory.ours, mallory.theirs):
+            with connection.cursor().copy("COPY lent FROM STDIN") as copy:
+                for k in range(1, 30):
+                    copy.write_row((k, k))
+        mallory.same("SELECT count(*), sum(v) FROM lent")
+        with pytest.raises(psycopg.errors.CheckViolation):
+            with mallory.ours.cursor().copy("COPY lent FROM STDIN") as copy:
+                copy.write_row((99, -1))
+        mallory.undone("TRUNCATE lent", "SELECT count(*) FROM lent")
+        mallory.same("SELECT count(*), sum(v) FROM lent")
+        mallory.same("ALTER TABLE mine ADD FOREIGN KEY (k) REFERENCES lent_ref (k)")
+        for statement in (
+            "INSERT INTO mine VALUES (77, 1)",
+            "INSERT INTO mine VALUES (45, 1)",
+            "DELETE FROM mine WHERE k = 45",
+        ):
+            ours, theirs = run(mallory.ours, statement), run(mallory.theirs, statement)
+            assert ours.sqlstate == theirs.sqlstate, (ours, theirs)
+        mallory.same("ALTER TABLE mine DROP CONSTRAINT mine_k_fkey")
+    finally:
+        pair.execute("DROP TABLE lent, lent_ref CASCADE")
+
+
+# ---- the session's mark -----------------------------------------------------------------------------
+
+
+def test_who_logs_in_by_hand_borrows_nothing(pair: Pair) -> None:
+    for worker in pair.cluster.workers:
+        with worker.connect(user=MALLORY) as session:
+            for statement in (
+                "SELECT * FROM callers_closed.owned",
+                "BEGIN; SET LOCAL strata_worker.role = 'postgres'; SELECT * FROM callers_closed.owned",
+                "SELECT * FROM strata_worker.cluster",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    session.execute(statement)
+                session.execute("ROLLBACK")
