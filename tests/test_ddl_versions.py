@@ -91,38 +91,53 @@ def test_a_worker_restored_from_an_old_backup_is_refused(pair_of_workers: Cluste
     assert not coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok")
 
 
-def test_versions_that_users_make_up_neither_hide_a_stale_worker_nor_refuse_a_good_one(
-    make_cluster: MakeCluster,
-) -> None:
-    """Users can have functions of theirs run on workers, and these can record versions."""
+def test_code_of_users_records_no_version(make_cluster: MakeCluster) -> None:
+    """It runs in the coordinator's sessions, as the role that may run DDL there."""
     cluster = make_pair_of_workers(make_cluster, tls=True)
-    coordinator, worker = cluster.coordinator, cluster.workers[0]
+    coordinator = cluster.coordinator
     coordinator.execute("CREATE ROLE mallory; GRANT CREATE ON SCHEMA public TO mallory")
     coordinator.execute("SET ROLE mallory")
     coordinator.execute(
-        "CREATE FUNCTION forge (version bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
-        " 'BEGIN PERFORM strata_worker.record_schema_version(version); RETURN true; END';"
-        "CREATE TABLE m (id bigint, v integer);"
-        "SELECT strata.create_distributed_table('m', 'id', 4, 'none'); INSERT INTO m VALUES (0);"
+        "CREATE FUNCTION forge (call text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN EXECUTE coalesce(call, ''SELECT 1''); RETURN true; END';"
+        "CREATE DOMAIN d AS integer;"
+        "CREATE TABLE m (id bigint, v d);"
+        "SELECT strata.create_distributed_table('m', 'id', 4, 'none'); INSERT INTO m VALUES (0, 1);"
     )
+    call = "SELECT strata_worker.record_schema_version(9223372036854775807)"
+    for statement in (
+        f"UPDATE m SET v = v WHERE forge('{call}' || left(id::text, 0))",
+        f"SELECT count(*) FROM m WHERE forge('{call}' || left(id::text, 0)) -- {call}",
+        f"ALTER DOMAIN d ADD CHECK (forge('{call}' || left(VALUE::text, 0))) -- ; {call}",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="record_schema_version"):
+            coordinator.execute(statement)
     coordinator.execute("RESET ROLE")
-    counted = changes(coordinator)
-    coordinator.execute("SET ROLE mallory")
-    for forged in (2**63 - 1, (counted + 1) << 32, (counted + 2 << 32) - 1):
-        coordinator.execute(f"UPDATE m SET v = v WHERE forge({forged} - id + id)")
-    coordinator.execute("RESET ROLE")
-    versions = "SELECT count(*) FROM strata_worker.schema_version WHERE version = {}"
-    assert any(node.value(versions.format(2**63 - 1)) for node in cluster.workers)
+    with (
+        cluster.workers[0].connect(user="mallory") as direct,
+        pytest.raises(psycopg.errors.InsufficientPrivilege, match="record_schema_version"),
+    ):
+        direct.execute(call)
+    versions = "SELECT max(version) FROM strata_worker.schema_version"
+    for worker in cluster.workers:
+        assert worker.value(versions) == version(coordinator)
 
-    coordinator.disconnect()
-    assert coordinator.value("SELECT count(*) FROM t") == 40
-    save_directory(worker)
-    coordinator.disconnect()
-    coordinator.execute("ALTER TABLE t ADD COLUMN w text DEFAULT 'new'")
-    restore_directory(worker)
-    coordinator.disconnect()
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="schema of this server"):
-        coordinator.query("SELECT w FROM t")
+
+def test_a_session_that_is_refused_is_no_coordinators(pair_of_workers: Cluster) -> None:
+    worker = pair_of_workers.workers[0]
+    nobody = "00000000-0000-0000-0000-000000000000"
+    with worker.connect() as session:
+        pid = session.info.backend_pid
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="another cluster"):
+            session.execute(f"SELECT strata_worker.check_coordinator('{nobody}', 1, '{nobody}')")
+        assert not worker.query(f"SELECT * FROM strata_worker.marked_sessions() WHERE pid = {pid}")
+        ((owner, epoch, holder),) = worker.query(
+            "SELECT id::text, epoch, holder::text FROM strata_worker.cluster"
+        )
+        session.execute(f"SELECT strata_worker.check_coordinator('{owner}', {epoch}, '{holder}')")
+        assert worker.query(f"SELECT * FROM strata_worker.marked_sessions() WHERE pid = {pid}") == [
+            (pid, epoch)
+        ]
 
 
 def test_ddl_fails_while_a_worker_is_down_and_changes_no_node(pair_of_workers: Cluster) -> None:

@@ -93,6 +93,9 @@ extern void ddl_alter_extension(UtilityCall *call);
 extern void ddl_drop_extensions(UtilityCall *call);
 extern bool ddl_extension_is_ours(const char *name);
 
+/* The call of a worker's function for a schema, as it is before the command: its name, its owner, an argument. */
+extern char *ddl_schema_command(const char *function, const char *schema, const char *argument);
+
 /* In ddl_table.c */
 extern void ddl_alter_table(UtilityCall *call);
 

@@ -58,6 +58,30 @@ ddl_drop_schemas(UtilityCall *call)
 	}
 }
 
+static Oid
+find_schema_owner(const char *name)
+{
+	HeapTuple tuple = SearchSysCache1(NAMESPACENAME, CStringGetDatum(name));
+	Oid owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_namespace) GETSTRUCT(tuple))->nspowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+char *
+ddl_schema_command(const char *function, const char *schema, const char *argument)
+{
+	Oid owner = find_schema_owner(schema);
+
+	return psprintf("SELECT strata_worker.%s(%s, %s, %s)", function, quote_literal_cstr(schema),
+					quote_literal_cstr(GetUserNameFromId(owner, false)),
+					quote_literal_cstr(argument));
+}
+
 bool
 ddl_extension_is_ours(const char *name)
 {
@@ -142,9 +166,9 @@ ddl_create_schema(UtilityCall *call)
 				continue;
 			form = (Form_pg_namespace) GETSTRUCT(tuple);
 			ddl_send_everywhere(
-				psprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s",
-						 quote_identifier(NameStr(form->nspname)),
-						 quote_identifier(GetUserNameFromId(form->nspowner, false))));
+				psprintf("SELECT strata_worker.create_schema(%s, %s)",
+						 quote_literal_cstr(NameStr(form->nspname)),
+						 quote_literal_cstr(GetUserNameFromId(form->nspowner, false))));
 			ReleaseSysCache(tuple);
 			ddl_send_privileges(address);
 		}

@@ -427,6 +427,29 @@ workers_have(ObjectType type, List *objects)
 		   ddl_objects_are_everywhere(type, objects);
 }
 
+/* What the workers are sent for ALTER of an object that they have; asked for before it runs here. */
+static char *
+build_alter(const UtilityCall *call, ObjectType type)
+{
+	Node *statement = call->statement->utilityStmt;
+
+	if (IsA(statement, RenameStmt) && type == OBJECT_SCHEMA)
+		return ddl_schema_command("rename_schema", castNode(RenameStmt, statement)->subname,
+								  castNode(RenameStmt, statement)->newname);
+	if (IsA(statement, AlterOwnerStmt))
+	{
+		const AlterOwnerStmt *alter = castNode(AlterOwnerStmt, statement);
+
+		if (type == OBJECT_SCHEMA)
+			return ddl_schema_command(
+				"own_schema", strVal(alter->object),
+				GetUserNameFromId(get_rolespec_oid(alter->newowner, false), false));
+		/* session_user is another there */
+		return ddl_text_with_role_names(call, list_make1(alter->newowner));
+	}
+	return ddl_statement_text(call);
+}
+
 /*
  * ALTER of an object that is not a table.  Scans are suspended because a changed
  * domain is checked against all tables that use it: the workers do that.
@@ -444,12 +467,7 @@ ddl_alter_object(UtilityCall *call)
 		ddl_run_locally(call);
 		return;
 	}
-	/* session_user is another there */
-	if (IsA(call->statement->utilityStmt, AlterOwnerStmt))
-		text = ddl_text_with_role_names(
-			call, list_make1(castNode(AlterOwnerStmt, call->statement->utilityStmt)->newowner));
-	else
-		text = ddl_statement_text(call);
+	text = build_alter(call, type);
 	ddl_run_without_scans(call);
 	ddl_send_everywhere(text);
 }

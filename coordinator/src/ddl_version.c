@@ -10,8 +10,8 @@
  * worker that does not know it refuses (strata_worker.check_schema_version); a restored server
  * has no old connections.
  *
- * Whoever may run DDL records versions, and so may a function of a user that is shipped there.  Therefore a
- * version is a count and 32 random bits: one that is still to come cannot be recorded in advance.
+ * Versions are recorded by this server's own statements alone (worker/src/session_mark.c).  A version is a
+ * count and 32 random bits, as two coordinators that go on from one backup count alike.
  *
  * No refusal is false: when the new version is visible here, every worker has prepared the
  * transaction that brings it, and a worker that is behind but holds prepared DDL of
@@ -116,7 +116,7 @@ record_on_workers(int64 version)
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
 }
 
-/* The next count, which no one can guess in advance. */
+/* The next count, which is nobody else's. */
 static int64
 choose_next(int64 version)
 {

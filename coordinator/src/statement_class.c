@@ -61,7 +61,7 @@ static const StatementClass statement_classes[] = {
 	{T_AlterSeqStmt, STATEMENT_LOCAL, NULL, "ALTER SEQUENCE", "As CREATE SEQUENCE."},
 
 	/* types, functions and their like: the same on all nodes */
-	{T_CreateSchemaStmt, STATEMENT_ADAPTED, ddl_create_schema, "CREATE SCHEMA", "Its elements are statements of their own."},
+	{T_CreateSchemaStmt, STATEMENT_ADAPTED, ddl_create_schema, "CREATE SCHEMA", "By the right to it that counts here; its elements are statements of their own."},
 	{T_CompositeTypeStmt, STATEMENT_EVERYWHERE, ddl_create_object, "CREATE TYPE AS", NULL},
 	{T_CreateEnumStmt, STATEMENT_EVERYWHERE, ddl_create_object, "CREATE TYPE AS ENUM", NULL},
 	{T_CreateRangeStmt, STATEMENT_EVERYWHERE, ddl_create_object, "CREATE TYPE AS RANGE", NULL},

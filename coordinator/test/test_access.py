@@ -39,13 +39,13 @@ EVERYBODY = {
         strata_partial.create_partials strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.check_coordinator
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
-        strata_worker.create_role strata_worker.drop_index_parts strata_worker.execute_patiently
+        strata_worker.create_role strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
         strata_worker.is_not_after
         strata_worker.later_period strata_worker.leaf_list strata_worker.next_index_command
-        strata_worker.own_leaves strata_worker.period_leaf_name strata_worker.period_leaves
+        strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name strata_worker.period_leaves
         strata_worker.period_of strata_worker.pin_snapshot strata_worker.record_schema_version
-        strata_worker.register_session strata_worker.rename_periods
+        strata_worker.register_session strata_worker.rename_periods strata_worker.rename_schema
         strata_worker.shard_list strata_worker.table_list
         strata_worker.use_snapshot
     """,
@@ -70,7 +70,9 @@ SUPERUSERS = {
     "worker": """
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
-        strata_worker.adopt_leaf strata_worker.attach_coordinator strata_worker.check_shard_owner
+        strata_worker.adopt_leaf strata_worker.attach_coordinator
+        strata_worker.check_own_statement strata_worker.check_schema_owner
+        strata_worker.check_shard_owner
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.guard_functions
@@ -100,8 +102,9 @@ DEFINERS = {
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_schema_version"
-    " strata_worker.create_periods strata_worker.forget_periods strata_worker.own_leaves"
-    " strata_worker.record_schema_version strata_worker.rename_periods"
+    " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
+    " strata_worker.own_leaves strata_worker.own_schema"
+    " strata_worker.record_schema_version strata_worker.rename_periods strata_worker.rename_schema"
     " strata_partial.create_partials strata_partial.follow_aggregates",
 }
 

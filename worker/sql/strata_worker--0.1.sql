@@ -56,6 +56,14 @@ CREATE FUNCTION strata_worker.register_session(incarnation bigint) RETURNS void
 COMMENT ON FUNCTION strata_worker.register_session(bigint) IS
     'says which start of the coordinator this session belongs to, for end_sessions()';
 
+-- In functions with the rights of the extension's owner, for what the coordinator has checked.
+CREATE FUNCTION strata_worker.check_own_statement(function text) RETURNS void
+    LANGUAGE c STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_check_own_statement';
+REVOKE ALL ON FUNCTION strata_worker.check_own_statement(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.check_own_statement(text) IS
+    'raises an error unless the coordinator itself has called this function, not code that a statement runs';
+
 CREATE FUNCTION strata_worker.registered_sessions(
     OUT pid integer, OUT started bigint, OUT incarnation bigint)
     RETURNS SETOF record
@@ -89,17 +97,17 @@ COMMENT ON FUNCTION strata_worker.end_sessions(integer[], bigint[]) IS
 
 -- A coordinator that does not own this worker must neither read nor write here: a
 -- restored copy of a coordinator would resolve the original's transactions.
--- The mark comes first, and each look has a new snapshot (hence VOLATILE): who has seen an epoch
--- that was about to end is found by its mark.
+-- Who is refused gets no mark.  After it comes a second look, and each has a new snapshot (hence VOLATILE):
+-- who has seen an epoch that was about to end sees that now, or is found by its mark.
 CREATE FUNCTION strata_worker.check_coordinator(id uuid, epoch bigint, holder uuid) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     owner strata_worker.cluster;
+    is_marked boolean := false;
     patience CONSTANT timestamptz := clock_timestamp() + interval '3 s';
 BEGIN
-    PERFORM strata_worker.mark_session(epoch);
     LOOP
         SELECT * INTO owner FROM strata_worker.cluster;
         IF owner.id IS NULL THEN
@@ -124,7 +132,12 @@ BEGIN
                       DETAIL = format('Both took over with epoch %s; the other one was faster.', owner.epoch),
                       HINT = 'Stop one of the two, and run strata.take_over() on the other.';
         END IF;
-        EXIT WHEN owner.epoch = check_coordinator.epoch AND owner.is_fenced;
+        IF owner.epoch = check_coordinator.epoch AND owner.is_fenced THEN
+            EXIT WHEN is_marked;
+            PERFORM strata_worker.mark_session(epoch);
+            is_marked := true;
+            CONTINUE;
+        END IF;
         IF clock_timestamp() > patience THEN
             RAISE EXCEPTION 'this worker has not heard of the new coordinator yet'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -216,7 +229,7 @@ COMMENT ON TABLE strata_worker.schema_version IS
 -- A server that was restored from a backup may lack DDL that the cluster has committed.
 -- A prepared transaction that writes versions may bring this one: it is looked for first, so
 -- that one that commits meanwhile is seen by the second look, which needs a new snapshot: hence VOLATILE.
--- Only this very version counts, as anybody may have recorded a larger one.  A new member has none yet.
+-- Only this very version counts: another coordinator's, which a backup has brought, may be larger.  A new member has none yet.
 CREATE FUNCTION strata_worker.check_schema_version(version bigint) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
@@ -247,18 +260,16 @@ $$;
 COMMENT ON FUNCTION strata_worker.check_schema_version(bigint) IS
     'raises an error if this worker has missed DDL that the coordinator has committed';
 
--- Whoever may run DDL through the coordinator may call this, but nobody knows versions that are still to come.
 -- Inserts do not fail in REPEATABLE READ when other DDL was faster, and skipping locked rows
--- waits for no transaction in doubt.  Only administrators' DDL removes old versions: a count
--- that a user has made up would remove those that are needed.
+-- waits for no transaction in doubt.
 CREATE FUNCTION strata_worker.record_schema_version(version bigint) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM strata_worker.check_own_statement('record_schema_version');
     INSERT INTO strata_worker.schema_version VALUES (version) ON CONFLICT DO NOTHING;
-    IF current_setting('transaction_isolation') = 'read committed'
-       AND (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = session_user) THEN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
         DELETE FROM strata_worker.schema_version AS v
          WHERE v.version IN (SELECT o.version FROM strata_worker.schema_version AS o
                               WHERE o.version >> 32 < (record_schema_version.version >> 32) - 100
@@ -411,6 +422,67 @@ END
 $$;
 COMMENT ON FUNCTION strata_worker.alter_role_in_database(name, text) IS
     'ALTER ROLE ... IN DATABASE this one SET or RESET';
+
+-- ---------------------------------------------------------------------------
+-- Schemas
+-- ---------------------------------------------------------------------------
+
+-- CREATE on the database is a right of the coordinator's database: who has it there need not have it here.
+CREATE FUNCTION strata_worker.create_schema(schema name, owner name) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    SET client_min_messages = warning
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('create_schema');
+    EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I AUTHORIZATION %I', schema, owner);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.create_schema(name, name) IS
+    'creates a schema that the coordinator has created';
+
+-- Only the coordinator's: another of the name may be here by itself (pg_partman's).
+CREATE FUNCTION strata_worker.check_schema_owner(schema name, owner name) RETURNS void
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner
+                    WHERE n.nspname = schema AND r.rolname = owner) THEN
+        RAISE EXCEPTION 'schema "%" does not belong to role "%" on this server', schema, owner
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.check_schema_owner(name, name) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.check_schema_owner(name, name) IS
+    'raises an error unless the schema belongs to this role here';
+
+CREATE FUNCTION strata_worker.rename_schema(schema name, owner name, new_name name) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('rename_schema');
+    PERFORM strata_worker.check_schema_owner(schema, owner);
+    EXECUTE format('ALTER SCHEMA %I RENAME TO %I', schema, new_name);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.rename_schema(name, name, name) IS
+    'renames a schema that the coordinator has renamed';
+
+CREATE FUNCTION strata_worker.own_schema(schema name, owner name, new_owner name) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('own_schema');
+    PERFORM strata_worker.check_schema_owner(schema, owner);
+    EXECUTE format('ALTER SCHEMA %I OWNER TO %I', schema, new_owner);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.own_schema(name, name, name) IS
+    'gives a schema another owner, as the coordinator has done';
 
 -- ---------------------------------------------------------------------------
 -- Snapshots

@@ -10,6 +10,10 @@
  *
  * A second lock of the same kind holds the incarnation of the coordinator, which is another one after
  * each of its starts: the coordinator ends what sessions of former ones have left here.
+ *
+ * What the coordinator has checked is done for it alone: code of users runs in its sessions, too, as part
+ * of statements that it sends.  check_own_statement() knows its own calls by the message's text, which
+ * is the plain call with constants: no code of users has a place in such a message.
  */
 #include "postgres.h"
 
@@ -17,7 +21,11 @@
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
 #include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 
 #include "compat.h"
@@ -36,6 +44,7 @@ static bool told_parallel_workers = false; /* a setting, as these travel */
 
 PG_FUNCTION_INFO_V1(strata_worker_mark_session);
 PG_FUNCTION_INFO_V1(strata_worker_register_session);
+PG_FUNCTION_INFO_V1(strata_worker_check_own_statement);
 
 static void
 hold_for_session(const LOCKTAG *tag)
@@ -74,6 +83,90 @@ strata_worker_register_session(PG_FUNCTION_ARGS)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (incarnation >> 32), (uint32) incarnation,
 						 INCARNATION_KIND);
 	hold_for_session(&tag);
+	PG_RETURN_VOID();
+}
+
+/* The call in SELECT strata_worker.<function>(...), if that is all of the statement; else NULL. */
+static const FuncCall *
+find_call(const Node *statement)
+{
+	const SelectStmt *select = (const SelectStmt *) statement;
+	const FuncCall *call;
+
+	if (!IsA(statement, SelectStmt) || list_length(select->targetList) != 1 ||
+		select->fromClause != NIL || select->whereClause != NULL || select->withClause != NULL)
+		return NULL;
+	call = (const FuncCall *) linitial_node(ResTarget, select->targetList)->val;
+	if (!IsA(call, FuncCall) || list_length(call->funcname) != 2 ||
+		strcmp(strVal(linitial(call->funcname)), "strata_worker") != 0)
+		return NULL;
+	return call;
+}
+
+static bool
+has_constants_only(const FuncCall *call)
+{
+	ListCell *cell;
+
+	foreach(cell, call->args)
+	{
+		if (!IsA(lfirst(cell), A_Const))
+			return false;
+	}
+	return true;
+}
+
+/* What the coordinator sends in front of a statement, all of which runs no code of users. */
+static bool
+is_preamble(const Node *statement, const FuncCall *call)
+{
+	static const char *const functions[] = {"pin_snapshot", "use_snapshot"};
+
+	for (int i = 0; call != NULL && i < lengthof(functions); i++)
+	{
+		if (strcmp(strVal(lsecond(call->funcname)), functions[i]) == 0)
+			return true;
+	}
+	return IsA(statement, TransactionStmt) || IsA(statement, VariableSetStmt) ||
+		   IsA(statement, ConstraintsSetStmt);
+}
+
+/* Does the message that is being run consist of a call of this function, behind such a preamble? */
+static bool
+message_is_plain_call(const char *function)
+{
+	bool found = false;
+	ListCell *cell;
+
+	if (debug_query_string == NULL)
+		return false;
+	foreach(cell, raw_parser(debug_query_string, RAW_PARSE_DEFAULT))
+	{
+		const Node *statement = lfirst_node(RawStmt, cell)->stmt;
+		const FuncCall *call = find_call(statement);
+
+		if (call != NULL && strcmp(strVal(lsecond(call->funcname)), function) == 0 &&
+			has_constants_only(call))
+			found = true;
+		else if (!is_preamble(statement, call))
+			return false;
+	}
+	return found;
+}
+
+/*
+ * check_own_statement(function): ERROR unless the coordinator has called this function of strata_worker by
+ * itself, or a superuser has by hand.
+ */
+Datum
+strata_worker_check_own_statement(PG_FUNCTION_ARGS)
+{
+	const char *function = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	if ((!marked && !superuser_arg(GetSessionUserId())) || !message_is_plain_call(function))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied for function strata_worker.%s", function),
+						errdetail("It is for statements of the coordinator's own.")));
 	PG_RETURN_VOID();
 }
 
