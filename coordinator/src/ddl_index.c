@@ -9,7 +9,7 @@
  *
  *	1. here, as PostgreSQL does it on the empty shell; the index stays invalid;
  *	2. on each worker, outside of any transaction: the index ON ONLY the table, one index CONCURRENTLY
- *	   on each partition, ALTER INDEX ... ATTACH PARTITION.  The worker says which command
+ *	   on each partition, ALTER INDEX ... ATTACH PARTITION as the table's owner.  The worker says which command
  *	   comes next (strata_worker.next_index_command), from what it has;
  *	3. here the index becomes valid.
  *

@@ -61,6 +61,7 @@
 #include "distribution_check.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
+#include "owner_guard.h"
 #include "remote_command.h"
 #include "remote_insert.h"
 #include "settings.h"
@@ -210,7 +211,10 @@ list_remainders(const Colocation *colocation, int worker_id)
 	return remainders;
 }
 
-/* Send every worker its own commands for a table: its partitions differ. */
+/*
+ * Send every worker its own commands for a table: its partitions differ.  Indexes come when the table has its
+ * owner: they compute what he has written with the owner's rights.
+ */
 static void
 create_on_workers(Relation relation, const DistributedTable *table, List *periods,
 				  bool with_indexes)
@@ -233,7 +237,7 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 						   table_ddl_create(relation, table->key_attribute,
 											colocation != NULL ? colocation->shard_count : 0,
 											remainders, periods),
-						   indexes, foreign_keys, table_ddl_owner(relation, remainders));
+						   table_ddl_owner(relation, remainders), indexes, foreign_keys);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }
@@ -286,6 +290,7 @@ populate_workers(Relation relation, List *periods)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	bool has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
+	bool guarded = owner_guard_begin(metadata_all_workers(), relation);
 	double rows = 0;
 
 	create_on_workers(relation, table, periods, !has_rows);
@@ -294,6 +299,8 @@ populate_workers(Relation relation, List *periods)
 		rows = move_rows(relation);
 		create_indexes_on_workers(relation);
 	}
+	if (guarded)
+		owner_guard_end(metadata_all_workers());
 	return rows;
 }
 

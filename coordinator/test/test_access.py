@@ -38,6 +38,7 @@ EVERYBODY = {
         strata.type_of strata.used_periods
         strata_partial.create_partials strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.check_coordinator
+        strata_worker.attach_index
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
         strata_worker.create_role strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts

@@ -653,6 +653,13 @@ $$;
 COMMENT ON FUNCTION strata_worker.execute_patiently(text) IS
     'runs a command, and again whenever it cannot get its locks quickly';
 
+-- ALTER INDEX ... ATTACH PARTITION computes constant parts of the index again: as the table's owner, who made it.
+CREATE FUNCTION strata_worker.attach_index(parent regclass, part regclass) RETURNS void
+    LANGUAGE c STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_attach_index';
+COMMENT ON FUNCTION strata_worker.attach_index(regclass, regclass) IS
+    'makes the caller''s index a part of another one, with the rights of their table''s owner';
+
 CREATE FUNCTION strata_worker.next_index_command(
     table_name text, index_name text, is_unique boolean, definition text) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -687,8 +694,9 @@ BEGIN
             RETURN format('DROP INDEX CONCURRENTLY %I.%I', item.schema_name, item.part_index);
         ELSIF item.level > 0 AND item.attached_to IS NULL AND (item.leaf OR item.indisvalid) THEN
             RETURN format('SELECT strata_worker.execute_patiently(%L)',
-                          format('ALTER INDEX %I.%I ATTACH PARTITION %I.%I', item.parent_schema,
-                                 item.parent_name, item.schema_name, item.part_index));
+                          format('SELECT strata_worker.attach_index(%L, %L)',
+                                 format('%I.%I', item.parent_schema, item.parent_name),
+                                 format('%I.%I', item.schema_name, item.part_index)));
         END IF;
     END LOOP;
     RETURN NULL;

@@ -1,47 +1,50 @@
 /*
  * owner_command.c
- *		Commands for periods: with the rights of a table's owner, or without a trace in the settings.
+ *		Commands with the rights of a table's owner, or without a trace in the settings.
  *
  * Rows that move from a default partition into a period are written again: CHECK constraints, generated
  * columns and indexes on expressions run functions of the table's owner, which must not get the
- * rights of whoever maintains the cluster.  As in copy_rows.c, user and security context are switched in
+ * rights of whoever maintains the cluster.  Constant parts of an index are computed again when it is attached
+ * to its parent.  As in copy_rows.c, user and security context are switched in
  * C, as core does for CREATE INDEX: SET ROLE, which such a function may RESET, is no cure.
  *
- * No triggers fire, those of foreign keys included: the same row goes and comes back within one
+ * No triggers fire when rows move, those of foreign keys included: the same row goes and comes back within one
  * transaction, and ATTACH PARTITION checks what it brings.
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
+
 PG_FUNCTION_INFO_V1(strata_worker_execute_as_owner);
+PG_FUNCTION_INFO_V1(strata_worker_attach_index);
 PG_FUNCTION_INFO_V1(strata_worker_execute_keeping_settings);
 
-/* execute_as_owner(relation regclass, command text) */
-Datum
-strata_worker_execute_as_owner(PG_FUNCTION_ARGS)
+/* Run a command; an error restores user and settings, as (sub)transactions do. */
+static int64
+execute_as(Oid owner, bool fires_triggers, const char *command)
 {
-	Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-	char *command = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Oid user;
 	int security_context;
-	int settings;
+	int settings = NewGUCNestLevel();
 	int64 rows;
 
-	/* an error restores all of it, as (sub)transactions do */
 	GetUserIdAndSecContext(&user, &security_context);
-	settings = NewGUCNestLevel();
-	(void) set_config_option("session_replication_role", "replica", PGC_SUSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	SetUserIdAndSecContext(relation->rd_rel->relowner,
-						   security_context | SECURITY_RESTRICTED_OPERATION);
+	if (!fires_triggers)
+		(void) set_config_option("session_replication_role", "replica", PGC_SUSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+	SetUserIdAndSecContext(owner, security_context | SECURITY_RESTRICTED_OPERATION);
 	SPI_connect();
 	if (SPI_execute(command, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", command);
@@ -49,9 +52,51 @@ strata_worker_execute_as_owner(PG_FUNCTION_ARGS)
 	SPI_finish();
 	SetUserIdAndSecContext(user, security_context);
 	AtEOXact_GUC(false, settings);
+	return rows;
+}
+
+/* execute_as_owner(relation regclass, command text) */
+Datum
+strata_worker_execute_as_owner(PG_FUNCTION_ARGS)
+{
+	Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+	int64 rows = execute_as(relation->rd_rel->relowner, false,
+							text_to_cstring(PG_GETARG_TEXT_PP(1)));
 
 	table_close(relation, NoLock);
 	PG_RETURN_INT64(rows);
+}
+
+/* The name of an index of the caller's, with its schema; *owner is set. */
+static char *
+name_own_index(Oid index, Oid *owner)
+{
+	Relation relation = relation_open(index, AccessShareLock);
+	const char *name = RelationGetRelationName(relation);
+	char kind = relation->rd_rel->relkind;
+	char *result;
+
+	if (kind != RELKIND_INDEX && kind != RELKIND_PARTITIONED_INDEX)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not an index", name)));
+	if (!compat_owns_table(index, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_INDEX, name);
+	*owner = relation->rd_rel->relowner;
+	result = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)), name);
+	relation_close(relation, AccessShareLock);
+	return result;
+}
+
+/* attach_index(parent regclass, part regclass) */
+Datum
+strata_worker_attach_index(PG_FUNCTION_ARGS)
+{
+	Oid owner;
+	char *part = name_own_index(PG_GETARG_OID(1), &owner);
+	char *parent = name_own_index(PG_GETARG_OID(0), &owner);
+
+	(void) execute_as(owner, true, psprintf("ALTER INDEX %s ATTACH PARTITION %s", parent, part));
+	PG_RETURN_VOID();
 }
 
 /*

@@ -1,0 +1,153 @@
+"""A superuser's commands about somebody's table run that role's code with that role's rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+
+OWNER = "strata code owner"
+SCHEMA = "test_owners_code"
+
+# What an ordinary role would like an administrator to run: IMMUTABLE, or so it says.
+SETUP = f"""
+CREATE FUNCTION become () RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER ROLE "{OWNER}" SUPERUSER;
+EXCEPTION WHEN OTHERS THEN NULL;
+END $$;
+CREATE FUNCTION climb (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM {SCHEMA}.become();
+    RETURN $1;
+END $$;
+CREATE TABLE t (k integer PRIMARY KEY, v integer);
+CREATE TABLE "r ""x" (k integer PRIMARY KEY, v integer);
+"""
+
+
+@pytest.fixture
+def pair(cluster: Cluster) -> Iterator[Pair]:
+    cluster.create_role(OWNER)
+    with open_pair(cluster, SCHEMA) as made:
+        made.execute(f'GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO "{OWNER}"')
+        as_owner(made, SETUP)
+        yield made
+        made.reset()
+        made.execute(f'ALTER ROLE "{OWNER}" NOSUPERUSER')
+
+
+def as_owner(pair: Pair, statements: str) -> None:
+    pair.execute(f'SET SESSION AUTHORIZATION "{OWNER}"')
+    pair.execute(statements)
+    pair.execute("RESET SESSION AUTHORIZATION")
+
+
+def superusers(pair: Pair) -> list[bool]:
+    query = f"SELECT rolsuper FROM pg_roles WHERE rolname = '{OWNER}'"
+    return [pair.cluster.coordinator.value(query), *pair.on_workers(query)]
+
+
+def distribute(pair: Pair) -> None:
+    pair.distribute("t", "k", shards=4)
+    pair.reference('"r ""x"')
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "CREATE INDEX {} i ON {} ((v + climb(1)))",
+        "CREATE INDEX {} i ON {} (v) WHERE climb(2) > k",
+        "CREATE UNIQUE INDEX {} i ON {} (k, (climb(v)))",
+    ],
+)
+@pytest.mark.parametrize("concurrently", ["", "CONCURRENTLY"])
+@pytest.mark.parametrize("table", ["t", '"r ""x"'])
+def test_the_index_of_a_table_is_built_as_its_owner(
+    pair: Pair, table: str, index: str, concurrently: str
+) -> None:
+    distribute(pair)
+    pair.ours.execute(f"INSERT INTO {table} SELECT g, g FROM generate_series(1, 50) AS g")
+    pair.ours.execute(index.format(concurrently, table))
+    assert superusers(pair) == [False, False, False]
+    valid = f"SELECT bool_and(indisvalid) FROM pg_index WHERE indrelid = '{table}'::regclass"
+    assert pair.on_workers(valid) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "REINDEX TABLE {}",
+        "VACUUM {}",
+        "VACUUM FULL {}",
+        "VACUUM ANALYZE {}",
+        "ANALYZE {}",
+        "DROP INDEX i",
+    ],
+)
+@pytest.mark.parametrize("table", ["t", '"r ""x"'])
+def test_maintenance_of_a_table_runs_code_as_its_owner(
+    pair: Pair, table: str, command: str
+) -> None:
+    distribute(pair)
+    as_owner(pair, f"CREATE INDEX i ON {table} ((v + climb(1))) WHERE climb(2) > k")
+    as_owner(pair, f"INSERT INTO {table} SELECT g, g FROM generate_series(1, 50) AS g")
+    with pair.cluster.coordinator.connect() as fresh:
+        fresh.execute(f"SET search_path = {SCHEMA}")
+        fresh.execute(command.format(table))
+    assert superusers(pair) == [False, False, False]
+
+
+@pytest.mark.parametrize("rows", [0, 50])
+@pytest.mark.parametrize("kind", ["distribute", "reference"])
+def test_a_table_is_distributed_with_its_owners_rights(pair: Pair, kind: str, rows: int) -> None:
+    as_owner(
+        pair,
+        "CREATE TABLE c (k integer PRIMARY KEY, v integer CHECK (climb(v) > 0),"
+        " w integer GENERATED ALWAYS AS (climb(v) + climb(3)) STORED);"
+        f"INSERT INTO c SELECT g, g FROM generate_series(1, {rows}) AS g;"
+        "CREATE INDEX ON c ((v + climb(1)))",
+    )
+    getattr(pair, kind)("c", *(["k"] if kind == "distribute" else []))
+    assert superusers(pair) == [False, False, False]
+    pair.same("SELECT * FROM c")
+
+
+def test_the_superusers_own_statements_are_not_guarded_afterwards(pair: Pair) -> None:
+    """As on one server, a superuser's INSERT runs what constraints call as the superuser."""
+    as_owner(
+        pair,
+        "CREATE FUNCTION runner (integer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN RETURN current_user; END';"
+        "CREATE TABLE c (k integer PRIMARY KEY, w text GENERATED ALWAYS AS (runner(k)) STORED);",
+    )
+    distribute(pair)
+    with pair.transaction(end="COMMIT"):
+        pair.distribute("c", "k")
+        pair.ours.execute("ANALYZE c")
+        pair.same("INSERT INTO c VALUES (1), (2), (3)")
+    assert {w for _, w in pair.rows("SELECT * FROM c")} == {
+        pair.theirs.execute("SELECT current_user").fetchone()[0]
+    }
+
+
+def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
+    distribute(pair)
+    pair.ours.execute("CREATE INDEX i ON t (v)")
+    worker = pair.cluster.workers[0]
+    pair.cluster.create_role("strata_stranger")
+    worker.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO strata_stranger")
+    try:
+        with (
+            worker.connect(user="strata_stranger") as session,
+            pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of index"),
+        ):
+            session.execute(f"SELECT strata_worker.attach_index('{SCHEMA}.i', '{SCHEMA}.t_pkey')")
+        with pytest.raises(psycopg.errors.WrongObjectType):
+            worker.execute(f"SELECT strata_worker.attach_index('{SCHEMA}.i', '{SCHEMA}.t')")
+    finally:
+        worker.execute(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM strata_stranger")
