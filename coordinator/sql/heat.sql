@@ -16,7 +16,7 @@ AS $$
       FROM (SELECT format('%I.%I', n.nspname, c.relname) AS name
               FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
              WHERE c.oid = asked
-               AND has_table_privilege(session_user, c.oid, 'SELECT')) AS t
+               AND strata.may_see(c.oid, strata.calling_role())) AS t
      CROSS JOIN (SELECT * FROM strata.worker ORDER BY worker_id OFFSET 0) AS w
      CROSS JOIN LATERAL strata.run_on_worker(
                w.worker_id,
@@ -27,7 +27,7 @@ AS $$
                            bytes bigint, heat float8, last_access timestamptz)
 $$;
 COMMENT ON FUNCTION strata.heat_statistics(regclass) IS
-    'heat of the row groups of a distributed table, asked from the workers; for who may read the table';
+    'heat of the row groups of a distributed table, asked from the workers; for who may see the table';
 
 -- Which rows are read most.
 CREATE FUNCTION strata.heat(

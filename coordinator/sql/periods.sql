@@ -18,9 +18,12 @@ AS $$
      CROSS JOIN LATERAL json_to_recordset(CASE WHEN answer.success THEN answer.result::json END)
                      AS l (schema_name text, table_name text, remainder integer, leaf_name text,
                            lower text, upper text, bytes bigint)
+      JOIN pg_namespace AS n ON n.nspname = l.schema_name
+      JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = l.table_name
+     WHERE strata.may_see(c.oid, strata.calling_role())
 $$;
 COMMENT ON FUNCTION strata.leaf_statistics() IS
-    'bounds and sizes of all leaves of tables with periods, asked from the workers';
+    'bounds and sizes of the leaves of tables with periods that the session''s role may see, asked from the workers';
 
 CREATE VIEW strata.partitions AS
 SELECT t.relation, s.remainder AS shard, w.name AS worker, l.leaf_name AS partition,
@@ -36,10 +39,10 @@ SELECT t.relation, s.remainder AS shard, w.name AS worker, l.leaf_name AS partit
         AND l.schema_name = n.nspname AND l.table_name = r.relname
   LEFT JOIN strata.tier_statistics() AS x
          ON x.worker_id = s.worker_id AND x.relation = t.relation AND x.leaf_name = l.leaf_name
- WHERE t.partition_attribute IS NOT NULL;
+ WHERE t.partition_attribute IS NOT NULL AND strata.may_see(t.relation);
 GRANT SELECT ON strata.partitions TO PUBLIC;
 COMMENT ON VIEW strata.partitions IS
-    'every leaf of the tables with periods: shard, worker, period (none: the default partition), bytes; for who may read the table also tier, compression, heat, next move';
+    'every leaf of the tables with periods that one may see: shard, worker, period (none: the default partition), bytes, tier, compression, heat, next move';
 
 -- The cut-off that a table's retention gives now, a begin of a period; NULL if none.  newest: the largest
 -- value in the column, if it is one of numbers that are no times.

@@ -864,6 +864,28 @@ SELECT t.relation,
          ON a.attrelid = t.relation AND a.attnum = t.key_attribute;
 COMMENT ON VIEW strata.tables IS 'the distributed and reference tables';
 
+-- As information_schema.tables has it; and who reads all statistics.
+CREATE FUNCTION strata.may_see(relation oid, role name DEFAULT current_user) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pg_has_role(role, 'pg_read_all_stats', 'USAGE')
+           OR pg_has_role(role, c.relowner, 'USAGE')
+           OR has_table_privilege(role, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+           OR has_any_column_privilege(role, c.oid, 'SELECT, INSERT, UPDATE, REFERENCES')
+      FROM pg_class AS c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION strata.may_see(oid, name) IS
+    'has the role a privilege on the table, or does it read all statistics?';
+
+-- For functions with the rights of the extension's owner, where current_user is that one.
+CREATE FUNCTION strata.calling_role() RETURNS name
+    LANGUAGE sql STABLE PARALLEL RESTRICTED
+    SET search_path = pg_catalog, pg_temp
+AS $$ SELECT coalesce(nullif(current_setting('role'), 'none'), session_user)::name $$;
+COMMENT ON FUNCTION strata.calling_role() IS
+    'the role of the session: the one that SET ROLE chose, or that it logged in as';
+
 -- Asks each worker once, as the extension's owner; a worker that does not answer
 -- contributes no rows.
 CREATE FUNCTION strata.shard_statistics(
@@ -882,9 +904,12 @@ AS $$
      CROSS JOIN LATERAL json_to_recordset(CASE WHEN answer.success THEN answer.result::json END)
                      AS s (schema_name text, table_name text, partition_name text,
                            remainder integer, bytes bigint, row_estimate bigint)
+      JOIN pg_namespace AS n ON n.nspname = s.schema_name
+      JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.table_name
+     WHERE strata.may_see(c.oid, strata.calling_role())
 $$;
 COMMENT ON FUNCTION strata.shard_statistics() IS
-    'sizes and estimated rows of all shards, asked from the workers';
+    'sizes and estimated rows of the shards of tables that the session''s role may see, asked from the workers';
 
 CREATE VIEW strata.shards AS
 SELECT t.relation, s.remainder AS shard, s.modulus, w.name AS worker, x.partition_name AS partition,
@@ -896,9 +921,10 @@ SELECT t.relation, s.remainder AS shard, s.modulus, w.name AS worker, x.partitio
   LEFT JOIN strata.worker AS w ON w.worker_id = s.worker_id
   LEFT JOIN strata.shard_statistics() AS x
          ON x.worker_id = s.worker_id AND x.remainder = s.remainder
-        AND x.schema_name = n.nspname AND x.table_name = r.relname;
+        AND x.schema_name = n.nspname AND x.table_name = r.relname
+ WHERE strata.may_see(t.relation);
 COMMENT ON VIEW strata.shards IS
-    'every shard of every distributed table with its worker, size in bytes and estimated rows, or the worker it was lost with';
+    'every shard of the distributed tables that one may see, with its worker, size in bytes and estimated rows, or the worker it was lost with';
 
 CREATE FUNCTION strata.list_in_doubt(
     OUT worker_id integer, OUT gid text, OUT since timestamptz, OUT decision text, OUT reason text,
@@ -1120,10 +1146,11 @@ REVOKE ALL ON FUNCTION strata.find_table_faults(integer, json, json, json) FROM 
 COMMENT ON FUNCTION strata.find_table_faults(integer, json, json, json) IS
     'compares the metadata with a worker''s lists of tables, shards and indexes';
 
-CREATE FUNCTION strata.check_health(
+-- As the extension's owner, for who monitors.  Nothing in it reads tables of users.
+CREATE FUNCTION strata.node_health(
     OUT worker_name text, OUT check_name text, OUT ok boolean, OUT detail text)
     RETURNS SETOF record
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -1133,7 +1160,6 @@ DECLARE
     tables json;
     shards json;
     indexes json;
-    reference regclass;
     here text;
 BEGIN
     SELECT * INTO cluster FROM strata.cluster;
@@ -1243,13 +1269,38 @@ BEGIN
         detail := CASE WHEN NOT answer.success THEN answer.result
                        WHEN NOT ok THEN format('pg_partman does not know %s', answer.result) END;
         RETURN NEXT;
+    END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION strata.node_health() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION strata.node_health() TO pg_monitor;
+COMMENT ON FUNCTION strata.node_health() IS
+    'what check_health() shows, but for the copies of reference tables';
 
+-- Copies are compared by reading them, which runs code of their owners (indexes on expressions): not with
+-- rights that the caller lacks.
+CREATE FUNCTION strata.check_health(
+    OUT worker_name text, OUT check_name text, OUT ok boolean, OUT detail text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    is_superuser CONSTANT boolean := (SELECT rolsuper FROM pg_roles WHERE rolname = current_user);
+    answer record;
+    reference regclass;
+    here text;
+BEGIN
+    FOR worker_name, check_name, ok, detail IN SELECT * FROM strata.node_health() LOOP
+        RETURN NEXT;
+        -- the last check of a worker that answers
+        CONTINUE WHEN check_name <> 'periods' OR NOT is_superuser;
         FOR reference IN SELECT relation FROM strata.distributed_table WHERE kind = 'r' ORDER BY relation::text
         LOOP
             check_name := format('copy of %s', reference);
             here := (SELECT format('(%s,%s)', c.row_count, c.checksum)
                        FROM strata.table_checksum(reference) AS c);
-            answer := strata.run_on_worker(member.worker_id,
+            answer := strata.run_on_worker((SELECT w.worker_id FROM strata.worker AS w WHERE w.name = worker_name),
                 format('SELECT strata.table_checksum(%L)', reference), false);
             ok := answer.success AND answer.result = here;
             detail := CASE WHEN NOT answer.success THEN answer.result
@@ -1261,8 +1312,9 @@ BEGIN
 END
 $$;
 REVOKE ALL ON FUNCTION strata.check_health() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION strata.check_health() TO pg_monitor;
 COMMENT ON FUNCTION strata.check_health() IS
-    'what of the cluster is lost; and for every worker: reachable, versions, prepared transactions, cluster, roles, tables and shards, periods, copies of reference tables';
+    'what of the cluster is lost; and for every worker: reachable, versions, prepared transactions, cluster, roles, tables and shards, periods; for superusers also copies of reference tables';
 
 
 -- ---------------------------------------------------------------------------

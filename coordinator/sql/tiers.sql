@@ -202,10 +202,10 @@ AS $$
       JOIN pg_namespace AS n ON n.nspname = l.schema_name
       JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = l.table_name
       JOIN strata.distributed_table AS t ON t.relation = c.oid
-     WHERE has_table_privilege(session_user, c.oid, 'SELECT')
+     WHERE strata.may_see(c.oid, strata.calling_role())
 $$;
 COMMENT ON FUNCTION strata.tier_statistics() IS
-    'tiers, heat and next moves of all leaves, asked from the workers; of tables that the session''s user may read';
+    'tiers, heat and next moves of all leaves, asked from the workers; of tables that the session''s role may see';
 
 CREATE FUNCTION strata.tier_move_statistics(
     OUT worker name, OUT relation regclass, OUT partition text, OUT from_tier text, OUT to_tier text,
@@ -227,10 +227,10 @@ AS $$
       JOIN pg_namespace AS n ON n.nspname = m.schema_name
       JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = m.table_name
       JOIN strata.distributed_table AS t ON t.relation = c.oid
-     WHERE has_table_privilege(session_user, c.oid, 'SELECT')
+     WHERE strata.may_see(c.oid, strata.calling_role())
 $$;
 COMMENT ON FUNCTION strata.tier_move_statistics() IS
-    'moves between tiers, asked from the workers; of tables that the session''s user may read';
+    'moves between tiers, asked from the workers; of tables that the session''s role may see';
 
 CREATE VIEW strata.tier_moves AS SELECT * FROM strata.tier_move_statistics();
 GRANT SELECT ON strata.tier_moves TO PUBLIC;

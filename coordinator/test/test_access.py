@@ -16,7 +16,8 @@ MONITOR = "strata_monitor"
 # Everybody: what checks the caller's rights on its argument itself, or tells nothing secret.
 EVERYBODY = {
     "coordinator": """
-        strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.conninfo_address
+        strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.calling_role
+        strata.conninfo_address strata.may_see
         strata.create_distributed_table strata.create_reference_table strata.distributed_handler
         strata.flatten_obstacle strata.flatten_partitioned_table strata.heat strata.heat_statistics
         strata.leaf_statistics strata.list_in_doubt strata.object_classes
@@ -51,10 +52,13 @@ EVERYBODY = {
         strata_worker.use_snapshot
     """,
 }
-MONITORS = {"coordinator": "strata.all_lock_waits", "worker": ""}
+MONITORS = {
+    "coordinator": "strata.all_lock_waits strata.check_health strata.node_health",
+    "worker": "",
+}
 SUPERUSERS = {
     "coordinator": """
-        strata.add_worker strata.aggregate_definition strata.changed_privileges strata.check_health
+        strata.add_worker strata.aggregate_definition strata.changed_privileges
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.find_table_faults
@@ -98,7 +102,7 @@ SUPERUSERS = {
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.heat_statistics strata.leaf_statistics"
+    "coordinator": "strata.all_lock_waits strata.heat_statistics strata.leaf_statistics strata.node_health"
     " strata.partman_forget strata.partman_rule strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
@@ -263,15 +267,97 @@ def test_trigger_functions_refuse_the_tables_of_others(cluster: Cluster, table: 
 
 
 def test_a_monitoring_role_sees_the_state_of_the_cluster_without_secrets(cluster: Cluster) -> None:
+    coordinator = cluster.coordinator
     cluster.create_role(MONITOR)
-    cluster.coordinator.execute(f"GRANT pg_monitor TO {MONITOR}")
-    with cluster.coordinator.connect(user=MONITOR) as connection:
-        for view in ("workers", "tables", "shards", "in_doubt", "lock_waits"):
-            text = str(connection.execute(f"SELECT * FROM strata.{view}").fetchall())
-            assert "passfile" not in text
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("SELECT * FROM strata.worker")
-    cluster.coordinator.execute(f"DROP ROLE {MONITOR}")
+    coordinator.execute(f"GRANT pg_monitor TO {MONITOR}")
+    coordinator.execute(f"CREATE SCHEMA {SCHEMA}; CREATE TABLE {SCHEMA}.t (k integer)")
+    coordinator.execute(f"SELECT strata.create_distributed_table('{SCHEMA}.t', 'k')")
+    try:
+        with coordinator.connect(user=MONITOR) as connection:
+            for view in (
+                *("workers", "tables", "shards", "in_doubt", "lock_waits", "partitions"),
+                *(
+                    "tier_moves",
+                    "check_health()",
+                    "tier_plan()",
+                    "heat((SELECT relation FROM strata.shards LIMIT 1))",
+                ),
+            ):
+                text = str(connection.execute(f"SELECT * FROM strata.{view}").fetchall())
+                assert "passfile" not in text
+            # of tables that it may not read, too
+            for relation in ("shards", "shard_statistics()"):
+                assert connection.execute(
+                    f"SELECT count(bytes) > 0 FROM strata.{relation}"
+                ).fetchone() == (True,)
+            assert connection.execute(
+                "SELECT bool_and(ok) FROM strata.check_health()"
+            ).fetchone() == (True,)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("SELECT * FROM strata.worker")
+    finally:
+        coordinator.execute(f"DROP SCHEMA {SCHEMA} CASCADE; DROP ROLE {MONITOR}")
+
+
+SEEN = "seen by; X"
+
+
+def test_sizes_are_those_of_tables_that_one_may_see(cluster: Cluster) -> None:
+    coordinator = cluster.coordinator
+    cluster.create_role(MONITOR)
+    coordinator.execute(
+        f"CREATE SCHEMA {SCHEMA}; SET search_path = {SCHEMA}, strata;"
+        'CREATE TABLE "seen by; X" (k integer, v integer, at timestamptz NOT NULL);'
+        "CREATE TABLE closed (k integer, v integer, at timestamptz NOT NULL)"
+    )
+    for table in (SEEN, "closed"):
+        coordinator.query(
+            "SELECT strata.create_distributed_table(format('%%I', %s::text)::regclass, 'k', 2,"
+            " partition_by => 'at', partition_interval => '1 day')",
+            (table,),
+        )
+    queries = (
+        "SELECT count(*) > 0 FROM strata.shards WHERE relation::text ~ '{}'",
+        "SELECT count(*) > 0 FROM strata.partitions WHERE relation::text ~ '{}'",
+        "SELECT count(*) > 0 FROM strata.shard_statistics() WHERE table_name ~ '{}'",
+        "SELECT count(*) > 0 FROM strata.leaf_statistics() WHERE table_name ~ '{}'",
+        "SELECT count(*) > 0 FROM strata.tier_statistics() WHERE relation::text ~ '{}'",
+    )
+
+    def seen(connection: psycopg.Connection, name: str) -> list[bool]:
+        return [connection.execute(query.format(name)).fetchone()[0] for query in queries]
+
+    grants = (
+        'GRANT SELECT ON "seen by; X" TO {role}',
+        'GRANT UPDATE (v) ON "seen by; X" TO {role}',
+        'GRANT TRIGGER ON "seen by; X" TO PUBLIC',
+        'ALTER TABLE "seen by; X" OWNER TO {role}',
+    )
+    try:
+        with coordinator.connect(user=MONITOR) as connection:
+            assert seen(connection, "seen") == [False] * len(queries)
+            for grant in grants:
+                coordinator.execute(grant.format(role=MONITOR))
+                assert seen(connection, "seen") == [True] * len(queries), grant
+                assert seen(connection, "closed") == [False] * len(queries), grant
+                coordinator.execute(
+                    'ALTER TABLE "seen by; X" OWNER TO CURRENT_USER;'
+                    f'REVOKE ALL ON "seen by; X" FROM {MONITOR}, PUBLIC;'
+                    f'REVOKE ALL (v) ON "seen by; X" FROM {MONITOR}'
+                )
+                assert seen(connection, "seen") == [False] * len(queries), grant
+            coordinator.execute(f"GRANT pg_read_all_stats TO {MONITOR}")
+            assert seen(connection, "closed") == [True] * len(queries)
+        # a superuser who acts as another role sees what that one sees
+        coordinator.execute(f"REVOKE pg_read_all_stats FROM {MONITOR}")
+        with coordinator.connect() as connection:
+            assert seen(connection, "closed") == [True] * len(queries)
+            connection.execute(f"SET ROLE {MONITOR}")
+            assert seen(connection, "closed") == [False] * len(queries)
+    finally:
+        coordinator.execute(
+            f"DROP SCHEMA {SCHEMA} CASCADE; DROP OWNED BY {MONITOR}; DROP ROLE {MONITOR}"
+        )
 
 
 def test_adding_workers_can_be_granted(cluster: Cluster) -> None:
