@@ -541,3 +541,71 @@ def test_a_key_of_a_type_in_the_same_schema_does_not_stop_its_drop(pair: Pair) -
     )
     pair.ours.execute("DROP SCHEMA doomed CASCADE")
     assert pair.on_workers("SELECT count(*) FROM pg_namespace WHERE nspname = 'doomed'") == [0, 0]
+
+
+# ---- statements that workers cannot run --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def causes(data: Pair) -> None:
+    data.ours.execute(
+        """
+        CREATE TABLE near ("near_Key" integer, v text); CREATE TABLE "lo""cal" (id integer, v text);
+        CREATE FUNCTION "un_Known" (text) RETURNS text LANGUAGE plpgsql STABLE AS 'BEGIN RETURN $1; END';
+        CREATE FUNCTION same (text, text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+            AS 'BEGIN RETURN $1 = $2; END';
+        CREATE OPERATOR === (FUNCTION = same, LEFTARG = text, RIGHTARG = text);
+        CREATE TABLE guarded (id integer, v text);
+        """
+    )
+    data.distribute("near", "near_Key", colocate_with="done")
+    data.distribute("guarded", "id")
+
+
+@pytest.mark.usefixtures("causes")
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("UPDATE done SET v = random()", "UPDATE done random() VOLATILE"),
+        ("UPDATE done SET v = 1 WHERE v < random()::text", "UPDATE done random() VOLATILE"),
+        ("DELETE FROM done WHERE clock_timestamp()::text = v", "DELETE done clock_timestamp()"),
+        ('UPDATE done SET v = "un_Known"(v)', 'UPDATE done "un_Known"(text) IMMUTABLE'),
+        ("DELETE FROM done WHERE v === 'x'", "DELETE done ===(text,text)"),
+        ('UPDATE done d SET v = 1 FROM "lo""cal" l WHERE l.id = d.id', 'UPDATE done lo"cal'),
+        ('DELETE FROM done d WHERE EXISTS (SELECT FROM "lo""cal" l WHERE l.id = d.id)', 'lo"cal'),
+        ("UPDATE done d SET v = 1 FROM other o WHERE o.id = d.id", "done other colocate_with"),
+        ("DELETE FROM done d USING other o WHERE o.id = d.id", "DELETE done other colocated"),
+        ("UPDATE done d SET v = 1 FROM near n WHERE n.v = d.v", 'done near "near_Key" "id"'),
+        ("DELETE FROM done WHERE v IN (SELECT v FROM near)", 'DELETE done near "near_Key" "id"'),
+        ("DELETE FROM done d USING done e WHERE d.v = e.v", 'DELETE done "id"'),
+        (
+            "MERGE INTO done d USING near n ON n.v = d.v WHEN MATCHED THEN DELETE",
+            'MERGE done near "near_Key"',
+        ),
+        (
+            'MERGE INTO done d USING "lo""cal" l ON l.id = d.id WHEN MATCHED THEN DELETE',
+            'MERGE done lo"cal',
+        ),
+        (
+            'MERGE INTO done d USING near n ON n."near_Key" = d.id WHEN MATCHED THEN'
+            " UPDATE SET v = random()",
+            "MERGE done random()",
+        ),
+        # what is computed before is not the cause
+        (
+            'UPDATE done d SET v = (SELECT max(v) FROM "lo""cal" WHERE random() > 2)'
+            " FROM other o WHERE o.id = d.id",
+            "done other colocate_with",
+        ),
+        (
+            "INSERT INTO done VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET v = random()",
+            "INSERT done random()",
+        ),
+    ],
+)
+def test_the_cause_is_named_why_workers_cannot_change_rows(
+    pair: Pair, statement: str, names: str
+) -> None:
+    text = refused(pair, statement, "0A000")
+    for name in names.split():
+        assert name in text, text

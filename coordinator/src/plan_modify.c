@@ -31,6 +31,7 @@
 
 #include "compat.h"
 #include "gather.h"
+#include "modify_obstacle.h"
 #include "planner.h"
 #include "rebuild.h"
 #include "shippable.h"
@@ -44,36 +45,6 @@ typedef struct ModifyPlan
 	const DistributedTable *table;
 } ModifyPlan;
 
-static const char *
-command_name(CmdType command)
-{
-	switch (command)
-	{
-		case CMD_INSERT:
-			return "INSERT";
-		case CMD_UPDATE:
-			return "UPDATE";
-		case CMD_DELETE:
-			return "DELETE";
-		default:
-			return "MERGE";
-	}
-}
-
-static void
-report_not_colocated(Query *parse, const DistributedTable *table)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot run this %s on distributed table \"%s\"",
-					command_name(parse->commandType), get_rel_name(table->relation)),
-			 errdetail("No worker has all the rows that the statement brings together, or an "
-					   "expression cannot be evaluated by workers."),
-			 errhint("Join on the distribution key \"%s\", use reference tables, or compute "
-					 "the new rows in a SELECT first.",
-					 get_attname(table->relation, table->key_attribute, false))));
-}
-
 /* New rows that policies or a view's CHECK OPTION would have to check here, where they never come. */
 static void
 check_options(Query *parse, const DistributedTable *table)
@@ -83,7 +54,7 @@ check_options(Query *parse, const DistributedTable *table)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
 						"security or WITH CHECK OPTION",
-						command_name(parse->commandType), get_rel_name(table->relation)),
+						modify_command_name(parse->commandType), get_rel_name(table->relation)),
 				 errdetail("The statement runs on the workers, where new rows are not checked "
 						   "against policies and views."),
 				 errhint("Use plain INSERT and DELETE, or run it as a role that bypasses "
@@ -111,7 +82,7 @@ check_triggers(Query *parse, const DistributedTable *table)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
-						command_name(parse->commandType), get_rel_name(table->relation)),
+						modify_command_name(parse->commandType), get_rel_name(table->relation)),
 				 errdetail("The statement runs on the workers, where the triggers do not exist."),
 				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
 }
@@ -522,7 +493,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	check_options(root->parse, modify->table);
 	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
 		!text_is_complete(root, modify->original))
-		report_not_colocated(root->parse, modify->table);
+		modify_obstacle_report(root, modify->original, modify->table);
 	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
 }
 
@@ -573,11 +544,11 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		check_updated_columns(root->update_colnos, root->processed_tlist, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL)
-		report_not_colocated(parse, modify->table);
+		modify_obstacle_report(root, modify->original, modify->table);
 	if (!text_is_complete(root, modify->original))
 	{
 		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
-			report_not_colocated(parse, modify->table);
+			modify_obstacle_report(root, modify->original, modify->table);
 		modify->path = path;
 	}
 	modify->locus = path->locus;

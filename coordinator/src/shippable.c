@@ -301,6 +301,12 @@ is_local_function(Oid funcid, void *context)
 	return false;
 }
 
+bool
+shippable_function(Oid function)
+{
+	return !is_local_function(function, NULL);
+}
+
 static bool
 is_local_operator(Oid opno)
 {

@@ -35,6 +35,9 @@ extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
 /* Can values of the type cross between nodes as a column of a result? */
 extern bool shippable_type(Oid type);
 
+/* May workers evaluate the function, of columns? */
+extern bool shippable_function(Oid function);
+
 /* Is the object built in, or of an extension, which every node has? */
 extern bool shippable_object(Oid classid, Oid objectid);
 
