@@ -609,3 +609,32 @@ def test_the_cause_is_named_why_workers_cannot_change_rows(
     text = refused(pair, statement, "0A000")
     for name in names.split():
         assert name in text, text
+
+
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("ALTER TABLE done SET UNLOGGED", "SET,UNLOGGED,done"),
+        ("ALTER TABLE ref SET LOGGED", "SET,LOGGED,ref"),
+        ("ALTER TABLE done SET TABLESPACE pg_default", "TABLESPACE,done"),
+        ("ALTER TABLE done ADD COLUMN x text, DISABLE TRIGGER ALL", "DISABLE TRIGGER ALL,done"),
+        ("ALTER TABLE done INHERIT plain_table", '... INHERIT on table "done"'),
+        ("ALTER TABLE plain_table INHERIT done", '... INHERIT on table "done"'),
+        ("ALTER TABLE ref SET WITHOUT CLUSTER", "SET WITHOUT CLUSTER,ref"),
+        ("ALTER TABLE ref CLUSTER ON ref_pkey", "CLUSTER ON,ref"),
+        ("ALTER TABLE done DETACH PARTITION ref", "DETACH PARTITION,done"),
+        ("ALTER TABLE done DROP COLUMN id", 'DROP COLUMN,"id",done'),
+        ("ALTER TABLE done ALTER id TYPE bigint", 'ALTER COLUMN ... TYPE,"id",done'),
+        ("ALTER INDEX done_pkey SET (fillfactor = 50)", "ALTER INDEX,done"),
+        ('ALTER TABLE ref ADD COLUMN "x ""y" float8 DEFAULT random()', 'x "y",ref,random()'),
+        ("ALTER TABLE ref ADD COLUMN s serial", 'column "s",ref'),
+        ("ALTER TABLE ref ALTER v TYPE text USING v || random()", 'column "v",ref,random()'),
+    ],
+)
+def test_the_part_of_alter_table_that_is_refused_is_named(
+    pair: Pair, statement: str, names: str
+) -> None:
+    text = refused(pair, statement, "0A000", hint=False)
+    for name in names.split(","):
+        assert name in text, text
+    assert "in this way" not in text

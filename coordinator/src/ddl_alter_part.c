@@ -84,11 +84,12 @@ struct AlterParts
 /* ---------------------------------------------------------------- expressions */
 
 static void
-refuse_expression(Oid relid, const char *detail)
+refuse_expression(Oid relid, const char *column, const char *detail)
 {
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot change table \"%s\" in this way because it is on several nodes",
-						   get_rel_name(relid)),
+					errmsg("cannot compute column \"%s\" of the rows of table \"%s\" because it is "
+						   "on several nodes",
+						   column, get_rel_name(relid)),
 					errdetail("%s", detail),
 					errhint("Add the column without default, fill it by UPDATE, and then SET "
 							"DEFAULT or ADD GENERATED AS IDENTITY.")));
@@ -130,7 +131,7 @@ fold_stable(Node *expression)
 
 /* An expression that each worker evaluates for its rows, as text; ERROR if they cannot. */
 static char *
-deparse_for_rows(Relation relation, TableKind kind, Node *expression)
+deparse_for_rows(Relation relation, const char *column, TableKind kind, Node *expression)
 {
 	Node *folded = fold_stable(expression);
 	List *context = deparse_context_for(RelationGetRelationName(relation),
@@ -138,14 +139,16 @@ deparse_for_rows(Relation relation, TableKind kind, Node *expression)
 	int level;
 	char *text;
 
-	if (kind == TABLE_REFERENCE && contain_volatile_functions(folded))
-		refuse_expression(RelationGetRelid(relation),
-						  "The copies would differ: the expression has another value each time.");
-	if (uses_sequence(folded, NULL))
-		refuse_expression(RelationGetRelid(relation), "The workers have no sequences.");
 	level = row_format_enter_sql_mode();
 	text = deparse_expression(folded, context, false, false);
 	row_format_leave_sql_mode(level);
+	if (kind == TABLE_REFERENCE && contain_volatile_functions(folded))
+		refuse_expression(
+			RelationGetRelid(relation), column,
+			psprintf("The copies would differ: expression %s has another value each time.", text));
+	if (uses_sequence(folded, NULL))
+		refuse_expression(RelationGetRelid(relation), column,
+						  psprintf("The workers have no sequences, as expression %s uses.", text));
 	return text;
 }
 
@@ -185,15 +188,15 @@ check_new_column(const UtilityCall *call, Relation relation, const ColumnDef *co
 		const Constraint *constraint = lfirst_node(Constraint, cell);
 
 		if (constraint->contype == CONSTR_IDENTITY)
-			refuse_expression(RelationGetRelid(relation),
+			refuse_expression(RelationGetRelid(relation), column->colname,
 							  "The copies would differ: rows are numbered in any order.");
 		if (constraint->contype == CONSTR_DEFAULT && constraint->raw_expr != NULL)
 			(void) deparse_for_rows(
-				relation, TABLE_REFERENCE,
+				relation, column->colname, TABLE_REFERENCE,
 				transform_for_rows(call, relation, constraint->raw_expr, EXPR_KIND_COLUMN_DEFAULT));
 	}
 	if (is_serial(column))
-		refuse_expression(RelationGetRelid(relation),
+		refuse_expression(RelationGetRelid(relation), column->colname,
 						  "The copies would differ: rows are numbered in any order.");
 }
 
@@ -206,7 +209,7 @@ prepare_using(const UtilityCall *call, AlterParts *parts, Relation relation,
 	if (column->raw_default == NULL)
 		return NULL;
 	return deparse_for_rows(
-		relation, parts->kind,
+		relation, command->name, parts->kind,
 		transform_for_rows(call, relation, column->raw_default, EXPR_KIND_ALTER_COL_TRANSFORM));
 }
 
@@ -324,7 +327,8 @@ cook_own_default(const UtilityCall *call, Form_pg_attribute column, const Column
 	ListCell *cell;
 
 	if (is_serial(definition))
-		refuse_expression(column->attrelid, "A column that numbers the rows gets another default.");
+		refuse_expression(column->attrelid, NameStr(column->attname),
+						  "A column that numbers the rows gets another default.");
 	foreach(cell, definition->constraints)
 	{
 		const Constraint *constraint = lfirst_node(Constraint, cell);
@@ -356,7 +360,8 @@ build_default(const UtilityCall *call, AlterParts *parts, Relation relation, Att
 		expression = build_column_default(relation, attribute);
 	if (expression == NULL)
 		return NULL;
-	return psprintf(" DEFAULT %s", deparse_for_rows(relation, parts->kind, expression));
+	return psprintf(" DEFAULT %s",
+					deparse_for_rows(relation, NameStr(column->attname), parts->kind, expression));
 }
 
 static bool

@@ -110,11 +110,51 @@ static const struct
 
 /* ---------------------------------------------------------------- checks */
 
+/* A part of ALTER TABLE as the user knows it: forms that are refused, some of them only for some columns. */
+static const char *
+describe_part(const AlterTableCmd *part)
+{
+	static const struct
+	{
+		AlterTableType part;
+		const char *text;
+	} forms[] = {
+		{AT_DropColumn, "DROP COLUMN"},
+		{AT_AlterColumnType, "ALTER COLUMN ... TYPE"},
+		{AT_DropNotNull, "ALTER COLUMN ... DROP NOT NULL"},
+		{AT_AddConstraint, "ADD CONSTRAINT"},
+		{AT_DisableTrigAll, "DISABLE TRIGGER ALL"},
+		{AT_SetLogged, "SET LOGGED"},
+		{AT_SetUnLogged, "SET UNLOGGED"},
+		{AT_SetTableSpace, "SET TABLESPACE"},
+		{AT_SetAccessMethod, "SET ACCESS METHOD"},
+		{AT_ClusterOn, "CLUSTER ON"},
+		{AT_DropCluster, "SET WITHOUT CLUSTER"},
+		{AT_AddInherit, "INHERIT"},
+		{AT_DropInherit, "NO INHERIT"},
+		{AT_AddOf, "OF"},
+		{AT_DropOf, "NOT OF"},
+		{AT_AttachPartition, "ATTACH PARTITION"},
+		{AT_DetachPartition, "DETACH PARTITION"},
+		{AT_DetachPartitionFinalize, "DETACH PARTITION ... FINALIZE"},
+		{AT_GenericOptions, "OPTIONS"},
+		{AT_AlterColumnGenericOptions, "ALTER COLUMN ... OPTIONS"},
+	};
+
+	for (int i = 0; i < lengthof(forms); i++)
+	{
+		if (forms[i].part == part->subtype)
+			return psprintf("ALTER TABLE ... %s", forms[i].text);
+	}
+	return "this form of ALTER TABLE";
+}
+
+/* `command` is what the user would call it */
 static void
-refuse_alter(Oid relid, const char *detail, const char *hint)
+refuse_alter(Oid relid, const char *command, const char *detail, const char *hint)
 {
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot change table \"%s\" in this way because it is on several nodes",
+					errmsg("cannot run %s on table \"%s\" because it is on several nodes", command,
 						   get_rel_name(relid)),
 					errdetail("%s", detail), hint == NULL ? 0 : errhint("%s", hint)));
 }
@@ -134,12 +174,13 @@ check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 
 	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType) &&
 		is_key_column(table, part->name))
-		refuse_alter(relid, psprintf("Column \"%s\" is the distribution key.", part->name),
+		refuse_alter(relid, describe_part(part),
+					 psprintf("Column \"%s\" is the distribution key.", part->name),
 					 "Run undistribute_table() first.");
 	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType ||
 		 part->subtype == AT_DropNotNull) &&
 		metadata_has_periods(table) && get_attnum(relid, part->name) == table->periods.attribute)
-		refuse_alter(relid,
+		refuse_alter(relid, describe_part(part),
 					 psprintf("The table is divided into periods of column \"%s\".", part->name),
 					 "Run undistribute_table() first.");
 	if (part->subtype == AT_AddConstraint)
@@ -148,7 +189,7 @@ check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 
 		if (constraint->contype == CONSTR_FOREIGN && constraint->skip_validation &&
 			table->kind == TABLE_DISTRIBUTED)
-			refuse_alter(relid,
+			refuse_alter(relid, describe_part(part),
 						 "PostgreSQL has no NOT VALID foreign keys on partitioned tables, which "
 						 "the workers' are.",
 						 "Leave NOT VALID out: the workers check their shards at the same time.");
@@ -166,7 +207,7 @@ concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 	{
 		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
 		AlterRule rule = ALTER_REFUSE;
-		const char *reason = "This form of ALTER TABLE is not supported.";
+		const char *reason = "The workers cannot follow it.";
 
 		if (compat_is_set_expression(part->subtype))
 			rule = ALTER_EVERYWHERE;
@@ -179,7 +220,7 @@ concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 			}
 		}
 		if (rule == ALTER_REFUSE)
-			refuse_alter(table->relation, reason, NULL);
+			refuse_alter(table->relation, describe_part(part), reason, NULL);
 		check_alter_part(table, part);
 		everywhere |= rule == ALTER_EVERYWHERE;
 	}
@@ -203,7 +244,7 @@ check_local_alter(const AlterTableStmt *alter)
 			other = castNode(PartitionCmd, part->def)->name;
 		if (ddl_find_table_by_name(other) != NULL)
 			refuse_alter(
-				RangeVarGetRelid(other, NoLock, false),
+				RangeVarGetRelid(other, NoLock, false), describe_part(part),
 				"Distributed and reference tables cannot take part in inheritance or partitioning.",
 				NULL);
 	}
@@ -421,7 +462,7 @@ alter_our_index(UtilityCall *call, const DistributedTable *table)
 {
 	if (table->kind == TABLE_DISTRIBUTED)
 		refuse_alter(
-			table->relation,
+			table->relation, "ALTER INDEX",
 			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
 			"Drop the index and create it again.");
 	ddl_lock_for_change();
