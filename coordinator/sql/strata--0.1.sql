@@ -665,6 +665,12 @@ COMMENT ON FUNCTION strata.sync_roles(integer) IS
 -- Extensions first, then everything else by its depth in the graph of dependencies.
 -- Objects of extensions come with these.  A NULL command stands for a distributed or
 -- reference table, which src/worker_seed.c creates; a command with a relation needs its foreign keys.
+CREATE FUNCTION strata.is_local_extension(name text) RETURNS boolean
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'strata_is_local_extension';
+REVOKE ALL ON FUNCTION strata.is_local_extension(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.is_local_extension(text) IS
+    'is the extension one of strata.local_extensions, which workers do not get?';
+
 CREATE FUNCTION strata.schema_commands(
     OUT ordinal bigint, OUT object text, OUT command text, OUT relation regclass, OUT optional boolean)
     RETURNS SETOF record
@@ -757,7 +763,7 @@ AS $$
                    e.extname, n.nspname)) AS command,
                NULL::regclass AS relation, true AS optional
           FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
-         WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata')
+         WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata') AND NOT strata.is_local_extension(e.extname)
         UNION ALL
         SELECT max(d.level) + 1, w.rank, w.oid, w.object,
                CASE w.rank

@@ -91,7 +91,9 @@ extern void ddl_drop_schemas(UtilityCall *call);
 extern void ddl_create_extension(UtilityCall *call);
 extern void ddl_alter_extension(UtilityCall *call);
 extern void ddl_drop_extensions(UtilityCall *call);
-extern bool ddl_extension_is_ours(const char *name);
+
+/* Is the extension created, altered and dropped on this server alone? */
+extern bool ddl_extension_stays(const char *name);
 
 /* The call of a worker's function for a schema, as it is before the command: its name, its owner, an argument. */
 extern char *ddl_schema_command(const char *function, const char *schema, const char *argument);

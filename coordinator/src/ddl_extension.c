@@ -5,7 +5,7 @@
  * Both bring and take much along.  What a schema or an extension contains is created and dropped
  * by each node itself, but for our tables: the object access hook has dropped them on the
  * workers one by one before the command for the whole arrives there.  Our own extensions
- * differ between the coordinator and the workers and are left out.
+ * differ between the coordinator and the workers and are left out, as those of strata.local_extensions are.
  */
 #include "postgres.h"
 
@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "local_extension.h"
 #include "metadata_catalog.h"
 
 static bool
@@ -83,9 +84,10 @@ ddl_schema_command(const char *function, const char *schema, const char *argumen
 }
 
 bool
-ddl_extension_is_ours(const char *name)
+ddl_extension_stays(const char *name)
 {
-	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0;
+	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 ||
+		   local_extension_is(name);
 }
 
 /*
@@ -133,7 +135,7 @@ ddl_drop_extensions(UtilityCall *call)
 
 		if (strcmp(name, "strata") == 0)
 			check_drop_ours();
-		if (!ddl_extension_is_ours(name))
+		if (!ddl_extension_stays(name))
 			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
 							 quote_identifier(name));
 	}
@@ -175,7 +177,36 @@ ddl_create_schema(UtilityCall *call)
 	}
 }
 
-/* CREATE EXTENSION of anybody's but ours: the workers need the same types and functions. */
+/* Send it, and say what can be done when workers cannot have it. */
+static void
+create_on_workers(const char *name, const char *sql)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		ddl_send_everywhere(sql);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		error->hint = psprintf("%s%sIf the coordinator alone is to have the extension, add %s to "
+							   "strata.local_extensions in its postgresql.conf and reload it.",
+							   error->hint != NULL ? error->hint : "",
+							   error->hint != NULL ? " " : "", quote_identifier(name));
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * CREATE EXTENSION of anybody's but ours: the workers need the same types and functions, unless
+ * strata.local_extensions says otherwise.
+ */
 void
 ddl_create_extension(UtilityCall *call)
 {
@@ -184,7 +215,7 @@ ddl_create_extension(UtilityCall *call)
 	ListCell *cell;
 
 	ddl_run_locally(call);
-	if (ddl_extension_is_ours(create->extname) || metadata_all_workers() == NULL)
+	if (ddl_extension_stays(create->extname) || metadata_all_workers() == NULL)
 		return;
 
 	initStringInfo(&sql);
@@ -200,7 +231,7 @@ ddl_create_extension(UtilityCall *call)
 		else if (strcmp(option->defname, "cascade") == 0 && defGetBoolean(option))
 			appendStringInfoString(&sql, " CASCADE");
 	}
-	ddl_send_everywhere(sql.data);
+	create_on_workers(create->extname, sql.data);
 }
 
 /* ALTER EXTENSION ... UPDATE */
@@ -210,7 +241,7 @@ ddl_alter_extension(UtilityCall *call)
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
 
 	ddl_run_locally(call);
-	if (ddl_extension_is_ours(alter->extname) || metadata_all_workers() == NULL)
+	if (ddl_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;
 	ddl_send_everywhere(ddl_statement_text(call));
 }

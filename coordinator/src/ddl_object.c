@@ -39,6 +39,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "local_extension.h"
 #include "statement_class.h"
 
 /* ---------------------------------------------------------------- what is everywhere */
@@ -61,9 +62,9 @@ relation_is_local(Oid relation)
 	return get_rel_relkind(relation) != RELKIND_COMPOSITE_TYPE && ddl_find_table(relation) == NULL;
 }
 
-/* Does an object depend on a relation, or its row type, that the workers lack? */
+/* Does an object depend on a relation, or its row type, or an extension's object that the workers lack? */
 static bool
-depends_on_local_relation(const ObjectAddress *object)
+depends_on_local_object(const ObjectAddress *object)
 {
 	Relation depend = table_open(DependRelationId, AccessShareLock);
 	ScanKeyData keys[2];
@@ -89,7 +90,8 @@ depends_on_local_relation(const ObjectAddress *object)
 
 			relation = get_typ_typrelid(OidIsValid(element) ? element : entry->refobjid);
 		}
-		found = OidIsValid(relation) && relation_is_local(relation);
+		found = (OidIsValid(relation) && relation_is_local(relation)) ||
+				local_extension_has(entry->refclassid, entry->refobjid);
 	}
 	systable_endscan(scan);
 	table_close(depend, AccessShareLock);
@@ -123,7 +125,8 @@ ddl_object_is_everywhere(const ObjectAddress *object)
 {
 	if (!namespace_is_everywhere(object->classId == NamespaceRelationId
 									 ? object->objectId
-									 : get_object_namespace(object)))
+									 : get_object_namespace(object)) ||
+		local_extension_has(object->classId, object->objectId))
 		return false;
 	switch (object->classId)
 	{
@@ -135,7 +138,7 @@ ddl_object_is_everywhere(const ObjectAddress *object)
 				return false;
 			break;
 		case ExtensionRelationId:
-			return !ddl_extension_is_ours(get_extension_name(object->objectId));
+			return !ddl_extension_stays(get_extension_name(object->objectId));
 		case ProcedureRelationId:
 			if (!function_is_everywhere(object->objectId))
 				return false;
@@ -143,7 +146,7 @@ ddl_object_is_everywhere(const ObjectAddress *object)
 		default:
 			break;
 	}
-	return !depends_on_local_relation(object);
+	return !depends_on_local_object(object);
 }
 
 /*
@@ -326,12 +329,12 @@ dependent_objects(const AlterObjectDependsStmt *depends, ObjectType *type)
 	return depends->object == NULL ? NIL : list_make1(depends->object);
 }
 
-/* Members of our own extensions are nobody's business. */
+/* Members of our own extensions are nobody's business, and those of others that stay here, this server's. */
 static List *
 member_objects(const AlterExtensionContentsStmt *alter, ObjectType *type)
 {
 	*type = (ObjectType) alter->objtype;
-	return ddl_extension_is_ours(alter->extname) ? NIL : object_list(*type, alter->object);
+	return ddl_extension_stays(alter->extname) ? NIL : object_list(*type, alter->object);
 }
 
 static List *

@@ -36,6 +36,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "local_extension.h"
 #include "partial_aggregate.h"
 #include "shippable.h"
 
@@ -115,6 +116,8 @@ shippable_object(Oid classid, Oid objectid)
 
 	if (objectid < FirstNormalObjectId)
 		return true;
+	if (local_extension_has(classid, objectid))
+		return false;
 
 	if (object_cache != NULL)
 	{
@@ -298,7 +301,7 @@ is_local_function(Oid funcid, void *context)
 		return !(shippable_object(ProcedureRelationId, funcid) &&
 				 (funcid >= FirstNormalObjectId || depends_only_on_settings(funcid)));
 	/* immutable: our own DDL propagation has brought it to the workers */
-	return false;
+	return local_extension_has(ProcedureRelationId, funcid);
 }
 
 bool
@@ -514,7 +517,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_Aggref:
 			/* a partial form tells that DDL propagation has brought the aggregate to the workers */
 			if (!shippable_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) &&
-				!OidIsValid(partial_aggregate_lookup(((Aggref *) node)->aggfnoid)))
+				(local_extension_has(ProcedureRelationId, ((Aggref *) node)->aggfnoid) ||
+				 !OidIsValid(partial_aggregate_lookup(((Aggref *) node)->aggfnoid))))
 				return true;
 			break;
 		case T_WindowFunc:

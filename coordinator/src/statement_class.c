@@ -84,7 +84,7 @@ static const StatementClass statement_classes[] = {
 	{T_AlterCollationStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER COLLATION", NULL},
 	{T_AlterTSDictionaryStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER TEXT SEARCH DICTIONARY", NULL},
 	{T_AlterTSConfigurationStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER TEXT SEARCH CONFIGURATION", NULL},
-	{T_CreateExtensionStmt, STATEMENT_ADAPTED, ddl_create_extension, "CREATE EXTENSION", "Its files must be on every server."},
+	{T_CreateExtensionStmt, STATEMENT_ADAPTED, ddl_create_extension, "CREATE EXTENSION", "Its files must be on every server; those of strata.local_extensions stay here."},
 	{T_AlterExtensionStmt, STATEMENT_EVERYWHERE, ddl_alter_extension, "ALTER EXTENSION ... UPDATE", NULL},
 	{T_AlterExtensionContentsStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER EXTENSION ... ADD, DROP", NULL},
 

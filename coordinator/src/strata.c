@@ -14,6 +14,7 @@
 #include "gate.h"
 #include "in_doubt.h"
 #include "index_validity.h"
+#include "local_extension.h"
 #include "maintenance_worker.h"
 #include "metadata.h"
 #include "planner.h"
@@ -94,6 +95,7 @@ define_settings(void)
 							 "Lets the planner run grouping, sorting and limits on the workers.",
 							 NULL, &strata_enable_aggregate_pushdown, true, PGC_USERSET, 0, NULL,
 							 NULL, NULL);
+	local_extension_initialize();
 	MarkGUCPrefixReserved("strata");
 }
 

@@ -1,0 +1,18 @@
+/*
+ * local_extension.h
+ *		Extensions that only the coordinator has: setting strata.local_extensions.
+ */
+#ifndef STRATA_LOCAL_EXTENSION_H
+#define STRATA_LOCAL_EXTENSION_H
+
+#include "postgres.h"
+
+/* Defines the setting; from _PG_init. */
+extern void local_extension_initialize(void);
+
+extern bool local_extension_is(const char *name);
+
+/* Is the object a member of such an extension? */
+extern bool local_extension_has(Oid classid, Oid objectid);
+
+#endif
