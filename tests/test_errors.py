@@ -227,6 +227,57 @@ def test_a_shard_count_out_of_range(pair: Pair, count: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ("'hash'", "third argument hash leave"),
+        ("'HASH', colocate_with => 'none'", "third argument HASH"),
+        ("distribution_type => 'hash'", "third argument hash"),
+        ("'append'", "append create_reference_table"),
+        ("'0'", "shard_count 0"),
+    ],
+)
+def test_a_method_where_the_number_of_shards_belongs(
+    pair: Pair, arguments: str, names: str
+) -> None:
+    text = refused(
+        pair,
+        f"SELECT strata.create_distributed_table('plain_table', 'id', {arguments})",
+        "22023",
+        hint=False,
+    )
+    for name in names.split():
+        assert name.lower() in text.lower(), text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shards"),
+    [("4", 4), ("'4'", 4), ("NULL, 'none'", 32), ("3, 'none', 'heap'", 3), ("'5', 'none'", 5)],
+)
+def test_the_number_of_shards_is_third(pair: Pair, arguments: str, shards: int) -> None:
+    with pair.ours.transaction(force_rollback=True):
+        pair.ours.execute(
+            "CREATE TABLE counted (id bigint);"
+            f"SELECT strata.create_distributed_table('counted', 'id', {arguments})"
+        )
+        assert pair.rows(
+            "SELECT shard_count FROM strata.tables WHERE relation = 'counted'::regclass"
+        ) == [(shards,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE c (k integer) USING columnar",
+        "CREATE TABLE c USING columnar AS SELECT 1 AS k",
+        "CREATE MATERIALIZED VIEW c USING columnar AS SELECT 1 AS k",
+        "ALTER TABLE plain_table SET ACCESS METHOD columnar",
+    ],
+)
+def test_columnar_tables_of_the_coordinator_need_its_extension(pair: Pair, statement: str) -> None:
+    refused(pair, statement, "42704", names="columnar create_distributed_table EXTENSION")
+
+
+@pytest.mark.parametrize(
     ("call", "argument"),
     [
         ("create_distributed_table(NULL, 'id')", "relation"),

@@ -185,6 +185,14 @@ COMMENT ON FUNCTION strata.create_distributed_table(
     regclass, text, integer, text, text, text, text, text, text, text) IS
     'spreads a table''s rows over the workers by the hash of its key column';
 
+-- Citus has the method third, where a literal that is no number would be none of an integer.  Takes what the
+-- other function would take as a literal: NULL and digits.
+CREATE FUNCTION strata.create_distributed_table(
+    relation regclass, key text, distribution_type text, colocate_with text DEFAULT 'default') RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_create_distributed_table_of_type';
+COMMENT ON FUNCTION strata.create_distributed_table(regclass, text, text, text) IS
+    'says what the third argument is, if somebody gives a method there';
+
 CREATE FUNCTION strata.create_reference_table(relation regclass) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_create_reference_table';
 COMMENT ON FUNCTION strata.create_reference_table(regclass) IS

@@ -23,6 +23,7 @@
 #include "table_lifecycle.h"
 
 PG_FUNCTION_INFO_V1(strata_create_distributed_table);
+PG_FUNCTION_INFO_V1(strata_create_distributed_table_of_type);
 PG_FUNCTION_INFO_V1(strata_create_reference_table);
 PG_FUNCTION_INFO_V1(strata_undistribute_table);
 PG_FUNCTION_INFO_V1(strata_invalidate_metadata);
@@ -49,20 +50,47 @@ get_relation_argument(FunctionCallInfo fcinfo, int argument)
 	return PG_GETARG_OID(argument);
 }
 
-/* 0 means that none is given. */
 static int
-get_shard_count(FunctionCallInfo fcinfo)
+check_shard_count(int count)
 {
-	int count;
-
-	if (PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
-		return 0;
-	count = PG_GETARG_INT32(ARGUMENT_SHARD_COUNT);
 	if (count < 1 || count > STRATA_MAX_SHARD_COUNT)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("%d is outside the valid range for shard_count (1 .. %d)", count,
 							   STRATA_MAX_SHARD_COUNT)));
 	return count;
+}
+
+/* 0 means that none is given. */
+static int
+get_shard_count(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
+		return 0;
+	return check_shard_count(PG_GETARG_INT32(ARGUMENT_SHARD_COUNT));
+}
+
+/* The same of a literal without a type; ERROR for what is meant as something else there. */
+static int
+get_shard_count_as_text(FunctionCallInfo fcinfo)
+{
+	char *given;
+
+	if (PG_ARGISNULL(ARGUMENT_SHARD_COUNT))
+		return 0;
+	given = text_to_cstring(PG_GETARG_TEXT_PP(ARGUMENT_SHARD_COUNT));
+	if (strspn(given, "+-0123456789 ") == strlen(given))
+		return check_shard_count(pg_strtoint32(given));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+		 errmsg("the third argument of create_distributed_table() is the number of shards, not "
+				"\"%s\"",
+				given),
+		 pg_strcasecmp(given, "hash") == 0
+			 ? errhint("Leave it out: tables are distributed by hash.  Others are given by name: "
+					   "shard_count => 32, colocate_with => 'another_table'.")
+			 : errhint("Tables are distributed by hash; create_reference_table() puts a copy on "
+					   "each node.")));
 }
 
 /* Arguments of a feature to come. */
@@ -87,6 +115,15 @@ get_optional_text(FunctionCallInfo fcinfo, int argument)
 	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
 }
 
+static void
+distribute(Oid relation, const char *key, int shard_count, const char *colocate_with,
+		   const char *storage, PeriodRequest *periods)
+{
+	relation = period_convert_partitioned(relation, periods);
+	table_lifecycle_distribute(relation, key, shard_count, colocate_with, storage, periods);
+	ddl_send_row_type_functions(relation);
+}
+
 Datum
 strata_create_distributed_table(PG_FUNCTION_ARGS)
 {
@@ -107,10 +144,21 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown storage \"%s\"", storage),
 						errhint("Use storage => 'columnar' or storage => 'heap'.")));
-	relation = period_convert_partitioned(relation, &periods);
-	table_lifecycle_distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage,
-							   &periods);
-	ddl_send_row_type_functions(relation);
+	distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage, &periods);
+	PG_RETURN_VOID();
+}
+
+/* create_distributed_table(relation, key, distribution_type, colocate_with), as Citus has its arguments */
+Datum
+strata_create_distributed_table_of_type(PG_FUNCTION_ARGS)
+{
+	Oid relation = get_relation_argument(fcinfo, ARGUMENT_RELATION);
+	char *key = argument_get_text(fcinfo, ARGUMENT_KEY, "key");
+	char *colocate_with = argument_get_text(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
+	PeriodRequest periods = {0};
+
+	distribute(relation, key, get_shard_count_as_text(fcinfo), colocate_with,
+			   METADATA_DEFAULT_STORAGE, &periods);
 	PG_RETURN_VOID();
 }
 

@@ -21,6 +21,7 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "commands/defrem.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
@@ -347,6 +348,46 @@ ddl_set(UtilityCall *call)
 
 /* ---------------------------------------------------------------- hooks */
 
+/* The access method that the command names for a table; NULL: none. */
+static const char *
+find_access_method_name(Node *statement)
+{
+	ListCell *cell;
+
+	switch (nodeTag(statement))
+	{
+		case T_CreateStmt:
+			return castNode(CreateStmt, statement)->accessMethod;
+		case T_CreateTableAsStmt:
+			return castNode(CreateTableAsStmt, statement)->into->accessMethod;
+		case T_AlterTableStmt:
+			foreach(cell, castNode(AlterTableStmt, statement)->cmds)
+			{
+				if (lfirst_node(AlterTableCmd, cell)->subtype == AT_SetAccessMethod)
+					return lfirst_node(AlterTableCmd, cell)->name;
+			}
+			return NULL;
+		default:
+			return NULL;
+	}
+}
+
+/* Workers have columnar tables, and so one is looked for here, too. */
+static void
+check_access_method(Node *statement)
+{
+	const char *name = find_access_method_name(statement);
+
+	if (name != NULL && strcmp(name, "columnar") == 0 && !OidIsValid(get_am_oid(name, true)))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("access method \"%s\" does not exist", name),
+			 errdetail("The coordinator does not have extension \"strata_columnar\"."),
+			 errhint("Leave USING columnar out and run create_distributed_table(), whose storage "
+					 "on the workers is columnar by default.  For columnar tables of the "
+					 "coordinator's own run CREATE EXTENSION strata_columnar.")));
+}
+
 /* Run one command, and bring what it created in order. */
 static void
 handle_call(UtilityCall *call)
@@ -358,6 +399,7 @@ handle_call(UtilityCall *call)
 		ddl_run_locally(call);
 		return;
 	}
+	check_access_method(call->statement->utilityStmt);
 	class = statement_class_find(nodeTag(call->statement->utilityStmt));
 	call->first_created = list_length(created_objects);
 	if (class->handler != NULL)
