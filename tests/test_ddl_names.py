@@ -69,8 +69,6 @@ def catalog(pair: Pair) -> list[list[tuple]]:
     UNION ALL
     SELECT 'comment', description FROM pg_description AS d JOIN pg_class AS c ON c.oid = objoid AND classoid = 'pg_class'::regclass
      WHERE relnamespace = 'test_names'::regnamespace AND NOT relispartition
-    UNION ALL
-    SELECT 'acl', relname || coalesce((SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(relacl) AS a), '') FROM pg_class WHERE relnamespace = 'test_names'::regnamespace AND NOT relispartition AND relkind IN ('r', 'p')
     ORDER BY 1, 2
     """
     answers = []

@@ -56,6 +56,7 @@ typedef struct Attempt
 	uint32 hold_generation;
 	Dial *dial;
 	PGconn *pg; /* logged in, our own handshake runs; still the dial's */
+	bool introduced; /* the worker knows who we are */
 	bool done;
 } Attempt;
 
@@ -157,18 +158,9 @@ begin_handshake(Attempt *attempt)
 	append_liveness_settings(&message);
 	switch (greeting)
 	{
-		case CONNECTION_GREETING_MEMBER:
-			appendStringInfo(&message,
-							 "BEGIN ISOLATION LEVEL READ COMMITTED; "
-							 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT
-							 ", '%s'), "
-							 "strata_worker.check_schema_version(" INT64_FORMAT ")",
-							 identity.id, identity.epoch, identity.holder, schema_version);
-			/* a standby reads the workers, too, and nobody ends its sessions for it */
-			if (!RecoveryInProgress())
-				appendStringInfo(&message, ", strata_worker.register_session(" INT64_FORMAT ")",
-								 (int64) decision_log_incarnation());
-			appendStringInfoString(&message, "; COMMIT");
+		case CONNECTION_GREETING_MEMBER: /* introduce() follows */
+			appendStringInfoString(&message,
+								   "SET default_transaction_isolation = 'read committed'");
 			break;
 		case CONNECTION_GREETING_ATTACH:
 			appendStringInfo(&message,
@@ -183,6 +175,30 @@ begin_handshake(Attempt *attempt)
 	}
 	PQsetnonblocking(attempt->pg, 1);
 	if (!PQsendQuery(attempt->pg, message.data))
+		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+}
+
+/*
+ * Say who we are.  Who can say so is let to all tables by the worker (worker/src/caller.c), and the user whose
+ * session this is may see its SQL there: so `holder`, which superusers know, is a parameter.
+ */
+static void
+introduce(Attempt *attempt)
+{
+	const char *values[] = {identity.id, psprintf(INT64_FORMAT, identity.epoch), identity.holder,
+							psprintf(INT64_FORMAT, schema_version),
+							psprintf(INT64_FORMAT, (int64) decision_log_incarnation())};
+	/* a standby reads the workers, too, and nobody ends its sessions for it */
+	const char *sql = RecoveryInProgress()
+						  ? "SELECT strata_worker.check_coordinator($1, $2, $3), "
+							"strata_worker.check_schema_version($4)"
+						  : "SELECT strata_worker.check_coordinator($1, $2, $3), "
+							"strata_worker.check_schema_version($4), "
+							"strata_worker.register_session($5)";
+
+	attempt->introduced = true;
+	if (!PQsendQueryParams(attempt->pg, sql, RecoveryInProgress() ? 4 : 5, NULL, values, NULL, NULL,
+						   0))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
 }
 
@@ -224,6 +240,12 @@ advance_handshake(Attempt *attempt)
 		{
 			if (!intact)
 				report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+			if (greeting == CONNECTION_GREETING_MEMBER && !attempt->introduced)
+			{
+				introduce(attempt);
+				intact = PQflush(attempt->pg) >= 0;
+				continue;
+			}
 			attempt->done = true;
 			return;
 		}

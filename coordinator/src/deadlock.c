@@ -26,8 +26,7 @@
  * running.  Who commits in one phase is never chosen, since nobody could tell then whether it did;
  * such a session has locks on one worker only, and its cycles contain somebody else.
  *
- * Cycles within one node are left to that node, which knows more.  A session that has two
- * connections to one worker (as two roles) can wait for itself; that is a cycle of one here.
+ * Cycles within one node are left to that node, which knows more.
  */
 #include "postgres.h"
 

@@ -5,7 +5,7 @@
  * plan_modify.c looks for a proof that they can; that there is none has no place in a tree.  So this looks
  * for the causes in the statement as it was before planning, the certain ones first, and names
  * the object: a function or operator that workers do not evaluate; a table that only the coordinator has,
- * that is not colocated, or that a view reads as another role; at last a table whose rows are brought together
+ * or that is not colocated; at last a table whose rows are brought together
  * with the changed ones by something else than their keys.
  *
  * What is computed before the workers are asked is no cause: sub-selects without outer columns.
@@ -38,8 +38,6 @@ typedef struct Obstacles
 	Oid operator;
 	Oid local_table;
 	Oid apart_table;
-	Oid role; /* as which `role_table` is read */
-	Oid role_table;
 	Oid other_table; /* of the same colocation group */
 } Obstacles;
 
@@ -72,12 +70,10 @@ static void
 note_relation(RangeTblEntry *rte, Obstacles *found)
 {
 	const DistributedTable *table;
-	Oid role;
 
 	if (rte->rtekind != RTE_RELATION || rte == found->target || rte->relkind == RELKIND_VIEW)
 		return;
 	table = metadata_table(rte->relid);
-	role = compat_check_as_user(found->query, rte);
 	if (table == NULL)
 		note_first(&found->local_table, rte->relid);
 	else if (table->kind != TABLE_DISTRIBUTED)
@@ -86,11 +82,6 @@ note_relation(RangeTblEntry *rte, Obstacles *found)
 		note_first(&found->apart_table, rte->relid);
 	else
 		note_first(&found->other_table, rte->relid);
-	if (table != NULL && OidIsValid(role) && role != GetUserId() && !OidIsValid(found->role))
-	{
-		found->role = role;
-		found->role_table = rte->relid;
-	}
 }
 
 /* Callback of check_functions_in_node() */
@@ -214,9 +205,6 @@ describe_obstacle(const Obstacles *found, const char **hint)
 			"workers.",
 			get_rel_name(found->apart_table));
 	}
-	if (OidIsValid(found->role))
-		return psprintf("A view reads table \"%s\" as role \"%s\".",
-						get_rel_name(found->role_table), GetUserNameFromId(found->role, false));
 	if (OidIsValid(found->other_table))
 	{
 		*hint = psprintf("Join on the distribution key \"%s\", or use a reference table.", key);

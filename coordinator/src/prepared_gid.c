@@ -65,11 +65,11 @@ prepared_gid_list(WorkerConnection *conn, int64 deadline)
 	cluster_identity_read(&identity);
 	initStringInfo(&message);
 	appendStringInfo(&message,
-					 "SELECT strata_worker.check_coordinator('%s', " INT64_FORMAT ", '%s'); "
+					 "SELECT strata_worker.check_session('%s'); "
 					 "SELECT gid FROM pg_catalog.pg_prepared_xacts "
 					 "WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database() "
 					 "AND pg_catalog.starts_with(gid, 'strata_%s_')",
-					 identity.id, identity.epoch, identity.holder, identity.id);
+					 identity.id, identity.id);
 	connection_send(conn, message.data, 1, "SELECT gid FROM pg_prepared_xacts");
 	while ((result = connection_get_result_until(conn, deadline)) != NULL)
 	{

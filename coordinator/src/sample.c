@@ -38,6 +38,7 @@
 #include "compat.h"
 #include "metadata.h"
 #include "remote_command.h"
+#include "remote_role.h"
 #include "remote_scan.h"
 #include "shell_reader.h"
 
@@ -149,6 +150,7 @@ begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *t
 Sample *
 sample_begin(Relation relation)
 {
+	RemoteRole caller;
 	Sample *sample = palloc0(sizeof(Sample));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 
@@ -167,7 +169,9 @@ sample_begin(Relation relation)
 		sample->reader = shell_reader_begin(relation, "");
 		return sample;
 	}
+	caller = remote_role_enter(remote_role_for_relation(relation));
 	begin_remote_sample(sample, relation, table);
+	(void) remote_role_enter(caller);
 	return sample;
 }
 

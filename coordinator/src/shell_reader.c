@@ -19,6 +19,7 @@
 
 #include "metadata.h"
 #include "period_cutoff.h"
+#include "remote_role.h"
 #include "remote_scan.h"
 #include "row_format.h"
 #include "snapshot_pin.h"
@@ -87,6 +88,7 @@ shell_reader_begin(Relation relation, const char *clause)
 	ShellReader *reader = palloc0(sizeof(ShellReader));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	TupleDesc live;
+	RemoteRole caller;
 
 	if (IsParallelWorker())
 		elog(ERROR, "a parallel worker cannot read from the workers of table \"%s\"",
@@ -99,9 +101,11 @@ shell_reader_begin(Relation relation, const char *clause)
 	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes);
 	if (live->natts != RelationGetDescr(relation)->natts)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
+	caller = remote_role_enter(remote_role_for_relation(relation));
 	snapshot_pin_prepare_scan(metadata_table_workers(table));
 	reader->scan = remote_scan_begin(metadata_table_workers(table), REMOTE_READ,
 									 build_select(relation, live, clause), live);
+	(void) remote_role_enter(caller);
 	return reader;
 }
 

@@ -38,7 +38,7 @@ EVERYBODY = {
         strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
         strata.type_of strata.used_periods
         strata_partial.create_partials strata_partial.follow_aggregates
-        strata_worker.alter_role_in_database strata_worker.check_coordinator
+        strata_worker.alter_role_in_database strata_worker.check_coordinator strata_worker.check_session
         strata_worker.attach_index
         strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
         strata_worker.create_role strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
@@ -82,7 +82,7 @@ SUPERUSERS = {
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.guard_functions
         strata_worker.leave_cluster
-        strata_worker.mark_session strata_worker.marked_sessions
+        strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark
         strata_worker.partman_create_parent strata_worker.partman_schema
         strata_worker.period_rule strata_worker.period_work strata_worker.registered_sessions
         strata_worker.unknown_periods

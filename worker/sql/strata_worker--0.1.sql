@@ -36,6 +36,13 @@ REVOKE ALL ON FUNCTION strata_worker.mark_session(bigint) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.mark_session(bigint) IS
     'marks this session as a coordinator''s, for end_older_sessions()';
 
+CREATE FUNCTION strata_worker.session_has_mark(epoch bigint) RETURNS boolean
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'strata_worker_session_has_mark';
+REVOKE ALL ON FUNCTION strata_worker.session_has_mark(bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.session_has_mark(bigint) IS
+    'whether this session has been marked as one of this epoch';
+
 CREATE FUNCTION strata_worker.marked_sessions(OUT pid integer, OUT epoch bigint)
     RETURNS SETOF record
     LANGUAGE sql
@@ -151,6 +158,23 @@ END
 $$;
 COMMENT ON FUNCTION strata_worker.check_coordinator(uuid, bigint, uuid) IS
     'raises an error unless this worker belongs to the cluster and the epoch is its last one; waits for a moment if that has just been announced';
+
+-- As check_coordinator() later in a session, without what only superusers know.
+CREATE FUNCTION strata_worker.check_session(id uuid) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM strata_worker.cluster AS c
+                    WHERE c.id = check_session.id AND c.is_fenced AND strata_worker.session_has_mark(c.epoch)) THEN
+        RAISE EXCEPTION 'this session is no coordinator''s, or an outdated one''s'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Another coordinator may have taken over; connect to that one.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.check_session(uuid) IS
+    'error unless this session has passed check_coordinator() and nobody has taken over since';
 
 CREATE FUNCTION strata_worker.attach_coordinator(id uuid, epoch bigint, holder uuid) RETURNS void
     LANGUAGE plpgsql STRICT

@@ -542,6 +542,8 @@ needs_privileges(Node *command)
 {
 	if (IsA(command, TruncateStmt))
 		return is_for_users_tables((TruncateStmt *) command);
+	if (IsA(command, VacuumStmt)) /* ANALYZE: core computes it as the table's owner */
+		return !((VacuumStmt *) command)->is_vacuumcmd;
 	return IsA(command, AlterTableStmt) && adds_foreign_key((AlterTableStmt *) command);
 }
 

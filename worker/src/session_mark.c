@@ -44,6 +44,7 @@ static bool told_parallel_workers = false; /* a setting, as these travel */
 
 PG_FUNCTION_INFO_V1(strata_worker_mark_session);
 PG_FUNCTION_INFO_V1(strata_worker_register_session);
+PG_FUNCTION_INFO_V1(strata_worker_session_has_mark);
 PG_FUNCTION_INFO_V1(strata_worker_check_own_statement);
 
 static void
@@ -65,6 +66,13 @@ strata_worker_mark_session(PG_FUNCTION_ARGS)
 	marked = true;
 	SetConfigOption("strata_worker.marked", "on", PGC_SUSET, PGC_S_SESSION);
 	PG_RETURN_VOID();
+}
+
+/* session_has_mark(epoch) */
+Datum
+strata_worker_session_has_mark(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(marked && mark.locktag_field3 == (uint32) PG_GETARG_INT64(0));
 }
 
 bool
