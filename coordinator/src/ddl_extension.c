@@ -177,7 +177,23 @@ ddl_create_schema(UtilityCall *call)
 	}
 }
 
-/* Send it, and say what can be done when workers cannot have it. */
+/*
+ * A trusted extension takes CREATE on the database, which counts here; the workers lend it to the role, who
+ * becomes the extension's owner there, too.  An error ends the transaction, and so the loan.
+ */
+static void
+send_with_right(const char *sql)
+{
+	bool lend = !superuser();
+
+	if (lend)
+		ddl_send_everywhere("SELECT strata_worker.lend_create(true)");
+	ddl_send_everywhere(sql);
+	if (lend)
+		ddl_send_everywhere("SELECT strata_worker.lend_create(false)");
+}
+
+/* The error of a worker that cannot have the extension says what can be done. */
 static void
 create_on_workers(const char *name, const char *sql)
 {
@@ -185,7 +201,7 @@ create_on_workers(const char *name, const char *sql)
 
 	PG_TRY();
 	{
-		ddl_send_everywhere(sql);
+		send_with_right(sql);
 	}
 	PG_CATCH();
 	{
@@ -243,5 +259,5 @@ ddl_alter_extension(UtilityCall *call)
 	ddl_run_locally(call);
 	if (ddl_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;
-	ddl_send_everywhere(ddl_statement_text(call));
+	send_with_right(ddl_statement_text(call));
 }

@@ -110,6 +110,28 @@ def test_a_schema_changes_hands_by_a_right_of_the_coordinator(cluster: Cluster) 
 
 
 @pytest.mark.usefixtures("roles")
+@pytest.mark.parametrize("right", RIGHTS)
+def test_a_trusted_extension_is_made_by_a_right_of_the_coordinator(
+    cluster: Cluster, right: str
+) -> None:
+    for statement in RIGHTS[right].split(";"):
+        on_database(cluster.coordinator, statement)
+    owner = "SELECT extowner::regrole::text FROM pg_extension WHERE extname = 'citext'"
+    with log_in(cluster.coordinator, ROLE) as session:
+        run(session, "CREATE SCHEMA {schema}; CREATE EXTENSION citext SCHEMA {schema}")
+        run(session, "ALTER EXTENSION citext UPDATE")
+        for node in (cluster.coordinator, *cluster.workers):
+            assert node.value(owner) == sql.Identifier(ROLE).as_string(None)
+        run(session, "DROP EXTENSION citext")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            run(session, "CREATE EXTENSION pageinspect SCHEMA {schema}")
+    # the loan is over
+    for worker in cluster.workers:
+        right = "SELECT has_database_privilege(oid, current_database(), 'CREATE') FROM pg_roles"
+        assert worker.query(f"{right} WHERE rolname = %s", (ROLE,)) == [(False,)]
+
+
+@pytest.mark.usefixtures("roles")
 def test_who_has_no_right_makes_no_schema_on_any_node(cluster: Cluster) -> None:
     for node in (cluster.coordinator, cluster.plain):
         on_database(node, "GRANT CREATE ON DATABASE TO {role}")
@@ -149,6 +171,7 @@ def test_code_of_users_makes_no_schema_on_a_worker(cluster: Cluster) -> None:
             f"strata_worker.rename_schema('{SCHEMA}', '{ROLE}', '{SCHEMA}2')",
             f"strata_worker.own_schema('public', 'pg_database_owner', '{ROLE}')",
             "strata_worker.check_own_statement('create_schema')",
+            "strata_worker.lend_create(true)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
                 session.execute(

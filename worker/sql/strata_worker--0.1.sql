@@ -465,6 +465,28 @@ $$;
 COMMENT ON FUNCTION strata_worker.create_schema(name, name) IS
     'creates a schema that the coordinator has created';
 
+-- For CREATE EXTENSION of a trusted one, whose owner becomes the role that runs it: so that it is the
+-- role's own command.  In one transaction with it; a role that has the right here keeps it.
+CREATE FUNCTION strata_worker.lend_create(lend boolean) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('lend_create');
+    IF lend THEN
+        PERFORM set_config('strata_worker.lent', (NOT has_database_privilege(
+                    session_user, current_database(), 'CREATE'))::text, true);
+    END IF;
+    IF current_setting('strata_worker.lent') = 'true' THEN
+        EXECUTE format(CASE WHEN lend THEN 'GRANT CREATE ON DATABASE %I TO %I'
+                            ELSE 'REVOKE CREATE ON DATABASE %I FROM %I' END,
+                       current_database(), session_user);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.lend_create(boolean) IS
+    'gives the session''s role CREATE on the database for a command that the coordinator has checked, and takes it back';
+
 -- Only the coordinator's: another of the name may be here by itself (pg_partman's).
 CREATE FUNCTION strata_worker.check_schema_owner(schema name, owner name) RETURNS void
     LANGUAGE plpgsql STABLE STRICT
