@@ -611,6 +611,10 @@ AS $$
           FROM surplus AS s
          WHERE s.kind = 'comment' AND s.role IN (SELECT role FROM known)
            AND NOT EXISTS (SELECT FROM local AS l WHERE (l.kind, l.role) = ('comment', s.role))
+        UNION ALL
+        SELECT 6, 0, l.role, NULL, format('owner %I of the database', l.role),
+               format('SELECT strata_worker.own_database(%L)', l.role)
+          FROM missing AS l WHERE l.kind = 'database'
     )
     SELECT s.object, s.command FROM step AS s WHERE s.command IS NOT NULL
      ORDER BY s.phase, s.depth, s.role, s.key

@@ -29,6 +29,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -453,6 +454,17 @@ build_alter(const UtilityCall *call, ObjectType type)
 	return ddl_statement_text(call);
 }
 
+/* ALTER DATABASE ... OWNER TO of this one: pg_database_owner stands for the same role on all nodes. */
+static void
+follow_database_owner(const AlterOwnerStmt *alter)
+{
+	const char *owner = GetUserNameFromId(get_rolespec_oid(alter->newowner, false), false);
+
+	if (strcmp(strVal(alter->object), get_database_name(MyDatabaseId)) == 0)
+		ddl_send_everywhere(
+			psprintf("SELECT strata_worker.own_database(%s)", quote_literal_cstr(owner)));
+}
+
 /*
  * ALTER of an object that is not a table.  Scans are suspended because a changed
  * domain is checked against all tables that use it: the workers do that.
@@ -468,6 +480,8 @@ ddl_alter_object(UtilityCall *call)
 	if (objects == NIL || !workers_have(type, objects))
 	{
 		ddl_run_locally(call);
+		if (IsA(call->statement->utilityStmt, AlterOwnerStmt) && type == OBJECT_DATABASE)
+			follow_database_owner(castNode(AlterOwnerStmt, call->statement->utilityStmt));
 		return;
 	}
 	text = build_alter(call, type);

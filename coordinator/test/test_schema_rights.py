@@ -116,6 +116,13 @@ def test_a_trusted_extension_is_made_by_a_right_of_the_coordinator(
 ) -> None:
     for statement in RIGHTS[right].split(";"):
         on_database(cluster.coordinator, statement)
+
+    def rights() -> list[list[tuple]]:
+        right = "SELECT has_database_privilege(oid, current_database(), 'CREATE') FROM pg_roles"
+        return [w.query(f"{right} WHERE rolname = %s", (ROLE,)) for w in cluster.workers]
+
+    before = rights()
+    assert before == [[("owner" in right,)]] * len(cluster.workers)
     owner = "SELECT extowner::regrole::text FROM pg_extension WHERE extname = 'citext'"
     with log_in(cluster.coordinator, ROLE) as session:
         run(session, "CREATE SCHEMA {schema}; CREATE EXTENSION citext SCHEMA {schema}")
@@ -126,9 +133,7 @@ def test_a_trusted_extension_is_made_by_a_right_of_the_coordinator(
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             run(session, "CREATE EXTENSION pageinspect SCHEMA {schema}")
     # the loan is over
-    for worker in cluster.workers:
-        right = "SELECT has_database_privilege(oid, current_database(), 'CREATE') FROM pg_roles"
-        assert worker.query(f"{right} WHERE rolname = %s", (ROLE,)) == [(False,)]
+    assert rights() == before
 
 
 @pytest.mark.usefixtures("roles")
@@ -202,3 +207,42 @@ def test_a_workers_own_schema_of_the_name_keeps_its_owner(cluster: Cluster) -> N
         assert owners(worker) == before
     finally:
         run(worker, "DROP SCHEMA {schema}")
+
+
+OWNERS = "SELECT datdba::regrole::text FROM pg_database WHERE datname = current_database()"
+
+
+@pytest.mark.usefixtures("roles")
+def test_the_owner_of_the_database_has_schema_public_on_all_nodes(cluster: Cluster) -> None:
+    coordinator = cluster.coordinator
+    administrator = coordinator.value(OWNERS)
+    on_database(coordinator, "ALTER DATABASE OWNER TO {role}")
+    with log_in(coordinator, ROLE) as session:
+        session.execute(
+            "CREATE TABLE public.of_the_owner (k integer);"
+            "SELECT strata.create_distributed_table('public.of_the_owner', 'k');"
+            "INSERT INTO public.of_the_owner VALUES (1), (2)"
+        )
+        assert session.execute("SELECT count(*) FROM public.of_the_owner").fetchone() == (2,)
+        session.execute("DROP TABLE public.of_the_owner")
+        run(session, "GRANT CREATE ON SCHEMA public TO {stranger}")
+        run(session, "REVOKE CREATE ON SCHEMA public FROM {stranger}")
+    on_database(coordinator, f"ALTER DATABASE OWNER TO {administrator}")
+    for worker in cluster.workers:
+        assert worker.value(OWNERS) == administrator
+
+
+@pytest.mark.usefixtures("roles")
+def test_an_owner_given_from_another_database_is_shown_and_mended(cluster: Cluster) -> None:
+    coordinator = cluster.coordinator
+    with coordinator.connect(dbname="postgres") as elsewhere:
+        name = sql.Identifier(coordinator.value("SELECT current_database()"))
+        elsewhere.execute(
+            sql.SQL("ALTER DATABASE {} OWNER TO {}").format(name, sql.Identifier(ROLE))
+        )
+    health = "SELECT count(*) FROM strata.check_health() WHERE NOT ok AND detail ~ 'owner .* of the database'"
+    assert coordinator.value(health) == len(cluster.workers)
+    coordinator.query("SELECT * FROM strata.sync_roles()")
+    assert coordinator.value(health) == 0
+    for worker in cluster.workers:
+        assert worker.value(OWNERS) == sql.Identifier(ROLE).as_string(None)

@@ -447,6 +447,19 @@ $$;
 COMMENT ON FUNCTION strata_worker.alter_role_in_database(name, text) IS
     'ALTER ROLE ... IN DATABASE this one SET or RESET';
 
+-- The role pg_database_owner stands for its owner, and owns schema public.
+CREATE FUNCTION strata_worker.own_database(owner name) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('own_database');
+    EXECUTE format('ALTER DATABASE %I OWNER TO %I', current_database(), owner);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.own_database(name) IS
+    'gives this database to the role that owns the coordinator''s';
+
 -- ---------------------------------------------------------------------------
 -- Schemas
 -- ---------------------------------------------------------------------------

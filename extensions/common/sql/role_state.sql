@@ -23,6 +23,7 @@ COMMENT ON FUNCTION strata.role_attributes(oid) IS
 -- member      granted role  the member   who granted it (since 16)     options as SQL
 -- setting     the role      setting      true: in this database only   the value
 -- comment     the role      -            -                             its comment
+-- database    its owner     -            -                             -
 --
 -- Left out is how clients log in (LOGIN, PASSWORD, VALID UNTIL, CONNECTION LIMIT), which is the
 -- coordinator's business; and the bootstrap superuser, who differs by nature.
@@ -62,7 +63,11 @@ AS $$
     SELECT 'comment', r.rolname, NULL, NULL, d.description
       FROM pg_shdescription AS d JOIN pg_roles AS r ON r.oid = d.objoid
      WHERE d.classoid = 'pg_authid'::regclass AND r.oid >= 16384
+    UNION ALL
+    SELECT 'database', pg_get_userbyid(d.datdba), NULL, NULL, NULL
+      FROM pg_database AS d
+     WHERE d.datname = current_database() AND d.datdba >= 16384
 $$;
 REVOKE ALL ON FUNCTION strata.role_state() FROM PUBLIC;
 COMMENT ON FUNCTION strata.role_state() IS
-    'roles, memberships, settings and comments of roles on this server, without what concerns logging in';
+    'roles, memberships, settings and comments of roles on this server, without what concerns logging in; and who owns this database';
