@@ -30,26 +30,26 @@ EVERYBODY = {
     """,
     # the coordinator's sessions call these as the roles of the users
     "worker": """
-        strata_columnar.alter_columnar_table_reset strata_columnar.alter_columnar_table_set
-        strata_columnar.columnar_chunks strata_columnar.columnar_compact
-        strata_columnar.columnar_handler strata_columnar.columnar_options
-        strata_columnar.columnar_recluster strata_columnar.columnar_row_groups
-        strata_columnar.columnar_stats strata_columnar.columnar_verify
         strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
-        strata.type_of strata.used_periods
-        strata_partial.create_partials strata_partial.follow_aggregates
-        strata_worker.alter_role_in_database strata_worker.check_coordinator strata_worker.check_session
-        strata_worker.attach_index
-        strata_worker.check_schema_version strata_worker.create_partials strata_worker.create_periods
-        strata_worker.create_role strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
+        strata.type_of strata.used_periods strata_columnar.alter_columnar_table_reset
+        strata_columnar.alter_columnar_table_set strata_columnar.columnar_chunks
+        strata_columnar.columnar_compact strata_columnar.columnar_handler
+        strata_columnar.columnar_options strata_columnar.columnar_recluster
+        strata_columnar.columnar_row_groups strata_columnar.columnar_stats
+        strata_columnar.columnar_verify strata_partial.create_partials
+        strata_partial.follow_aggregates
+        strata_worker.alter_role_in_database strata_worker.attach_index
+        strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version
+        strata_worker.create_partials strata_worker.create_periods strata_worker.create_role
+        strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
-        strata_worker.is_not_after
-        strata_worker.later_period strata_worker.leaf_list strata_worker.lend_create strata_worker.next_index_command
-        strata_worker.own_database strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name strata_worker.period_leaves
-        strata_worker.period_of strata_worker.pin_snapshot strata_worker.record_schema_version
-        strata_worker.register_session strata_worker.rename_periods strata_worker.rename_schema
-        strata_worker.shard_list strata_worker.table_list
-        strata_worker.use_snapshot
+        strata_worker.is_not_after strata_worker.later_period strata_worker.leaf_list
+        strata_worker.lend_create strata_worker.next_index_command strata_worker.own_database
+        strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name
+        strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
+        strata_worker.record_schema_version strata_worker.register_session
+        strata_worker.rename_periods strata_worker.rename_schema strata_worker.shard_list
+        strata_worker.table_list strata_worker.use_snapshot
     """,
 }
 MONITORS = {
@@ -106,7 +106,7 @@ DEFINERS = {
     " strata.partman_forget strata.partman_rule strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
-    "worker": "strata_worker.check_coordinator strata_worker.check_schema_version"
+    "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version"
     " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
     " strata_worker.lend_create strata_worker.own_database strata_worker.own_leaves"
     " strata_worker.own_schema"
