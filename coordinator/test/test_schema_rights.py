@@ -14,7 +14,7 @@ from tests.cluster import Cluster, Node
 ROLE = 'Right "Holder"'
 GROUP = "Right Group"
 STRANGER = "schema stranger"
-SCHEMA = 'of "right"; --'
+SCHEMA = 'of "right"; \\ --'
 NAMES = {
     name: sql.Identifier(value)
     for name, value in (
@@ -94,6 +94,35 @@ def test_a_schema_is_made_by_a_right_of_the_coordinator(cluster: Cluster, right:
     assert expected == [(SCHEMA + "2", sql.Identifier(ROLE).as_string(None))]
     for node in (cluster.coordinator, *cluster.workers):
         assert owners(node) == expected
+
+
+CONTEXTS = {
+    "savepoint": "BEGIN; SAVEPOINT a; {}; ROLLBACK TO a; {}; RELEASE a; COMMIT",
+    "repeatable read": "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM first.t; {}; COMMIT",
+    "deferred constraints": "BEGIN; SET CONSTRAINTS ALL DEFERRED; INSERT INTO first.t VALUES (2);"
+    " {}; SET CONSTRAINTS ALL IMMEDIATE; COMMIT",
+    "settings": "SET standard_conforming_strings = off; SET datestyle = 'German'; {}",
+    "block": "DO $$ BEGIN {}; EXCEPTION WHEN division_by_zero THEN NULL; END $$",
+}
+
+
+@pytest.mark.usefixtures("roles")
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_schema_is_made_wherever_the_statement_stands(cluster: Cluster, context: str) -> None:
+    on_database(cluster.coordinator, "GRANT CREATE ON DATABASE TO {role}")
+    with log_in(cluster.coordinator, ROLE) as session:
+        session.execute(
+            "CREATE SCHEMA first; CREATE TABLE first.t (k integer PRIMARY KEY DEFERRABLE);"
+            "SELECT strata.create_distributed_table('first.t', 'k'); INSERT INTO first.t VALUES (1)"
+        )
+        for statement in (
+            CONTEXTS[context].split(";") if context != "block" else [CONTEXTS[context]]
+        ):
+            run(session, statement.replace("{}", "CREATE SCHEMA {schema}"))
+        expected = [(SCHEMA, sql.Identifier(ROLE).as_string(None))]
+        for node in (cluster.coordinator, *cluster.workers):
+            assert owners(node) == expected
+        session.execute("DROP SCHEMA first CASCADE")
 
 
 @pytest.mark.usefixtures("roles")
