@@ -509,14 +509,36 @@ def test_connection_strings_are_not_for_everybody(guest: psycopg.Connection) -> 
 # ---- what is not possible yet ----------------------------------------------------------------------
 
 
-def test_errors_of_a_worker_name_it_and_the_statement(pair: Pair) -> None:
+def test_errors_of_a_worker_name_it_and_the_log_has_the_statement(
+    pair: Pair, cluster: Cluster
+) -> None:
+    """Clients log what they get: no values that were sent in their stead, no blocks of ours."""
+    log_start = cluster.coordinator.log_size()
     pair.ours.execute("INSERT INTO done SELECT g, 'x' FROM generate_series(1, 20) AS g")
-    text = refused(pair, "UPDATE done SET v = (1 / (id - 3))::text", "22012", hint=False)
-    assert "worker" in text
-    assert "UPDATE" in text
+    with pytest.raises(psycopg.errors.DivisionByZero) as caught:
+        pair.ours.execute("UPDATE done SET v = (%s / (id - 3))::text", (424242,))
+    assert caught.value.diag.context.startswith('worker "worker')
+    assert "UPDATE" not in caught.value.diag.context
     text = refused(pair, "INSERT INTO done VALUES (1, 'x')", "23505", hint=False)
     assert "(id)=(1)" in text
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation) as caught:
+        pair.ours.execute("ALTER TABLE done ALTER v TYPE integer USING v::integer")
+    assert caught.value.diag.context.startswith('worker "worker')
     pair.ours.execute("TRUNCATE done")
+    log = cluster.coordinator.log_text(log_start)
+    assert "424242" in log
+    assert log.count(", remote SQL: ") >= 3
+
+
+def test_a_function_of_the_users_is_in_the_context(pair: Pair) -> None:
+    pair.ours.execute(
+        "CREATE FUNCTION breaks (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN RETURN 1 / ($1 - $1); END'; INSERT INTO done VALUES (1, 'x')"
+    )
+    with pytest.raises(psycopg.errors.DivisionByZero) as caught:
+        pair.ours.execute("SELECT count(*) FROM done WHERE breaks(id) = 1")
+    assert "PL/pgSQL function breaks(integer) line 1" in caught.value.diag.context
+    pair.ours.execute("TRUNCATE done; DROP FUNCTION breaks")
 
 
 def test_a_table_that_vanished_from_a_worker_is_reported_with_the_workers_name(

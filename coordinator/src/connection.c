@@ -36,6 +36,7 @@
 
 #include "compat.h"
 #include "connection_internal.h"
+#include "error_context.h"
 #include "error_names.h"
 #include "metadata.h"
 #include "session_map.h"
@@ -181,8 +182,7 @@ report_lost_connection(int elevel, WorkerConnection *conn, const char *reason, c
 	ereport(elevel,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("connection to worker \"%s\" was lost", conn->worker_name),
-			 reason && reason[0] ? errdetail_internal("%s", reason) : 0,
-			 sql[0] ? errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, sql) : 0));
+			 error_context_set(conn->worker_name, reason && reason[0] ? reason : NULL, NULL, sql)));
 }
 
 void
@@ -209,11 +209,8 @@ connection_report(int elevel, WorkerConnection *conn, PGresult *result, const ch
 		ERRCODE_TO_CATEGORY(error.sqlstate) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)
 		localize_error(&error);
 	ereport(elevel, (errcode(error.sqlstate), errmsg_internal("%s", error.message),
-					 error.detail ? errdetail_internal("%s", error.detail) : 0,
-					 error.hint ? errhint("%s", error.hint) : 0,
-					 error.context ? errcontext("%s", error.context) : 0,
-					 errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, excerpt),
-					 set_error_names(&error)));
+					 error_context_set(conn->worker_name, error.detail, error.context, excerpt),
+					 error.hint ? errhint("%s", error.hint) : 0, set_error_names(&error)));
 }
 
 void
@@ -554,8 +551,10 @@ connection_get_result_until(WorkerConnection *conn, int64 deadline)
 		conn->statement_failed = true;
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
 						errmsg("worker \"%s\" does not answer", conn->worker_name),
-						errdetail("It was given up after " INT64_FORMAT " ms.", wire_now() - start),
-						errcontext("worker \"%s\", remote SQL: %s", conn->worker_name, conn->sql)));
+						error_context_set(conn->worker_name,
+										  psprintf("It was given up after " INT64_FORMAT " ms.",
+												   wire_now() - start),
+										  NULL, conn->sql)));
 	}
 	return result;
 }
