@@ -40,6 +40,7 @@
 #include "ddl_version.h"
 #include "metadata.h"
 #include "metadata_catalog.h"
+#include "owner_guard.h"
 #include "remote_command.h"
 #include "shard_map.h"
 #include "table_ddl.h"
@@ -180,6 +181,7 @@ create_partitions(Oid relation_oid, const int *places)
 	const Bitmapset *workers = metadata_all_workers();
 	int *worker_ids = palloc(bms_num_members(workers) * sizeof(int));
 	char **sqls = palloc(bms_num_members(workers) * sizeof(char *));
+	bool guarded = owner_guard_begin(workers, relation);
 	int worker_id = -1;
 	int count = 0;
 
@@ -199,6 +201,8 @@ create_partitions(Oid relation_oid, const int *places)
 								 table_ddl_owner(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
+	if (guarded)
+		owner_guard_end(workers);
 	table_close(relation, NoLock);
 }
 

@@ -2,7 +2,7 @@
  * owner_guard.c
  *		What a superuser has workers compute of somebody's table runs with that role's rights at most.
  *
- * When a superuser distributes the table of another role, or has it analysed, the workers compute what that
+ * When a superuser distributes the table of another role, makes lost shards of it anew or has it analysed, the workers compute what that
  * role has written: CHECK constraints and generated columns of the rows that they are sent, and the
  * constant parts of indexes of a table that is read.  Core runs such code as the owner where it is its own
  * doing, as in ANALYZE; and so do the workers while the guard is up (worker/src/function_guard.c).  The

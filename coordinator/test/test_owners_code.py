@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, wait_until
 from tests.pair import Pair, open_pair
 
 OWNER = "strata code owner"
@@ -151,3 +151,33 @@ def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
             worker.execute(f"SELECT strata_worker.attach_index('{SCHEMA}.i', '{SCHEMA}.t')")
     finally:
         worker.execute(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM strata_stranger")
+
+
+@pytest.mark.long
+def test_lost_shards_are_made_anew_with_their_owners_rights(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """A new partition gets a copy of each index while it is still the administrator's."""
+    cluster = make_cluster(workers=2)
+    cluster.create_role(OWNER)
+    lost = cluster.workers[1]
+    with cluster.coordinator.connect() as session:
+        for statements in (
+            f'CREATE SCHEMA {SCHEMA} AUTHORIZATION "{OWNER}"',
+            f'SET search_path = {SCHEMA}, strata; SET SESSION AUTHORIZATION "{OWNER}"',
+            SETUP,
+            "SELECT create_distributed_table('t', 'k', 4, 'none')",
+            "CREATE INDEX ON t ((v + climb(1)))",
+            "RESET SESSION AUTHORIZATION",
+        ):
+            session.execute(statements)
+        lost.kill()
+        lost.forgive_crash()
+        status = f"SELECT status FROM strata.workers WHERE name = '{lost.name}'"
+        for _ in wait_until("the heartbeat notices"):
+            if session.execute(status).fetchone() == ("down",):
+                break
+        session.execute(f"SELECT strata.remove_worker('{lost.name}', lost => true)")
+        assert session.execute("SELECT strata.recreate_lost_shards('t')").fetchone() == (2,)
+    query = f"SELECT rolsuper FROM pg_roles WHERE rolname = '{OWNER}'"
+    assert cluster.workers[0].value(query) is False

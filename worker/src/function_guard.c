@@ -10,8 +10,9 @@
  * security-restricted operation, as core runs the functions of indexes.
  *
  * It is done in fmgr's hook, which sees each call of a function that is not built in.  (fmgr does not inline
- * SQL functions then.)  Who runs restricted already is left alone: copy_rows.c and CREATE INDEX have
- * switched to the table's owner.  Functions of superusers are trusted, and core's own
+ * SQL functions then.)  Who runs restricted already is left alone, unless as a superuser: copy_rows.c and CREATE
+ * INDEX have switched to the table's owner, who is the administrator while he makes it (CREATE TABLE ...
+ * PARTITION OF copies indexes).  Functions of superusers are trusted, and core's own
  * with harmful effects are not IMMUTABLE, hence not folded; rows are computed in copy_rows.c only.
  *
  * Calls nest strictly, so who ran before each is a stack, in TopTransactionContext.
@@ -78,7 +79,7 @@ begin_call(Oid function)
 
 	callers = lappend(callers, caller);
 	MemoryContextSwitchTo(previous);
-	if (InSecurityRestrictedOperation() || superuser_arg(owner))
+	if ((InSecurityRestrictedOperation() && !superuser()) || superuser_arg(owner))
 		return;
 	GetUserIdAndSecContext(&caller->user, &caller->security_context);
 	SetUserIdAndSecContext(owner, caller->security_context | SECURITY_RESTRICTED_OPERATION);
