@@ -1,6 +1,6 @@
 /*
  * connection_internal.h
- *		What connection.c and connection_open.c share.
+ *		What connection.c, connection_pool.c and connection_open.c share.
  */
 #ifndef STRATA_CONNECTION_INTERNAL_H
 #define STRATA_CONNECTION_INTERNAL_H
