@@ -82,13 +82,13 @@ typedef struct WorkerConnection
 	bool joined;			/* the transaction counts as a user of the worker */
 
 	/* remote_transaction.c and commit_protocol.c own these */
-	int xact_depth;	   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
-	int release_depth; /* savepoints of this level and above are to be released, 0 none */
-	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
-	bool failed;	   /* the remote transaction is lost */
-	bool concerned;	   /* used in the subtransaction that aborts */
-	bool end_pending;  /* COMMIT or ROLLBACK of a reader was sent, its result not collected */
-	Oid acting;		   /* remote_role.c: who acts there, InvalidOid when unknown ... */
+	int xact_depth;		/* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int release_depth;	/* savepoints of this level and above are to be released, 0 none */
+	bool written;		/* this transaction wrote or locked there: never cancel, never retry */
+	bool failed;		/* the remote transaction is lost */
+	bool concerned;		/* used in the subtransaction that aborts */
+	bool end_pending;	/* COMMIT or ROLLBACK of a reader was sent, its result not collected */
+	Oid acting;			/* remote_role.c: who acts there, InvalidOid when unknown ... */
 	int acting_context; /* ... and in which security context */
 	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
 	int kept_snapshots;			   /* of running statements, see snapshot_pin.c */

@@ -55,7 +55,7 @@ typedef struct Attempt
 	uint32 generation; /* of the worker, before we dialled */
 	uint32 hold_generation;
 	Dial *dial;
-	PGconn *pg; /* logged in, our own handshake runs; still the dial's */
+	PGconn *pg;		 /* logged in, our own handshake runs; still the dial's */
 	bool introduced; /* the worker knows who we are */
 	bool done;
 } Attempt;
@@ -189,12 +189,11 @@ introduce(Attempt *attempt)
 							psprintf(INT64_FORMAT, schema_version),
 							psprintf(INT64_FORMAT, (int64) decision_log_incarnation())};
 	/* a standby reads the workers, too, and nobody ends its sessions for it */
-	const char *sql = RecoveryInProgress()
-						  ? "SELECT strata_worker.check_coordinator($1, $2, $3), "
-							"strata_worker.check_schema_version($4)"
-						  : "SELECT strata_worker.check_coordinator($1, $2, $3), "
-							"strata_worker.check_schema_version($4), "
-							"strata_worker.register_session($5)";
+	const char *sql = RecoveryInProgress() ? "SELECT strata_worker.check_coordinator($1, $2, $3), "
+											 "strata_worker.check_schema_version($4)"
+										   : "SELECT strata_worker.check_coordinator($1, $2, $3), "
+											 "strata_worker.check_schema_version($4), "
+											 "strata_worker.register_session($5)";
 
 	attempt->introduced = true;
 	if (!PQsendQueryParams(attempt->pg, sql, RecoveryInProgress() ? 4 : 5, NULL, values, NULL, NULL,

@@ -213,7 +213,8 @@ maintenance_vacuum(UtilityCall *call)
 
 			/* core skips what the user does not own, with a warning */
 			if (table != NULL && compat_may_maintain(relid, GetUserId()))
-				run_outside_transaction(get_owner(relid), psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
+				run_outside_transaction(get_owner(relid),
+										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
 	}
 	ddl_run_locally(call);
@@ -268,7 +269,8 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 			continue;
 		ddl_complete_indexes(lfirst_oid(cell), concurrently);
 		run_outside_transaction(
-			get_owner(lfirst_oid(cell)), psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
+			get_owner(lfirst_oid(cell)),
+			psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
 	}
 }
 
@@ -300,7 +302,8 @@ maintenance_reindex(UtilityCall *call)
 		ddl_complete_index(table->relation, relid, is_concurrent(reindex));
 	else
 		ddl_complete_indexes(relid, is_concurrent(reindex));
-	run_outside_transaction(get_owner(table->relation), psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+	run_outside_transaction(get_owner(table->relation),
+							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);
 }

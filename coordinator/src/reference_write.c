@@ -43,7 +43,7 @@
 
 /* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
 static StringInfoData batch = {0};
-static RemoteRole batch_role; /* whose changes are in the batch */
+static RemoteRole batch_role;		 /* whose changes are in the batch */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
 PG_FUNCTION_INFO_V1(strata_replicate_reference_row);

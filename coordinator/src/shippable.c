@@ -376,8 +376,7 @@ find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
 	{
 		DistPath *path = lfirst(lc);
 
-		if (path->locks == NIL &&
-			subplan_meets_locus(root, locus, subplan, &path->locus))
+		if (path->locks == NIL && subplan_meets_locus(root, locus, subplan, &path->locus))
 			return path;
 	}
 	return NULL;

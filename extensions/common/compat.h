@@ -291,7 +291,7 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 /* May the role maintain the table?  There is a privilege for it since 17. */
 #if PG_VERSION_NUM >= 170000
 #define compat_may_maintain(relation, role) \
-	(compat_owns_table(relation, role) || \
+	(compat_owns_table(relation, role) ||   \
 	 pg_class_aclcheck(relation, role, ACL_MAINTAIN) == ACLCHECK_OK)
 #else
 #define compat_may_maintain(relation, role) compat_owns_table(relation, role)

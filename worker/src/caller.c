@@ -89,7 +89,7 @@ typedef struct Access
 
 static Caller caller = {InvalidOid};
 static bool runs_for_users = false; /* a user's statement is planned or executed */
-static int running = 0;				/* own statements that are: more than one only while a portal is open */
+static int running = 0; /* own statements that are: more than one only while a portal is open */
 
 static planner_hook_type previous_planner = NULL;
 static ExecutorStart_hook_type previous_executor_start = NULL;
@@ -268,28 +268,28 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 }
 
 /* Run the rest of a hook as the caller when the query is an own statement. */
-#define WITHIN_SCOPE(query, call) \
-	do \
-	{ \
-		if (is_own((query)->sourceText)) \
-		{ \
-			Access access_ = read_access((query)->plannedstmt); \
+#define WITHIN_SCOPE(query, call)                                                                 \
+	do                                                                                            \
+	{                                                                                             \
+		if (is_own((query)->sourceText))                                                          \
+		{                                                                                         \
+			Access access_ = read_access((query)->plannedstmt);                                   \
 			Scope before_ = enter(access_.users_tables, access_.users_tables && !access_.writes); \
-			PG_TRY(); \
-			{ \
-				call; \
-			} \
-			PG_FINALLY(); \
-			{ \
-				leave(before_); \
-			} \
-			PG_END_TRY(); \
-		} \
-		else \
-		{ \
-			check_nothing_is_parsed(); \
-			call; \
-		} \
+			PG_TRY();                                                                             \
+			{                                                                                     \
+				call;                                                                             \
+			}                                                                                     \
+			PG_FINALLY();                                                                         \
+			{                                                                                     \
+				leave(before_);                                                                   \
+			}                                                                                     \
+			PG_END_TRY();                                                                         \
+		}                                                                                         \
+		else                                                                                      \
+		{                                                                                         \
+			check_nothing_is_parsed();                                                            \
+			call;                                                                                 \
+		}                                                                                         \
 	} while (0)
 
 static void
@@ -399,11 +399,12 @@ watch_objects(ObjectAccessType access, Oid class, Oid object, int part, void *ar
 		previous_object_access(access, class, object, part, argument);
 	if (runs_for_users && (access == OAT_POST_CREATE || access == OAT_POST_ALTER ||
 						   access == OAT_DROP || access == OAT_TRUNCATE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot create, change or drop objects in a function that runs on a worker"),
-				 errhint("A function that does so must be declared VOLATILE, not IMMUTABLE: then the "
-						 "coordinator evaluates it.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("cannot create, change or drop objects in a function that runs on a worker"),
+			 errhint("A function that does so must be declared VOLATILE, not IMMUTABLE: then the "
+					 "coordinator evaluates it.")));
 }
 
 /* ----------------------------------------------------------------
@@ -576,12 +577,11 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	{
 		check_nothing_is_parsed();
 		if (runs_for_users)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("cannot execute %s in a function that runs on a worker",
-							CreateCommandName(command)),
-					 errhint("A function that runs commands must be declared VOLATILE, not "
-							 "IMMUTABLE: then the coordinator evaluates it.")));
+			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+							errmsg("cannot execute %s in a function that runs on a worker",
+								   CreateCommandName(command)),
+							errhint("A function that runs commands must be declared VOLATILE, not "
+									"IMMUTABLE: then the coordinator evaluates it.")));
 	}
 	if (own && IsA(command, VariableSetStmt) && ((VariableSetStmt *) command)->name != NULL &&
 		strcmp(((VariableSetStmt *) command)->name, ROLE_COMMAND) == 0)
