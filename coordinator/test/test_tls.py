@@ -177,7 +177,7 @@ def test_nobody_reaches_a_worker_without_the_coordinators_certificate(
 
 def test_an_expired_certificate_of_a_coordinator_is_refused(cluster: Cluster) -> None:
     authority = cluster.authority("coordinators")
-    paths = authority.issue_client("expired-client", days=-1)
+    paths = authority.issue_client("expired-client", days=0)
     worker = cluster.workers[0]
     place = f"host={worker.host} hostaddr=127.0.0.1 port={worker.port} user=ann dbname=strata"
     place += f" sslmode=verify-full sslrootcert='{cluster.root / 'tls' / 'servers.crt'}'"
@@ -233,7 +233,7 @@ def test_a_server_of_an_unknown_authority_is_refused(cluster: Cluster, tmp_path:
 
 def test_an_expired_server_certificate_is_refused(cluster: Cluster) -> None:
     worker = cluster.workers[1]
-    with other_certificate(cluster, worker, cluster.authority("servers"), worker.host, days=-1):
+    with other_certificate(cluster, worker, cluster.authority("servers"), worker.host, days=0):
         error = connection_error(cluster)
     assert error.sqlstate == "08001"
     assert 'worker "worker2"' in str(error)
