@@ -331,6 +331,61 @@ def test_a_function_that_is_closed_to_the_caller_is_not_run(mallory: Twin, pair:
         pair.execute("DROP VIEW calls; DROP FUNCTION closed_one")
 
 
+@pytest.mark.parametrize("how", ["SELECT count(*) FROM mine WHERE hijack(v)", "UPDATE mine SET v = v WHERE hijack(v)",
+                                 "ALTER TABLE mine ADD CONSTRAINT c CHECK (hijack(v))", "COPY"])  # fmt: skip
+def test_what_code_sets_ends_with_its_statement(pair: Pair, mallory: Twin, how: str) -> None:
+    """Else a function of somebody else would look up names in her schema, as himself."""
+    mallory.ours.execute(
+        "CREATE OR REPLACE FUNCTION lower (text) RETURNS text IMMUTABLE LANGUAGE plpgsql"
+        " AS 'BEGIN RETURN current_user; END';"
+        "CREATE OR REPLACE FUNCTION hijack (integer) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS"
+        " $$BEGIN PERFORM set_config('search_path', 'test_callers, pg_catalog', false); RETURN true; END$$"
+    )
+    pair.ours.execute(
+        "CREATE FUNCTION public.honest (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN lower('HONEST'); END$$;"
+        "CREATE FUNCTION public.asks () RETURNS text SECURITY DEFINER LANGUAGE sql SET search_path = pg_catalog, pg_temp"
+        " AS 'SELECT max(public.honest(v)) FROM callers_closed.owned';"
+        f"ALTER FUNCTION public.asks () OWNER TO {OWNER}"
+    )
+    try:
+        mallory.ours.execute("SET search_path = pg_catalog, pg_temp")
+        for statement in (
+            "BEGIN",
+            how.replace("mine", "test_callers.mine").replace("hijack", "test_callers.hijack"),
+        ):
+            if how == "COPY" and statement == "COPY":
+                with mallory.ours.cursor().copy("COPY test_callers.trapped FROM STDIN") as copy:
+                    copy.write_row((1,))
+            else:
+                if how == "COPY":
+                    pair.ours.execute(
+                        "CREATE TABLE trapped (k integer CHECK (hijack(k)));"
+                        "SELECT create_distributed_table('trapped', 'k');"
+                        f"GRANT INSERT ON trapped TO {MALLORY}"
+                    )
+                mallory.ours.execute(statement)
+        assert mallory.ours.execute("SELECT public.asks()").fetchone() == ("honest",)
+    finally:
+        mallory.ours.execute("ROLLBACK")
+        pair.ours.execute(
+            "DROP FUNCTION public.asks (); DROP FUNCTION public.honest (integer); DROP TABLE IF EXISTS trapped"
+        )
+        mallory.ours.execute(
+            "DROP FUNCTION test_callers.hijack (integer); DROP FUNCTION test_callers.lower (text)"
+        )
+
+
+def test_rows_that_name_no_table_are_computed_here(mallory: Twin) -> None:
+    for query in (
+        "SELECT who(x) FROM (VALUES (1), (2)) AS v (x)",
+        "SELECT who(1)",
+        "SELECT whos(x) FROM generate_series(1, 3) AS x",
+    ):
+        plan = str(mallory.ours.execute(f"EXPLAIN {query}").fetchall())
+        assert "Strata Gather" not in plan
+        mallory.same(query)
+
+
 # ---- functions of others ----------------------------------------------------------------------------
 
 

@@ -19,6 +19,9 @@
  * must not be changed alone.  It runs no utility command, and what only reads runs read only.
  * Triggers of foreign keys are excepted, which core runs as the tables' owners.
  *
+ * Settings.  What code inside of a statement sets ends with the statement: the coordinator would not know of it, and
+ * whoever acts in the session next would find a search_path that is not his.
+ *
  * The caller.  A session logs in as the coordinator's session user, once; whoever else acts there (SET ROLE, SECURITY
  * DEFINER) is named in front of the statement:
  *
@@ -53,6 +56,7 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -78,6 +82,7 @@ typedef struct Scope
 	int security_context;
 	bool read_only;
 	bool for_users;
+	int settings; /* nesting level; 0: they are kept */
 } Scope;
 
 /* What a statement asks of the tables that it names. */
@@ -201,10 +206,19 @@ enter(bool for_users, bool read_only)
 	GetUserIdAndSecContext(&before.user, &before.security_context);
 	if (OidIsValid(caller.user) && caller.any_schema)
 		SetUserIdAndSecContext(caller.user, caller.security_context);
+	before.settings = for_users ? NewGUCNestLevel() : 0;
 	runs_for_users |= for_users;
 	XactReadOnly |= read_only;
 	running++;
 	return before;
+}
+
+/* It was done.  After an error the transaction's abort takes settings back. */
+static void
+forget_settings(const Scope *scope)
+{
+	if (scope->settings > 0)
+		AtEOXact_GUC(false, scope->settings);
 }
 
 static void
@@ -258,6 +272,7 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 	PG_TRY();
 	{
 		plan = call_planner(query, text, options, parameters);
+		forget_settings(&before);
 	}
 	PG_FINALLY();
 	{
@@ -278,6 +293,7 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 			PG_TRY();                                                                             \
 			{                                                                                     \
 				call;                                                                             \
+				forget_settings(&before_);                                                        \
 			}                                                                                     \
 			PG_FINALLY();                                                                         \
 			{                                                                                     \
@@ -493,6 +509,7 @@ copy_from(ParseState *pstate, const CopyStmt *command, uint64 *rows)
 							 command->options);
 		*rows = CopyFrom(copy);
 		EndCopyFrom(copy);
+		forget_settings(&before);
 	}
 	PG_FINALLY();
 	{
@@ -561,6 +578,56 @@ call_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 								receiver, completion);
 }
 
+static bool
+is_role_command(Node *command)
+{
+	return IsA(command, VariableSetStmt) && ((VariableSetStmt *) command)->name != NULL &&
+		   strcmp(((VariableSetStmt *) command)->name, ROLE_COMMAND) == 0;
+}
+
+/* A command of code, not of the coordinator: does it run inside of what must not run any? */
+static void
+check_nested_command(Node *command)
+{
+	if (is_role_command(command))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("only the coordinator can say who acts on a worker")));
+	check_nothing_is_parsed();
+	if (runs_for_users)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot execute %s in a function that runs on a worker",
+							   CreateCommandName(command)),
+						errhint("A function that runs commands must be declared VOLATILE, not "
+								"IMMUTABLE: then the coordinator evaluates it.")));
+}
+
+/* COPY FROM; false if the command is another one, or for core. */
+static bool
+run_copy(Node *command, const char *text, QueryCompletion *completion)
+{
+	ParseState *pstate;
+	uint64 rows = 0;
+	bool done;
+
+	if (!IsA(command, CopyStmt))
+		return false;
+	pstate = make_parsestate(NULL);
+	pstate->p_sourcetext = text;
+	done = copy_from(pstate, (CopyStmt *) command, &rows);
+	free_parsestate(pstate);
+	if (done && completion != NULL)
+		SetQueryCompletion(completion, CMDTAG_COPY, rows);
+	return done;
+}
+
+/* Is what the command sets, or its own transactions, all that it is about? */
+static bool
+keeps_settings(Node *command)
+{
+	return IsA(command, VariableSetStmt) || IsA(command, TransactionStmt) ||
+		   IsA(command, CallStmt) || IsA(command, DoStmt) || !IsTransactionBlock();
+}
+
 static void
 run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 			ProcessUtilityContext context, ParamListInfo parameters, QueryEnvironment *environment,
@@ -568,64 +635,46 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 {
 	Node *command = statement->utilityStmt;
 	bool own = is_own(text) && context == PROCESS_UTILITY_TOPLEVEL;
+	bool privileged = own && needs_privileges(command);
+	bool guarded = false;
+	int settings = 0;
+	Scope before;
 
-	if (!own && IsA(command, VariableSetStmt) && ((VariableSetStmt *) command)->name != NULL &&
-		strcmp(((VariableSetStmt *) command)->name, ROLE_COMMAND) == 0)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("only the coordinator can say who acts on a worker")));
-	if (!own && !is_own(text))
-	{
-		check_nothing_is_parsed();
-		if (runs_for_users)
-			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-							errmsg("cannot execute %s in a function that runs on a worker",
-								   CreateCommandName(command)),
-							errhint("A function that runs commands must be declared VOLATILE, not "
-									"IMMUTABLE: then the coordinator evaluates it.")));
-	}
-	if (own && IsA(command, VariableSetStmt) && ((VariableSetStmt *) command)->name != NULL &&
-		strcmp(((VariableSetStmt *) command)->name, ROLE_COMMAND) == 0)
+	if (!is_own(text))
+		check_nested_command(command);
+	if (own && is_role_command(command))
 	{
 		set_caller((VariableSetStmt *) command);
 		return;
 	}
-	if (own && IsA(command, CopyStmt))
-	{
-		ParseState *pstate = make_parsestate(NULL);
-		uint64 rows;
-		bool done;
+	if (own && run_copy(command, text, completion))
+		return;
 
-		pstate->p_sourcetext = text;
-		done = copy_from(pstate, (CopyStmt *) command, &rows);
-		free_parsestate(pstate);
-		if (done)
-		{
-			if (completion != NULL)
-				SetQueryCompletion(completion, CMDTAG_COPY, rows);
-			return;
-		}
+	if (own && !keeps_settings(command))
+		settings = NewGUCNestLevel();
+	if (privileged)
+	{
+		guarded = function_guard_switch(true);
+		before = enter(false, false);
 	}
-	if (own && needs_privileges(command))
+	PG_TRY();
 	{
-		bool guarded = function_guard_switch(true);
-		Scope before = enter(false, false);
-
-		PG_TRY();
-		{
+		if (privileged)
 			SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, SECURITY_LOCAL_USERID_CHANGE);
-			call_utility(statement, text, read_only_tree, context, parameters, environment,
-						 receiver, completion);
-		}
-		PG_FINALLY();
+		call_utility(statement, text, read_only_tree, context, parameters, environment, receiver,
+					 completion);
+		if (settings > 0)
+			AtEOXact_GUC(false, settings);
+	}
+	PG_FINALLY();
+	{
+		if (privileged)
 		{
 			leave(before);
 			(void) function_guard_switch(guarded);
 		}
-		PG_END_TRY();
-		return;
 	}
-	call_utility(statement, text, read_only_tree, context, parameters, environment, receiver,
-				 completion);
+	PG_END_TRY();
 }
 
 /* ----------------------------------------------------------------
