@@ -452,6 +452,13 @@ compat_has_run_condition(Query *query, List *target)
 #define compat_count_update(relation) pgstat_count_heap_update(relation, false)
 #endif
 
+/* The leftmost leaf page of a btree, locked to read, or InvalidBuffer: needs access/nbtree.h. */
+#if PG_VERSION_NUM >= 170000
+#define compat_bt_leftmost_leaf(index) _bt_get_endpoint(index, 0, false)
+#else
+#define compat_bt_leftmost_leaf(index) _bt_get_endpoint(index, 0, false, NULL)
+#endif
+
 /* The file of a relation, and opening another one of the same backend. */
 #if PG_VERSION_NUM >= 160000
 #define compat_file_locator(relation) ((relation)->rd_locator)

@@ -49,7 +49,7 @@ catalog_tuple_describe(GroupCatalog *catalog, HeapTuple tuple, const CatalogTupl
 						(uint64) (columns->id - CATALOG_VECTORS) * UNIT_ROWS);
 	return psprintf("%s, %s of the row group from row " UINT64_FORMAT " on", place,
 					catalog_tuple_is_record(columns) ? "the record" : "a part",
-					(uint64) columns->id * UNIT_ROWS + (columns->sequence >> CATALOG_PART_BITS));
+					catalog_first_row(columns->id, columns->sequence));
 }
 
 /* Not format_damaged(): it is not known for sure which row group the tuple belongs to. */
@@ -200,8 +200,10 @@ begin_scan(CatalogScan *scan, GroupCatalog *catalog, int nkeys, ScanDirection di
 	scan->direction = direction;
 	scan->horizon = NULL;
 	scan->buffer = InvalidBuffer;
+	scan->locked = false;
 	scan->index = index_beginscan(catalog->toast, catalog->indexes[catalog->valid], SnapshotAny,
 								  nkeys, 0);
+	scan->index->xs_want_itup = true; /* the entries' keys */
 	index_rescan(scan->index, scan->keys, nkeys, NULL, 0);
 }
 
@@ -216,6 +218,14 @@ catalog_scan_begin_range(CatalogScan *scan, GroupCatalog *catalog, uint32 id, ui
 				Int32GetDatum((int32) to));
 	begin_scan(scan, catalog, 3, ForwardScanDirection);
 	scan->index->ignore_killed_tuples = false;
+}
+
+void
+catalog_scan_begin_groups(CatalogScan *scan, GroupCatalog *catalog)
+{
+	ScanKeyInit(&scan->keys[0], CHUNK_ID, BTLessStrategyNumber, F_OIDLT,
+				ObjectIdGetDatum(CATALOG_VECTORS));
+	begin_scan(scan, catalog, 1, ForwardScanDirection);
 }
 
 void
@@ -245,50 +255,122 @@ catalog_scan_begin_backward(CatalogScan *scan, GroupCatalog *catalog, uint64 fir
 	begin_scan(scan, catalog, 1, BackwardScanDirection);
 }
 
-/* Locks the buffer of the index entry's tuple; false if only a stub of the tuple is left. */
-static bool
-fetch_tuple(CatalogScan *scan, ItemPointer tid)
+bool
+catalog_scan_step(CatalogScan *scan)
+{
+	ItemPointer tid;
+
+	if (scan->locked)
+		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+	scan->locked = false;
+	CHECK_FOR_INTERRUPTS();
+	tid = index_getnext_tid(scan->index, scan->direction);
+	if (tid == NULL)
+		return false;
+	scan->tid = *tid;
+	catalog_entry_key(scan->index->xs_itup, &scan->id, &scan->sequence);
+	return true;
+}
+
+/* Adds the table to errors of the buffer manager (checksums, short files, I/O). */
+static void
+describe_read(void *argument)
+{
+	errcontext("reading the catalog of columnar table \"%s\"",
+			   RelationGetRelationName((Relation) argument));
+}
+
+/* What the entry leads to: a tuple, whose buffer is then locked, or not. */
+static EntryState
+look_at_tuple(CatalogScan *scan)
 {
 	Relation toast = scan->catalog->toast;
-	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
+	ErrorContextCallback context = {
+		.previous = error_context_stack, .callback = describe_read, .arg = scan->catalog->relation};
+	BlockNumber block = ItemPointerGetBlockNumber(&scan->tid);
+	OffsetNumber offset = ItemPointerGetOffsetNumber(&scan->tid);
+	EntryState state = ENTRY_LOST;
 	ItemId item;
 	Page page;
 
-	scan->buffer = ReleaseAndReadBuffer(scan->buffer, toast, ItemPointerGetBlockNumber(tid));
+	error_context_stack = &context;
+	scan->buffer = ReleaseAndReadBuffer(scan->buffer, toast, block);
+	error_context_stack = context.previous;
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
+	scan->locked = true;
 	page = BufferGetPage(scan->buffer);
-	item = offset <= PageGetMaxOffsetNumber(page) ? PageGetItemId(page, offset) : NULL;
-	if (item == NULL || !ItemIdIsNormal(item))
+	item = PageIsNew(page) || offset > PageGetMaxOffsetNumber(page) ? NULL
+																	: PageGetItemId(page, offset);
+	if (item != NULL && ItemIdIsNormal(item))
 	{
-		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-		return false;
+		scan->tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+		scan->tuple.t_len = ItemIdGetLength(item);
+		scan->tuple.t_tableOid = RelationGetRelid(toast);
+		scan->tuple.t_self = scan->tid;
+		scan->problem = catalog_tuple_parse(&scan->tuple, &scan->columns);
+		if (scan->problem != NULL ||
+			(scan->columns.id == scan->id && scan->columns.sequence == scan->sequence))
+			return ENTRY_TUPLE;
 	}
-	scan->tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
-	scan->tuple.t_len = ItemIdGetLength(item);
-	scan->tuple.t_tableOid = RelationGetRelid(toast);
-	scan->tuple.t_self = *tid;
-	catalog_tuple_decode(scan->catalog, &scan->tuple, &scan->columns);
-	return true;
+	else if (item != NULL && ItemIdIsDead(item))
+		state = ENTRY_STUB;
+	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+	scan->locked = false;
+	return state;
+}
+
+/* Does a second look at the index find the scan's entry, too? */
+static bool
+is_in_index(CatalogScan *scan)
+{
+	CatalogScan again;
+	bool found = false;
+
+	catalog_scan_begin_range(&again, scan->catalog, scan->id, scan->sequence, scan->sequence);
+	while (!found && catalog_scan_step(&again))
+		found = ItemPointerEquals(&again.tid, &scan->tid);
+	catalog_scan_end(&again);
+	return found;
+}
+
+EntryState
+catalog_scan_look(CatalogScan *scan)
+{
+	EntryState state = look_at_tuple(scan);
+
+	if (state == ENTRY_LOST)
+		state = is_in_index(scan) ? look_at_tuple(scan) : ENTRY_STUB;
+	else if (state == ENTRY_STUB && !scan->index->xactStartedInRecovery)
+		scan->index->kill_prior_tuple = true;
+	return state;
+}
+
+bool
+catalog_scan_fetch(CatalogScan *scan)
+{
+	EntryState state = catalog_scan_look(scan);
+
+	if (state == ENTRY_LOST)
+	{
+		CatalogTuple columns = {.id = scan->id, .sequence = scan->sequence, .bytes = ""};
+		HeapTupleData tuple = {.t_self = scan->tid};
+
+		report_damaged_tuple(scan->catalog, &tuple, &columns,
+							 "its page has lost it, and the catalog's index names it");
+	}
+	if (state == ENTRY_TUPLE && scan->problem != NULL)
+		report_damaged_tuple(scan->catalog, &scan->tuple, &scan->columns, scan->problem);
+	return state == ENTRY_TUPLE;
 }
 
 bool
 catalog_scan_next(CatalogScan *scan)
 {
-	ItemPointer tid;
-
-	if (BufferIsValid(scan->buffer))
-		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-	while ((tid = index_getnext_tid(scan->index, scan->direction)) != NULL)
+	while (catalog_scan_step(scan))
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (fetch_tuple(scan, tid))
+		if (catalog_scan_fetch(scan))
 			return true;
-		if (!scan->index->xactStartedInRecovery)
-			scan->index->kill_prior_tuple = true;
 	}
-	if (BufferIsValid(scan->buffer))
-		ReleaseBuffer(scan->buffer);
-	scan->buffer = InvalidBuffer;
 	return false;
 }
 
@@ -317,8 +399,9 @@ catalog_scan_kill_if_dead(CatalogScan *scan)
 void
 catalog_scan_end(CatalogScan *scan)
 {
+	if (scan->locked)
+		LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferIsValid(scan->buffer))
-		UnlockReleaseBuffer(scan->buffer);
-	scan->buffer = InvalidBuffer;
+		ReleaseBuffer(scan->buffer);
 	index_endscan(scan->index);
 }

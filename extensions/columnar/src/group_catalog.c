@@ -443,6 +443,7 @@ group_catalog_list(GroupCatalog *catalog, Snapshot snapshot, uint32 *ngroups)
 	}
 	table_endscan(scan);
 	qsort(groups, *ngroups, sizeof(GroupEntry), compare_by_first_row);
+	catalog_check_records(catalog, groups, *ngroups);
 	return groups;
 }
 
@@ -493,6 +494,7 @@ group_catalog_list_all(GroupCatalog *catalog, TransactionId oldest_xmin, uint32 
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	}
 	table_endscan(scan);
+	catalog_check_records(catalog, NULL, 0);
 	return tuples;
 }
 

@@ -5,11 +5,13 @@
  *	 - the metapage;
  *	 - the catalog, page by page: every tuple, the dead ones too, because VACUUM and
  *	   look-ups by index come across these;
+ *	 - the catalog's index, whether all tuples that it names are there: a page that
+ *	   was lost does not tell;
  *	 - the row groups that the snapshot sees, all bytes of them, and whether the
  *	   catalog's index finds them;
  *	 - that ranges of row numbers and extents do not overlap, nor free extents with these.
  *
- * Each of the first three is done in a subtransaction: an ERROR becomes a row of the
+ * Each of these but the last is done in a subtransaction: an ERROR becomes a row of the
  * result, and the next page or row group is read.  What must outlive it is in the
  * verification's memory context; no lock, pin or open relation does.
  *
@@ -222,6 +224,66 @@ check_catalog_page(Verification *verification, uint32 block)
 	UnlockReleaseBuffer(buffer);
 }
 
+static int
+compare_blocks(const void *left, const void *right)
+{
+	BlockNumber a = *(const BlockNumber *) left;
+	BlockNumber b = *(const BlockNumber *) right;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The blocks of the catalog that lack tuples which the index names, one for each; palloc'ed. */
+static BlockNumber *
+find_lost_tuples(GroupCatalog *catalog, uint32 *nlost)
+{
+	uint32 room = 64;
+	BlockNumber *blocks = palloc(room * sizeof(BlockNumber));
+	CatalogScan scan;
+
+	*nlost = 0;
+	catalog_scan_begin_from(&scan, catalog, 0);
+	while (catalog_scan_step(&scan))
+	{
+		BlockNumber block = ItemPointerGetBlockNumber(&scan.tid);
+
+		/* the file does not become shorter while we have it locked */
+		if (block < RelationGetNumberOfBlocks(catalog->toast) &&
+			catalog_scan_look(&scan) != ENTRY_LOST)
+			continue;
+		if (*nlost == room)
+		{
+			room *= 2;
+			blocks = repalloc_huge(blocks, (Size) room * sizeof(BlockNumber));
+		}
+		blocks[(*nlost)++] = block;
+	}
+	catalog_scan_end(&scan);
+	return blocks;
+}
+
+/* Check that the tuples are there that the catalog's index names. */
+static void
+check_catalog_index(Verification *verification, uint32 unused)
+{
+	uint32 nlost;
+	BlockNumber *blocks = find_lost_tuples(verification->catalog, &nlost);
+	uint32 next;
+
+	qsort(blocks, nlost, sizeof(BlockNumber), compare_blocks);
+	for (uint32 i = 0; i < nlost; i = next)
+	{
+		for (next = i + 1; next < nlost && blocks[next] == blocks[i]; next++)
+			;
+		put_problem(verification, NULL,
+					psprintf("the catalog is damaged: block %u of \"%s\" has lost %u tuples, "
+							 "which its index names",
+							 blocks[i], RelationGetRelationName(verification->catalog->toast),
+							 next - i));
+	}
+	pfree(blocks);
+}
+
 /* ---- row groups -------------------------------------------------------------------------------- */
 
 /* Are the row numbers in the group's range, and ascending if they are said to
@@ -397,10 +459,11 @@ check_extents(Verification *verification)
 static void
 verify_catalog(Verification *verification, bool has_metapage)
 {
-	BlockNumber npages = verification->catalog->toast == NULL
-							 ? 0
-							 : RelationGetNumberOfBlocks(verification->catalog->toast);
+	Relation toast = verification->catalog->toast;
+	BlockNumber npages = toast == NULL ? 0 : RelationGetNumberOfBlocks(toast);
 
+	if (toast != NULL)
+		run_check(verification, check_catalog_index, 0, NULL);
 	for (BlockNumber block = 0; block < npages; block++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -380,6 +380,68 @@ def change_number_of_part(v: Victim) -> None:
     v.change(v.parts(v.group("inline"))[1], (4 - 12, "<I"), lambda n: n + 1)
 
 
+# ---- lost pages of the catalog ------------------------------------------------------------------
+
+EMPTY_PAGE = struct.pack("<QHHHHHHI", 0, 0, 0, HEADER, PAGE, PAGE, PAGE | 4, 0).ljust(PAGE, b"\0")
+ITEM = 4  # bytes of a line pointer
+
+
+def catalog_page(v: Victim, kind: str) -> int:
+    """Where a page begins that has tuples of this kind that count."""
+    if kind == "record":
+        found = v.record(v.group("inline", -1))
+    elif kind == "part":
+        inline = [group for group in v.groups if group["state"] == "inline"]
+        found = v.parts(max(inline, key=lambda group: group["bytes"]))[-1]
+    else:
+        vectors = v.tuples(kind)
+        found = vectors[len(vectors) // 2]
+    return found.key // PAGE * PAGE
+
+
+def set_page(v: Victim, page: int, content: bytes) -> None:
+    v.catalog[page : page + PAGE] = content
+
+
+def age_page(v: Victim, page: int) -> None:
+    """The page as it was before its last tuples were inserted."""
+    (lower,) = struct.unpack_from("<H", v.catalog, page + 12)
+    struct.pack_into("<H", v.catalog, page + 12, lower - 3 * ITEM)
+
+
+def swap_pages(v: Victim, one: int, other: int) -> None:
+    content = v.catalog[one : one + PAGE]
+    set_page(v, one, v.catalog[other : other + PAGE])
+    set_page(v, other, content)
+
+
+def cut_catalog(v: Victim, length: int) -> None:
+    del v.catalog[length:]
+
+
+LOSSES = {
+    "zeroed": lambda v, page: set_page(v, page, bytes(PAGE)),
+    "empty": lambda v, page: set_page(v, page, EMPTY_PAGE),
+    "older": age_page,
+    "cut_off": cut_catalog,
+}
+
+
+def lose(kind: str, loss: Callable[[Victim, int], None]) -> Callable[[Victim], None]:
+    return lambda v: loss(v, catalog_page(v, kind))
+
+
+LOST_PAGES = {
+    **{
+        f"{kind}_page_{name}": lose(kind, loss)
+        for kind in ("record", "part", "vector")
+        for name, loss in LOSSES.items()
+    },
+    "pages_swapped": lambda v: swap_pages(v, catalog_page(v, "record"), catalog_page(v, "vector")),
+    "all_cut_off": lambda v: cut_catalog(v, 0),
+}
+
+
 # ---- any damage ---------------------------------------------------------------------------------
 
 

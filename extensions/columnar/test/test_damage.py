@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -273,12 +274,12 @@ class Tables:
     expected: dict[str, list] = field(default_factory=dict)
     groups: list[dict] = field(default_factory=list)
 
-    def make_intact(self) -> None:
+    def make_intact(self, story: str = STORY) -> None:
         """The table whose files the others get, frozen, so that these may be younger; what it answers is right."""
         with connect_soon(self.node) as connection:
             connection.execute("SET strata_columnar.enable_merge = off")
             connection.execute(DEFINITION.format(t="intact"))
-            for statement in STORY.format(t="intact").strip().split(";\n"):
+            for statement in story.format(t="intact").strip().split(";\n"):
                 connection.execute(statement)
             connection.execute("CHECKPOINT")
             asker = Asker(connection, "intact", None)
@@ -342,14 +343,11 @@ def disable_checksums(node: Node) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def make_tables() -> Iterator[Callable[..., Tables]]:
-    """A function that makes servers which live as long as the module's tests."""
-    made: list[Cluster] = []
-
-    def make() -> Tables:
-        cluster = Cluster(new_root(), workers=0, extension=False, durable=True)
-        made.append(cluster)
+@contextmanager
+def unchecked_tables(story: str = STORY) -> Iterator[Tables]:
+    """A server without data checksums, with the intact table."""
+    cluster = Cluster(new_root(), workers=0, extension=False, durable=True)
+    try:
         cluster.coordinator.settings |= {"fsync": "off", "autovacuum": "off"}
         cluster.create()
         node = make_node(cluster)
@@ -358,20 +356,18 @@ def make_tables() -> Iterator[Callable[..., Tables]]:
         node.start()
         assert node.value("SHOW data_checksums") == "off"
         tables = Tables(node)
-        tables.make_intact()
-        return tables
-
-    yield make
-    for old in made:
-        old.destroy()
+        tables.make_intact(story)
+        yield tables
+    finally:
+        cluster.destroy()
 
 
 @pytest.fixture(scope="module")
-def damaged(make_tables: Callable[..., Tables]) -> Tables:
+def damaged() -> Iterator[Tables]:
     """A table for each of DAMAGES and FORGERIES."""
-    tables = make_tables()
-    tables.damage({name: damage.do for name, damage in DAMAGES.items()} | FORGERIES)
-    return tables
+    with unchecked_tables() as tables:
+        tables.damage({name: damage.do for name, damage in DAMAGES.items()} | FORGERIES)
+        yield tables
 
 
 # ---- each kind of damage ------------------------------------------------------------------------
@@ -470,29 +466,29 @@ RANDOM_TABLES = 50
 
 @pytest.mark.slow
 @pytest.mark.timeout(3 * RANDOM_SECONDS)
-def test_random_damage_is_an_error_and_never_a_wrong_row(
-    make_tables: Callable[..., Tables],
-) -> None:
-    tables = make_tables()
+def test_random_damage_is_an_error_and_never_a_wrong_row() -> None:
     start = int.from_bytes(os.urandom(4))
     end = time.monotonic() + RANDOM_SECONDS
-    while time.monotonic() < end:
-        seeds = {
-            f"r{start + number}": random_damage(f"{start + number}")
-            for number in range(RANDOM_TABLES)
-        }
-        start += RANDOM_TABLES
-        tables.damage(seeds)
-        for name in seeds:
-            with connect_soon(tables.node) as connection:
-                problems = connection.execute(VERIFY.format(t=name)).fetchall()
-                asker = Asker(connection, name, tables.expected)
-                asker.everything()
-                asker.ask("parallel", list(PARALLEL))
-                assert not asker.complaints, f"seed {name}: {problems}\n" + "\n".join(
-                    asker.complaints
-                )
-                assert problems or not asker.errors, (
-                    f"seed {name}: columnar_verify() overlooked {asker.errors}"
-                )
-                connection.execute(f"DROP TABLE {name}")
+    with unchecked_tables() as tables:
+        while time.monotonic() < end:
+            seeds = {
+                f"r{start + number}": random_damage(f"{start + number}")
+                for number in range(RANDOM_TABLES)
+            }
+            start += RANDOM_TABLES
+            tables.damage(seeds)
+            for name in seeds:
+                ask_random(tables, name)
+
+
+def ask_random(tables: Tables, name: str) -> None:
+    with connect_soon(tables.node) as connection:
+        problems = connection.execute(VERIFY.format(t=name)).fetchall()
+        asker = Asker(connection, name, tables.expected)
+        asker.everything()
+        asker.ask("parallel", list(PARALLEL))
+        assert not asker.complaints, f"seed {name}: {problems}\n" + "\n".join(asker.complaints)
+        assert problems or not asker.errors, (
+            f"seed {name}: columnar_verify() overlooked {asker.errors}"
+        )
+        connection.execute(f"DROP TABLE {name}")
