@@ -7,12 +7,13 @@ reports it.  New rows in the place of the lost ones change nothing about that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
-from extensions.columnar.test.damage import LOST_PAGES
+from extensions.columnar.test.damage import LOST_PAGES, PAGE
+from extensions.columnar.test.servers import make_standby, verify, wait_for_replay
 from extensions.columnar.test.test_damage import (
     READS,
     STORY,
@@ -22,6 +23,7 @@ from extensions.columnar.test.test_damage import (
     unchecked_tables,
 )
 from extensions.columnar.test.twins import connect_soon
+from tests.cluster import Node
 
 # Records, parts of inline row groups and row vectors for several pages each.
 LONG_STORY = ";\n".join(
@@ -97,3 +99,104 @@ def test_lost_page_is_noticed_behind_the_rows_that_came_later(damaged: Tables, n
             connection.execute(settings or "SELECT")
             with pytest.raises(psycopg.errors.DataCorrupted, match=f'"{table}" is damaged'):
                 connection.execute(query.format(t=table))
+
+
+# ---- no damage ----------------------------------------------------------------------------------
+
+SMALL = "INSERT INTO t SELECT g, g, 'row ' || g FROM generate_series({0}, {0} + 9) AS g"
+TOAST = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 't'::regclass"
+
+# What takes tuples out of a catalog, or pages, or moves them.
+STEPS = (
+    *(SMALL.format(10 * number) for number in range(60)),
+    "DELETE FROM t WHERE id % 3 = 0",
+    "BEGIN; INSERT INTO t SELECT g, 0, repeat('x', 100) FROM generate_series(5000, 5900) AS g; DELETE FROM t; ROLLBACK",
+    "VACUUM t",
+    "BEGIN; SAVEPOINT s; DELETE FROM t; ROLLBACK TO s; UPDATE t SET v = 0 WHERE id < 50; COMMIT",
+    "BEGIN; DELETE FROM t WHERE id = 100; PREPARE TRANSACTION 'd'",
+    "COMMIT PREPARED 'd'",
+    "BEGIN; SELECT strata_columnar.columnar_compact('t', everything => true); ROLLBACK",
+    "SELECT strata_columnar.columnar_compact('t', everything => true)",
+    "VACUUM (INDEX_CLEANUP off) t",
+    "VACUUM (INDEX_CLEANUP on) t",
+    "VACUUM (FREEZE, INDEX_CLEANUP on) {toast}",
+    "REINDEX TABLE CONCURRENTLY {toast}",
+    "REINDEX TABLE t",
+    SMALL.format(1000),
+    "VACUUM FULL t",
+    "ALTER TABLE t ALTER COLUMN v TYPE bigint",
+    "DELETE FROM t WHERE id > 300",
+    "VACUUM (INDEX_CLEANUP on) t",
+    "SELECT strata_columnar.columnar_recluster('t')",
+    "TRUNCATE t",
+    SMALL.format(0),
+    "BEGIN; TRUNCATE t; ROLLBACK",
+    "DELETE FROM t",
+    "SELECT strata_columnar.columnar_compact('t', everything => true)",
+    "VACUUM (INDEX_CLEANUP on) t",  # cuts the catalog's file
+    SMALL.format(0),
+)
+
+ROWS = "SELECT count(*), sum(id), sum(v) FROM t WHERE s LIKE 'row%'"
+
+
+def answers(connection: psycopg.Connection) -> list:
+    """What a scan, the record counts, and look-ups by key say."""
+    return [
+        connection.execute(ROWS).fetchone(),
+        connection.execute("SELECT count(*) FROM t").fetchone(),
+        [
+            connection.execute("SELECT * FROM t WHERE id = %s", (key,)).fetchall()
+            for key in (5, 250)
+        ],
+    ]
+
+
+def may_be_watched(step: str) -> bool:
+    """Does an older snapshot see the same rows after it, and is it not waited for?"""
+    return not step.startswith(("TRUNCATE", "ALTER", "SELECT strata")) and "CONCURR" not in step
+
+
+def test_nothing_that_happens_to_a_catalog_is_taken_for_a_lost_page(
+    make_server: Callable[..., Node],
+) -> None:
+    node = make_server(autovacuum="off", max_prepared_transactions="2")
+    node.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text) USING columnar;"
+        "SELECT strata_columnar.alter_columnar_table_set('t', order_by => 'id')"
+    )
+    standby = make_standby(node)
+    for number, step in enumerate(STEPS):
+        with node.connect() as old:
+            # beside every second step
+            held = number >= 60 and number % 2 == 0 and may_be_watched(step)
+            if held:
+                old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+                seen = answers(old)
+            if held and step.startswith(("REINDEX", "VACUUM")):  # these wait for who has read it
+                old.execute("COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+            node.execute(step.format(toast=node.value(TOAST)))
+            assert not held or answers(old) == seen, step
+        if number >= 60:
+            verify(node, "t")
+            with connect_soon(node) as connection, connect_soon(standby) as reader:
+                connection.execute("SELECT pg_logical_emit_message(true, '', '')")  # flushes all
+                wait_for_replay(node, standby)
+                assert answers(reader) == answers(connection), step
+            assert standby.query("SELECT * FROM strata_columnar.columnar_verify('t')") == [], step
+
+    # a crash, before which the file was extended by pages that never got a tuple
+    with connect_soon(node) as connection:
+        expected = answers(connection)
+    file = node.data / node.value(f"SELECT pg_relation_filepath(({TOAST})::regclass)")
+    node.kill()
+    with file.open("ab") as end:
+        end.write(bytes(3 * PAGE))
+    node.start()
+    with connect_soon(node) as connection:
+        assert answers(connection) == expected
+    verify(node, "t")
+    for number in range(40):
+        node.execute(SMALL.format(2000 + 10 * number))
+    verify(node, "t")
+    assert node.value("SELECT count(*) FROM t") == 410
