@@ -165,8 +165,10 @@ class Asker:
         table: str,
         expected: dict[str, list] | None,
         blamed: frozenset[int | None] = frozenset({None}),
+        maintenance: tuple[str, ...] = MAINTENANCE,
     ):
         self.connection = connection
+        self.maintenance = maintenance
         self.table = table
         self.expected = expected
         self.blamed = blamed  # row groups of which an error must name one; None: it need not
@@ -241,7 +243,7 @@ class Asker:
 
     def maintain(self) -> None:
         """Merge and rewrite; what succeeds has lost nothing."""
-        for statement in MAINTENANCE:
+        for statement in self.maintenance:
             if self.ask(statement, [only(*PLANS, "custom"), statement], compare=False):
                 self.read(ROWS)
 

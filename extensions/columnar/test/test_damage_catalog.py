@@ -15,6 +15,7 @@ import pytest
 from extensions.columnar.test.damage import LOST_PAGES, PAGE
 from extensions.columnar.test.servers import make_standby, verify, wait_for_replay
 from extensions.columnar.test.test_damage import (
+    MAINTENANCE,
     READS,
     STORY,
     VERIFY,
@@ -59,10 +60,14 @@ NOTICED = {
 }
 
 
+# PostgreSQL 17 begins to reindex with the catalog, and takes it for what is there
+KEEPING = tuple(statement for statement in MAINTENANCE if "REINDEX" not in statement)
+
+
 def judge(tables: Tables, connection: psycopg.Connection, name: str) -> None:
     problems = connection.execute(VERIFY.format(t=name)).fetchall()
     assert any("its index names" in problem for _, problem in problems), problems
-    asker = Asker(connection, name, tables.expected)
+    asker = Asker(connection, name, tables.expected, maintenance=KEEPING)
     asker.everything()
     assert not asker.complaints, "\n".join(asker.complaints)
     missed = set(NOTICED[name.split("_")[0]]) - asker.errors.keys()
