@@ -97,6 +97,8 @@ typedef struct GroupCatalog
 	bool *ready;	   /* of each index: does it get entries of new tuples? */
 	int nindexes;
 	int valid; /* the index to search */
+	BlockNumber
+		nblocks; /* of the TOAST relation, at least; it does not shrink while we have it open */
 	/* columns as the reader knows them; NULL: the relation's.  See row_scan_begin(). */
 	TupleDesc descriptor;
 	bool frozen; /* insert tuples that every snapshot sees: only into the new file of a rewrite */

@@ -245,18 +245,14 @@ find_lost_tuples(GroupCatalog *catalog, uint32 *nlost)
 	catalog_scan_begin_from(&scan, catalog, 0);
 	while (catalog_scan_step(&scan))
 	{
-		BlockNumber block = ItemPointerGetBlockNumber(&scan.tid);
-
-		/* the file does not become shorter while we have it locked */
-		if (block < RelationGetNumberOfBlocks(catalog->toast) &&
-			catalog_scan_look(&scan) != ENTRY_LOST)
+		if (catalog_scan_look(&scan) != ENTRY_LOST)
 			continue;
 		if (*nlost == room)
 		{
 			room *= 2;
 			blocks = repalloc_huge(blocks, (Size) room * sizeof(BlockNumber));
 		}
-		blocks[(*nlost)++] = block;
+		blocks[(*nlost)++] = ItemPointerGetBlockNumber(&scan.tid);
 	}
 	catalog_scan_end(&scan);
 	return blocks;
