@@ -160,7 +160,8 @@ begin_handshake(Attempt *attempt)
 	{
 		case CONNECTION_GREETING_MEMBER: /* introduce() follows */
 			appendStringInfoString(&message,
-								   "SET default_transaction_isolation = 'read committed'");
+								   "SET default_transaction_isolation = 'read committed'; "
+								   "SET search_path = pg_catalog, pg_temp");
 			break;
 		case CONNECTION_GREETING_ATTACH:
 			appendStringInfo(&message,

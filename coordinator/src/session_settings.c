@@ -4,8 +4,7 @@
  *
  * A pushed expression must give on a worker what it would give here, so every setting on
  * which a stable function of SELECT may depend is propagated: date and time styles, locale
- * names, search_path (as the session's string: the same role logs in there, so "$user" means the
- * same), and so on.  The coordinator alone enforces statement_timeout;
+ * names, search_path (as the session's string: "$user" is whoever acts there), and so on.  The coordinator alone enforces statement_timeout;
  * lock_timeout is enforced where the locks are.
  *
  * This runs before every statement, so it must be cheap: the variables behind the
@@ -177,11 +176,14 @@ append_setting(StringInfo buffer, const char *name)
 {
 	char *value = GetConfigOptionByName(name, NULL, false);
 
-	appendStringInfo(buffer, "SET %s = ", name);
-	if (strcmp(name, "search_path") == 0)
+	if (strcmp(name, "search_path") ==
+		0) /* statements are parsed without it: worker/src/caller.c */
+	{
+		appendStringInfoString(buffer, "SET strata_worker.search_path = ");
 		append_identifier_list(buffer, value);
+	}
 	else
-		appendStringInfoString(buffer, quote_literal_cstr(value));
+		appendStringInfo(buffer, "SET %s = %s", name, quote_literal_cstr(value));
 	appendStringInfoString(buffer, "; ");
 }
 

@@ -259,6 +259,9 @@ def test_what_code_tries_on_workers_is_not_done(
         f"SELECT DISTINCT {caller}(v, {text}) FROM mine",
         f"SELECT DISTINCT {caller}(v, {text}) FROM of_reference",
         f"SELECT count(*) FROM of_owner WHERE {caller}(v, {text}) = 'done'",
+        f"SELECT count(*) FROM of_superuser WHERE {caller}(k, {text}) = 'done'",
+        f"SELECT count(*) FROM mine WHERE {caller}(v, {text}) = 'done'",
+        f"SELECT max({caller}(v, {text})) FROM over_view",
         f"UPDATE of_superuser SET v = v WHERE k = 4 RETURNING {caller}(v, {text})",
         f"SELECT count(*) FROM of_both WHERE {caller}(1, {text}) = 'done'",  # when it is planned
     ):
@@ -373,6 +376,122 @@ def test_what_code_sets_ends_with_its_statement(pair: Pair, mallory: Twin, how: 
         mallory.ours.execute(
             "DROP FUNCTION test_callers.hijack (integer); DROP FUNCTION test_callers.lower (text)"
         )
+
+
+def test_operators_of_the_caller_do_not_take_the_place_of_a_views(
+    pair: Pair, mallory: Twin, unchanged: None
+) -> None:
+    """SQL for workers writes what is PostgreSQL's own without its schema."""
+    pair.execute(
+        "CREATE VIEW only_three AS SELECT k, v FROM callers_closed.secret WHERE v = 3;"
+        "CREATE VIEW only_three_barrier WITH (security_barrier) AS SELECT k, v FROM callers_closed.secret WHERE v = 3;"
+        f"GRANT SELECT, DELETE ON only_three, only_three_barrier TO {MALLORY}"
+    )
+    mallory.execute(
+        "CREATE FUNCTION always (integer, integer) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN true; END';"
+        "CREATE OPERATOR = (FUNCTION = always, LEFTARG = integer, RIGHTARG = integer);"
+        "CREATE FUNCTION count (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN current_user; END'"
+    )
+    try:
+        mallory.execute("SET search_path = test_callers, pg_catalog")
+        mallory.undone(
+            "SELECT count(*) FROM only_three",
+            "SELECT count(*), sum(v) FROM only_three_barrier",
+            "SELECT k FROM only_three WHERE k OPERATOR(pg_catalog.>) 5",
+            "DELETE FROM only_three WHERE k OPERATOR(pg_catalog.<) 20",
+            "SELECT count(*) FROM only_three",
+        )
+    finally:
+        mallory.execute("RESET search_path; DROP OPERATOR test_callers.= (integer, integer)")
+        mallory.execute(
+            "DROP FUNCTION test_callers.always (integer, integer); DROP FUNCTION test_callers.count (integer)"
+        )
+        pair.execute("DROP VIEW only_three, only_three_barrier")
+
+
+def test_sql_is_not_injected_by_an_encoding(mallory: Twin, pair: Pair) -> None:
+    mallory.ours.execute("CREATE TABLE test_callers.words (k integer, t text)")
+    pair.ours.execute("SELECT create_distributed_table('test_callers.words', 'k')")
+    try:
+        mallory.ours.execute(
+            "SELECT DISTINCT attempt(v, $$SELECT set_config('client_encoding', 'SJIS', false), set_config('backslash_quote', 'on', false)$$) FROM of_superuser"
+        )
+        mallory.ours.execute("SELECT count(*) FROM of_superuser")
+        mallory.ours.execute(
+            r"SELECT count(*) FROM test_callers.words WHERE t = E'\u4e9c\\'' )) TO STDOUT; SET LOCAL strata_worker.role = $$postgres$$; ALTER ROLE callers_mallory SUPERUSER; COMMIT; --'"
+        )
+        for worker in pair.cluster.workers:
+            assert worker.query("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (MALLORY,)) == [
+                (False,)
+            ]
+    finally:
+        pair.ours.execute("DROP TABLE test_callers.words")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ALTER TABLE changed ALTER v TYPE bigint USING touch(v)",
+        "ALTER TABLE changed ADD CHECK (touch(v) = v)",
+        "CREATE INDEX ON changed (touch(v))",
+        "CREATE INDEX CONCURRENTLY ON changed (touch(v))",
+        "ALTER TABLE changed ADD COLUMN w integer GENERATED ALWAYS AS (touch(v)) STORED",
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    ["UPDATE test_callers.own_ref SET v = -v", "CREATE TABLE test_callers.left_over (x integer)"],
+)
+def test_code_of_commands_touches_nothing_on_workers(
+    pair: Pair, mallory: Twin, command: str, body: str
+) -> None:
+    """It would change one copy of a reference table, or make an object on one server."""
+    ours = mallory.ours
+    ours.execute(
+        "CREATE TABLE changed (k integer, v integer); CREATE TABLE own_ref (k integer PRIMARY KEY, v integer);"
+        f"CREATE FUNCTION touch_it (integer) RETURNS integer LANGUAGE plpgsql AS 'BEGIN {body}; RETURN $1; END';"
+        "CREATE FUNCTION touch (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN test_callers.touch_it($1); END'"
+    )
+    pair.ours.execute(
+        "SELECT create_distributed_table('changed', 'k', shard_count => 4); SELECT create_reference_table('own_ref')"
+    )
+    try:
+        ours.execute(
+            "INSERT INTO changed SELECT g, g FROM generate_series(1, 10) AS g; INSERT INTO own_ref VALUES (1, 1)"
+        )
+        with pytest.raises(psycopg.Error) as caught:
+            ours.execute(command)
+        assert caught.value.sqlstate in ("42501", "25006")
+        for worker in pair.cluster.workers:
+            assert worker.query(
+                "SELECT v, to_regclass('test_callers.left_over') FROM test_callers.own_ref"
+            ) == [(1, None)]
+    finally:
+        pair.ours.execute(
+            "DROP TABLE changed, own_ref; DROP FUNCTION touch (integer); DROP FUNCTION touch_it (integer)"
+        )
+
+
+def test_a_parallel_plan_inside_of_code_reads_no_table(mallory: Twin, pair: Pair) -> None:
+    mallory.ours.execute(
+        "CREATE FUNCTION far (integer) RETURNS integer PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT max(v) FROM test_callers.mine); END'"
+    )
+    setting = (
+        "debug_parallel_query"
+        if mallory.ours.info.server_version >= 160000
+        else "force_parallel_mode"
+    )
+    try:
+        query = (
+            f"SELECT count(*) FROM mine WHERE attempt(v, $$SELECT set_config('{setting}', 'on', true)$$) = 'done'"
+            " AND attempt(v, 'SELECT max(test_callers.far(oid::int)) FROM pg_class WHERE oid < 1250') = 'done'"
+        )
+        assert "Remote SQL: SELECT strata_partial.count(*)" in str(
+            mallory.ours.execute(f"EXPLAIN (VERBOSE) {query}").fetchall()
+        )
+        assert mallory.ours.execute(query).fetchone() == (0,)
+    finally:
+        mallory.ours.execute("DROP FUNCTION far (integer)")
 
 
 def test_rows_that_name_no_table_are_computed_here(mallory: Twin) -> None:

@@ -19,6 +19,12 @@
  * must not be changed alone.  It runs no utility command, and what only reads runs read only.
  * Triggers of foreign keys are excepted, which core runs as the tables' owners.
  *
+ * Names.  The coordinator writes what is PostgreSQL's own without its schema, and so its statements are parsed with a
+ * search_path of pg_catalog alone; else an operator of the caller's would take the place of one of a view.  The
+ * path of the session counts for the code that runs, and for commands as users have typed them:
+ *
+ *		SET strata_worker.search_path = 'schema', ...
+ *
  * Settings.  What code inside of a statement sets ends with the statement: the coordinator would not know of it, and
  * whoever acts in the session next would find a search_path that is not his.
  *
@@ -46,6 +52,8 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
 #include "commands/copy.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -56,9 +64,12 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "caller.h"
 #include "compat.h"
@@ -66,6 +77,7 @@
 #include "session_mark.h"
 
 #define ROLE_COMMAND "strata_worker.role"
+#define PATH_COMMAND "strata_worker.search_path"
 
 /* Who was named for the statements to come; user is InvalidOid when nobody was, and the login's user acts. */
 typedef struct Caller
@@ -93,6 +105,7 @@ typedef struct Access
 } Access;
 
 static Caller caller = {InvalidOid};
+static char *users_path = NULL;		/* search_path of the coordinator's session; NULL: not known */
 static bool runs_for_users = false; /* a user's statement is planned or executed */
 static int running = 0; /* own statements that are: more than one only while a portal is open */
 
@@ -104,6 +117,8 @@ static ExecutorEnd_hook_type previous_executor_end = NULL;
 static ExecutorCheckPerms_hook_type previous_check_permissions = NULL;
 static object_access_hook_type previous_object_access = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
+static needs_fmgr_hook_type previous_needs_hook = NULL;
+static fmgr_hook_type previous_fmgr_hook = NULL;
 
 /* ----------------------------------------------------------------
  * Own statements
@@ -197,6 +212,15 @@ read_access(PlannedStmt *plan)
 	return access;
 }
 
+/* Until the settings' nesting level ends. */
+static void
+use_users_path(void)
+{
+	if (users_path != NULL)
+		(void) set_config_option("search_path", users_path, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
 /* The caller acts. */
 static Scope
 enter(bool for_users, bool read_only)
@@ -207,6 +231,8 @@ enter(bool for_users, bool read_only)
 	if (OidIsValid(caller.user) && caller.any_schema)
 		SetUserIdAndSecContext(caller.user, caller.security_context);
 	before.settings = for_users ? NewGUCNestLevel() : 0;
+	if (for_users)
+		use_users_path();
 	runs_for_users |= for_users;
 	XactReadOnly |= read_only;
 	running++;
@@ -265,7 +291,9 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 	if (!is_own(text))
 	{
 		check_nothing_is_parsed();
-		return call_planner(query, text, options, parameters);
+		/* a parallel worker takes its query, which it cannot tell from an own one, out of what runs for users */
+		return call_planner(
+			query, text, runs_for_users ? options & ~CURSOR_OPT_PARALLEL_OK : options, parameters);
 	}
 	(void) borrow_owners_rights((Node *) query, &access);
 	before = enter(access.users_tables, access.users_tables && !access.writes);
@@ -368,7 +396,7 @@ end_query(QueryDesc *query)
 	WITHIN_SCOPE(query, call_end(query));
 }
 
-/* May code inside of a user's statement touch the relation? */
+/* May code inside of a user's statement read the relation? */
 static bool
 is_open_to_functions(Oid relation)
 {
@@ -391,7 +419,9 @@ check_permissions(COMPAT_CHECK_PERMISSIONS_ARGUMENTS)
 		CompatPermissions *permissions = lfirst(lc);
 
 		if (permissions->requiredPerms == 0 || OidIsValid(permissions->checkAsUser) ||
-			!OidIsValid(permissions->relid) || is_open_to_functions(permissions->relid))
+			!OidIsValid(permissions->relid) ||
+			((permissions->requiredPerms & ~ACL_SELECT) == 0 &&
+			 is_open_to_functions(permissions->relid)))
 			continue;
 		if (!ereport_on_violation)
 			return false;
@@ -421,6 +451,75 @@ watch_objects(ObjectAccessType access, Oid class, Oid object, int part, void *ar
 			 errmsg("cannot create, change or drop objects in a function that runs on a worker"),
 			 errhint("A function that does so must be declared VOLATILE, not IMMUTABLE: then the "
 					 "coordinator evaluates it.")));
+}
+
+/* ----------------------------------------------------------------
+ * Functions
+ *
+ * Users' code runs outside of their statements, too: a command computes indexes, constraints and rows of a table
+ * that changes, and a constant is checked while a statement is parsed.  Each call is a scope of its own then.
+ * (fmgr does not inline SQL functions there.)
+ * ----------------------------------------------------------------
+ */
+
+/* Extensions' functions, which the coordinator calls, are trusted, and so is what is written in C. */
+static bool
+is_users_function(Oid function)
+{
+	HeapTuple tuple;
+	bool result;
+
+	if (function < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_proc) GETSTRUCT(tuple))->prolang != ClanguageId &&
+			 ((Form_pg_proc) GETSTRUCT(tuple))->prolang != INTERNALlanguageId;
+	ReleaseSysCache(tuple);
+	return result && !OidIsValid(getExtensionOfObject(ProcedureRelationId, function));
+}
+
+static bool
+needs_hook(Oid function)
+{
+	if (previous_needs_hook != NULL && previous_needs_hook(function))
+		return true;
+	return !runs_for_users && session_is_marked() && is_users_function(function);
+}
+
+static void
+watch_call(FmgrHookEventType event, FmgrInfo *function, Datum *private)
+{
+	if (event == FHET_START)
+	{
+		bool is_outside = !runs_for_users && session_is_marked() &&
+						  is_users_function(function->fn_oid);
+		Scope *before = NULL;
+
+		if (is_outside)
+			check_nothing_is_parsed();
+		if (previous_fmgr_hook != NULL) /* what it changes ends after what we do */
+			previous_fmgr_hook(event, function, private);
+		if (is_outside)
+		{
+			before = MemoryContextAlloc(function->fn_mcxt, sizeof(Scope));
+			*before = enter(true, true);
+		}
+		*private = PointerGetDatum(before);
+	}
+	else
+	{
+		Scope *before = (Scope *) DatumGetPointer(*private);
+
+		if (before != NULL && event == FHET_END)
+			forget_settings(before);
+		if (before != NULL)
+			leave(*before);
+		*private = PointerGetDatum(NULL);
+		if (previous_fmgr_hook != NULL)
+			previous_fmgr_hook(event, function, private);
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -578,18 +677,34 @@ call_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 								receiver, completion);
 }
 
+/* SET [LOCAL] of what is no setting of PostgreSQL's, but said to us. */
 static bool
-is_role_command(Node *command)
+is_command(Node *command, const char *name)
 {
 	return IsA(command, VariableSetStmt) && ((VariableSetStmt *) command)->name != NULL &&
-		   strcmp(((VariableSetStmt *) command)->name, ROLE_COMMAND) == 0;
+		   strcmp(((VariableSetStmt *) command)->name, name) == 0;
+}
+
+/* SET strata_worker.search_path = 'schema' [, ...]; the coordinator repeats it after a rollback. */
+static void
+set_users_path(const VariableSetStmt *command)
+{
+	StringInfoData path;
+
+	initStringInfo(&path);
+	for (int i = 0; i < list_length(command->args); i++)
+		appendStringInfo(&path, "%s%s", i == 0 ? "" : ", ",
+						 quote_identifier(read_word(command->args, i)));
+	if (users_path != NULL)
+		pfree(users_path);
+	users_path = MemoryContextStrdup(TopMemoryContext, path.data);
 }
 
 /* A command of code, not of the coordinator: does it run inside of what must not run any? */
 static void
 check_nested_command(Node *command)
 {
-	if (is_role_command(command))
+	if (is_command(command, ROLE_COMMAND) || is_command(command, PATH_COMMAND))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("only the coordinator can say who acts on a worker")));
 	check_nothing_is_parsed();
@@ -642,16 +757,25 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 
 	if (!is_own(text))
 		check_nested_command(command);
-	if (own && is_role_command(command))
+	if (own && is_command(command, ROLE_COMMAND))
 	{
 		set_caller((VariableSetStmt *) command);
+		return;
+	}
+	if (own && is_command(command, PATH_COMMAND))
+	{
+		set_users_path((VariableSetStmt *) command);
 		return;
 	}
 	if (own && run_copy(command, text, completion))
 		return;
 
 	if (own && !keeps_settings(command))
+	{
 		settings = NewGUCNestLevel();
+		if (!IsA(command, CopyStmt) && !IsA(command, ExplainStmt))
+			use_users_path();
+	}
 	if (privileged)
 	{
 		guarded = function_guard_switch(true);
@@ -727,6 +851,10 @@ caller_initialize(void)
 	ExecutorCheckPerms_hook = check_permissions;
 	previous_object_access = object_access_hook;
 	object_access_hook = watch_objects;
+	previous_needs_hook = needs_fmgr_hook;
+	needs_fmgr_hook = needs_hook;
+	previous_fmgr_hook = fmgr_hook;
+	fmgr_hook = watch_call;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = run_utility;
 	RegisterXactCallback(end_transaction, NULL);

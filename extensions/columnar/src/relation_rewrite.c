@@ -68,6 +68,25 @@ is_settled(const Rewrite *rewrite, const GroupTuple *tuple)
 }
 
 /*
+ * Nobody is deleting a tuple while its table is locked for the rewrite: an xmax that has not committed is a
+ * delete that was undone, or a lock.  It goes, since it may be older than the new file's relfrozenxid, too.
+ */
+static void
+forget_undone_delete(HeapTupleHeader header)
+{
+	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+
+	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		((header->t_infomask & HEAP_XMAX_IS_MULTI) != 0 || TransactionIdDidCommit(xmax) ||
+		 TransactionIdIsCurrentTransactionId(xmax)))
+		return;
+	header->t_infomask &= ~HEAP_XMAX_BITS;
+	header->t_infomask |= HEAP_XMAX_INVALID;
+	HeapTupleHeaderSetXmax(header, InvalidTransactionId);
+}
+
+/*
  * Copy a tuple's transaction ids from the old catalog to a new tuple.  An inserter
  * that every snapshot sees becomes frozen, as it may be older than the new file's relfrozenxid.
  */
@@ -86,6 +105,7 @@ copy_ids(Rewrite *rewrite, ItemPointer old_tid, ItemPointer new_tid)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(&header, tuple.t_data, offsetof(HeapTupleHeaderData, t_bits));
 	UnlockReleaseBuffer(buffer);
+	forget_undone_delete(&header);
 	xmin = HeapTupleHeaderGetXmin(&header);
 	if (!TransactionIdIsNormal(xmin) || TransactionIdPrecedes(xmin, rewrite->oldest_xmin))
 	{

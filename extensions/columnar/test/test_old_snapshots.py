@@ -101,3 +101,30 @@ def test_maintenance_hides_nothing_from_older_snapshots(
         assert len(expected[0]) >= 3
         for way in WAYS:
             assert read(columnar, way) == expected, (name, way)
+
+
+@pytest.mark.parametrize("undone", ["columnar_compact('t', everything => true)", "count(*) FROM d"])
+def test_vacuum_full_forgets_deletes_that_were_undone(twins: Twins, undone: str) -> None:
+    """Their transaction ids are older than the new file's horizon, and VACUUM would take them for damage."""
+    columnar = twins.columnar
+    columnar.execute("SET strata_columnar.enable_merge = off")
+    columnar.execute("CREATE TABLE t (id integer, n integer) WITH (autovacuum_enabled = off)")
+    rows = "INSERT INTO t SELECT g, g FROM generate_series(1, 10) AS g"
+    for statement in (rows, "DELETE FROM t WHERE id < 3", rows, "BEGIN"):
+        columnar.execute(statement)
+    deletes = "WITH d AS (DELETE FROM t WHERE id > 7 RETURNING *) " if "FROM d" in undone else ""
+    prefix = "strata_columnar." if not deletes else ""
+    columnar.execute(f"{deletes}SELECT {prefix}{undone}")
+    columnar.execute("ROLLBACK")
+    for _ in range(5):
+        columnar.execute("SELECT pg_current_xact_id()")
+    older = twins.open_side(columnar.method)
+    older.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    older.execute("SELECT 1")  # a look at the table would lock it
+    columnar.execute(rows)
+    columnar.execute("VACUUM FULL t")
+    for statement in ("VACUUM t", "VACUUM (FREEZE) t", "VACUUM FULL t", "VACUUM t"):
+        columnar.execute(statement)
+    assert older.execute("SELECT count(*) FROM t") == [(18,)]
+    assert columnar.execute("SELECT count(*) FROM t") == [(28,)]
+    older.connection.close()
