@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from tests.provisioning.lab import Lab
     from tests.provisioning.site import Site
 
-PKI = "--cacert /etc/strata/pki/servers.crt --cert /etc/strata/pki/host.crt"
-ETCDCTL = f"etcdctl --command-timeout 2s {PKI} --key /etc/strata/pki/host.key"
+PKI = "/etc/strata/pki"
+ETCDCTL = (
+    f"etcdctl --command-timeout 2s --cacert {PKI}/etcd-users.crt"
+    f" --cert {PKI}/etcd-root.crt --key {PKI}/etcd-root.key"
+)
 PATRONICTL = "patronictl -c /etc/patroni/config.yml"
 TIMEOUT = 60
 PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'strata\\_%'"

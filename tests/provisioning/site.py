@@ -118,13 +118,13 @@ class Site:
         done = self.lab.control([sys.executable, "-c", CLIENT, self.conninfo(), *statements])
         return json.loads(done.stdout.splitlines()[-1])
 
-    def get(
-        self, host: str, url: str, certificate: bool = True, check: bool = True
+    def metrics(
+        self, host: str, url: str, certificate: str = "monitoring", check: bool = True
     ) -> subprocess.CompletedProcess:
-        """Ask a service from this host, with its certificate or without one."""
-        command = f"curl -sS --fail --max-time 10 --cacert {PKI}/servers.crt {url}"
+        """Ask an exporter from this host, with the certificate of that name there or without one."""
+        command = f"curl -sS --fail --max-time 10 --cacert {PKI}/exporters.crt {url}/metrics"
         if certificate:
-            command += f" --cert {PKI}/host.crt --key {PKI}/host.key"
+            command += f" --cert {PKI}/{certificate}.crt --key {PKI}/{certificate}.key"
         return self.lab.host(host).run(command, check=check)
 
     def leader(self, member: str) -> str:

@@ -43,12 +43,15 @@ WELL = {
     'node_filesystem_size_bytes{mountpoint="/srv/hot",fstype="ext4"}': "100",
     'node_filesystem_avail_bytes{mountpoint="/run",fstype="tmpfs"}': "1",
     'node_filesystem_size_bytes{mountpoint="/run",fstype="tmpfs"}': "100",
-    'strata_certificate_not_after_seconds{name="host"}': f"{100 * DAY}",
+    'strata_certificate_not_after_seconds{name="patroni",seen="file"}': f"{100 * DAY}",
+    'strata_certificate_not_after_seconds{name="patroni",seen="port 8008"}': f"{100 * DAY}",
     'strata_backup_last_seconds{stanza="s"}': "0+240",
     "pg_stat_archiver_failed_count": "3",
     'etcd_server_has_leader{instance="a"}': "1",
     'etcd_server_has_leader{instance="b"}': "1",
 }
+FILE = 'strata_certificate_not_after_seconds{name="patroni",seen="file"}'
+SERVED = 'strata_certificate_not_after_seconds{name="patroni",seen="port 8008"}'
 HOT = 'node_filesystem_avail_bytes{mountpoint="/srv/hot",fstype="ext4"}'
 # what is different when an alert must fire; None: nobody measures it any more
 ILL = [
@@ -74,7 +77,10 @@ ILL = [
     ("StrataDiskFilling", {HOT: "14"}),
     ("StrataDiskFilling", {HOT: "99-0.096"}),
     ("StrataDiskFull", {HOT: "4"}),
-    ("StrataCertificateEnds", {'strata_certificate_not_after_seconds{name="host"}': f"{20 * DAY}"}),
+    ("StrataCertificateEnds", {FILE: f"{20 * DAY}"}),
+    # made anew, and the service was not told
+    ("StrataCertificateEnds", {SERVED: f"{20 * DAY}"}),
+    ("StrataCertificateOld", {SERVED: f"{90 * DAY}"}),
     ("StrataBackupOld", {'strata_backup_last_seconds{stanza="s"}': "0"}),
     ("StrataArchivingFails", {"pg_stat_archiver_failed_count": "0+1"}),
     (

@@ -15,12 +15,6 @@ from tests.provisioning.site import ROOT, Site
 pytestmark = pytest.mark.timeout(3600)
 
 WORKERS = ("w1a", "w1b", "w2a", "w2b")
-# The database of a worker, as whoever holds a certificate of a host would reach it.
-AS_A_HOST = (
-    "env PGCONNECT_TIMEOUT=5 psql -XAtc 'SELECT 1' 'host={host} dbname=app user={user}"
-    " sslmode=verify-full sslrootcert=/etc/strata/pki/servers.crt"
-    " sslcert=/etc/strata/pki/host.crt sslkey=/etc/strata/pki/host.key'"
-)
 
 
 @pytest.fixture(scope="module")
@@ -95,26 +89,19 @@ def test_applications_cannot_reach_workers(events: Site):
         events.lab.control(["psql", "-XAtc", "SELECT 1", events.conninfo("w1a", "w1b")])
 
 
-@pytest.mark.parametrize("user", ["postgres", "app"])
-def test_a_hosts_certificate_opens_no_worker(site: Site, user: str):
-    """From a coordinator, too: only the coordinators' own certificate does."""
-    command = AS_A_HOST.format(host=leader_of(site, "worker_1"), user=user)
-    with pytest.raises(LabError, match=r"certificate|unknown ca"):
-        site.lab.host(leader_of(site, "coordinator")).run(command)
-
-
 @pytest.mark.parametrize(
     ("url", "metric"),
     [
-        ("https://c1:2379/metrics", "etcd_server_has_leader 1"),
-        ("https://c1:8008/metrics", "patroni_postgres_running"),
-        ("https://c1:9100/metrics", "strata_certificate_not_after_seconds"),
-        ("https://c1:9187/metrics", "pg_up 1"),
+        ("https://c1:9100", "etcd_server_has_leader 1"),
+        ("https://c1:9100", "patroni_postgres_running"),
+        ("https://c1:9100", "strata_certificate_not_after_seconds"),
+        ("https://c1:9187", "pg_up 1"),
     ],
 )
-def test_services_answer_only_to_certificates(site: Site, url: str, metric: str):
-    assert site.get("c1", url, certificate=False, check=False).returncode != 0
-    assert metric in site.get("c1", url).stdout
+def test_exporters_answer_only_to_the_certificate_for_them(site: Site, url: str, metric: str):
+    for wrong in ("", "exporter", "pgbackrest", "patroni"):
+        assert site.metrics("w2b", url, certificate=wrong, check=False).returncode != 0
+    assert metric in site.metrics("w2b", url).stdout
 
 
 def test_alerts_look_at_metrics_that_exist(site: Site):
@@ -123,10 +110,10 @@ def test_alerts_look_at_metrics_that_exist(site: Site):
     wanted = set(re.findall(r"\b(?:strata|patroni|node|pg|etcd)_\w+", " ".join(expressions)))
     # a file that the exporter reads, not a metric
     wanted -= {"strata_cluster", "strata_backups"}
-    served = [(leader_of(site, "coordinator"), port) for port in (8008, 9100, 9187)]
-    served += [("c1", 2379), ("w2b", 9100)]
+    served = [(leader_of(site, "coordinator"), port) for port in (9100, 9187)]
+    served += [("c1", 9100), ("w2b", 9100)]
     metrics = "\n".join(
-        site.get(host, f"https://{host}:{port}/metrics").stdout for host, port in served
+        site.metrics("w2b", f"https://{host}:{port}").stdout for host, port in served
     )
     assert wanted <= set(re.findall(r"^\w+", metrics, re.M))
     for worker in ("worker_1", "worker_2"):

@@ -21,10 +21,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 WRITER = Path(__file__).with_name("writer.py")
 CHECKPOINT = "runuser -u postgres -- psql -qXc CHECKPOINT"
 SERIAL = "openssl x509 -noout -serial"
-SERVED = (
-    "cd /etc/strata/pki; echo | openssl s_client -cert host.crt -key host.key -CAfile servers.crt"
-    " -connect {address} {more} 2>/dev/null | " + SERIAL
-)
+SERVED = "echo | openssl s_client -connect {host}:{port} {more} 2>/dev/null | " + SERIAL
+# service's certificate, port, and what openssl has to say before
+SERVICES = [
+    ("postgresql", 5432, "-starttls postgres"),
+    ("patroni", 8008, ""),
+    ("etcd", 2379, ""),
+    ("etcd-peer", 2380, ""),
+    ("pgbackrest", 8432, ""),
+    ("exporter", 9100, ""),
+    ("exporter", 9187, ""),
+]
 
 
 @contextmanager
@@ -73,16 +80,27 @@ def timelines(site: Site) -> dict[str, int]:
 
 def test_rotated_certificates_are_served_at_once(site: Site):
     host = site.lab.host("w1a")
-    before = host.run(f"{SERIAL} -in /etc/strata/pki/host.crt").stdout
+
+    def files() -> dict[str, str]:
+        return {
+            name: host.run(f"{SERIAL} -in /etc/strata/pki/{name}.crt").stdout
+            for name in {name for name, _, _ in SERVICES}
+        }
+
+    before = files()
     site.play("rotate_certificates.yml")
-    now = host.run(f"{SERIAL} -in /etc/strata/pki/host.crt").stdout
-    assert now != before
-    for address, more in (
-        ("w1a:5432", "-starttls postgres"),
-        ("w1a:8008", ""),
-        ("w1a:2379", ""),
-    ):
-        assert host.run(SERVED.format(address=address, more=more)).stdout == now
+    now = files()
+    assert not set(now.values()) & set(before.values())
+    for name, port, more in SERVICES:
+        served = SERVED.format(host="w1a", port=port, more=more)
+        wait_for(f"port {port} shows it", lambda s=served, n=name: host.run(s).stdout == now[n], 30)
+    # and what is measured is what is served
+    host.run("systemctl start strata-certificates")
+    metrics = site.metrics("w2b", "https://w1a:9100").stdout
+    seen = set(
+        re.findall(r'strata_certificate_not_after_seconds{name="\S+",seen="(.+?)"}', metrics)
+    )
+    assert seen == {"file"} | {f"port {port}" for _, port, _ in SERVICES}
 
 
 def test_a_backup_marks_a_point_that_all_servers_archived(site: Site):
