@@ -24,6 +24,7 @@ from tests.provisioning.root import MAJORS
 ROOT = Path(__file__).parents[2]
 SECRETS = (
     "pki_passphrase",
+    "cluster_etcd_password",
     "patroni_replication_password",
     "patroni_rewind_password",
     "backup_cipher_password",

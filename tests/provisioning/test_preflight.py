@@ -20,6 +20,7 @@ FILTERS = ROOT / "roles" / "preflight" / "filter_plugins" / "inventory_problems.
 
 SECRETS = {
     "pki_passphrase": "a passphrase of the test",
+    "cluster_etcd_password": "a password for etcd of the test",
     "patroni_replication_password": "a password of the test",
     "patroni_rewind_password": "another password of the test",
 }
