@@ -196,6 +196,18 @@ def test_playbooks_leave_no_password_for_all_to_read(site: Site):
             site.lab.host("w2b").run(command)
 
 
+def test_a_workers_log_tells_whose_certificate_somebody_came_with(site: Site):
+    coordinator = site.leader("c1")
+    site.lab.host(coordinator).run(
+        "runuser -u postgres -- psql -XAtd app -c 'SELECT * FROM strata.check_health()'"
+    )
+    log = site.lab.host(site.leader("w1a")).run("cat /var/log/postgresql/strata-worker-1-*.log")
+    expected = f'connection authenticated: identity="CN={coordinator}" method=cert'
+    if site.major < 16:  # whose maps do not know "all"
+        expected = "connection authorized: user=postgres database=app"
+    assert expected in log.stdout
+
+
 UNITS = {
     "c1": "patroni etcd etcd-snapshot pgbackrest prometheus-node-exporter"
     " prometheus-postgres-exporter strata-certificates strata-patroni strata-etcd strata-cluster",
