@@ -180,7 +180,7 @@ begin_handshake(Attempt *attempt)
 }
 
 /*
- * Say who we are.  Who can say so is let to all tables by the worker (worker/src/caller.c), and the user whose
+ * Say who we are.  Who can say so is let to all tables by the worker (worker/src/own_statement.c), and the user whose
  * session this is may see its SQL there: so `holder`, which superusers know, is a parameter.
  */
 static void

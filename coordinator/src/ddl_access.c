@@ -4,7 +4,7 @@
  *
  * Code runs on the workers as the current user, and so what he was granted on functions, types, schemas and languages
  * must be granted there, too.  Privileges on tables, their columns and sequences are checked here, before anything
- * is sent, and granted to nobody there: worker/src/caller.c.
+ * is sent, and granted to nobody there: worker/src/own_statement.c.
  */
 #include "postgres.h"
 

@@ -4,7 +4,7 @@
  *
  * As in PostgreSQL, code runs as the current user, and tables are checked as whoever names them: the user, or the
  * owner of a view.  The latter is done here, before anything is sent; on workers nobody is granted anything on
- * tables (worker/src/caller.c).
+ * tables (worker/src/own_statement.c).
  *
  * A session has one wire to a worker, which logs in as the session's user.  When another one is the current user (SET
  * ROLE, a SECURITY DEFINER function, a command that PostgreSQL runs as a table's owner), a command in front of the statement

@@ -1,11 +1,51 @@
 /*
  * caller.h
- *		As whom the statements of a coordinator run here, and what they may touch.
+ *		As whom the statements of a coordinator run here.
  */
 #ifndef STRATA_WORKER_CALLER_H
 #define STRATA_WORKER_CALLER_H
 
-/* Installs the hooks. */
-extern void caller_initialize(void);
+#include "nodes/parsenodes.h"
+
+/* What is different while something runs for the coordinator's user, and how it was before. */
+typedef struct Scope
+{
+	Oid user;
+	int security_context;
+	bool read_only;
+	bool for_users;
+	int settings; /* nesting level; 0: they are kept */
+} Scope;
+
+/* A statement or function of users is planned or executed: what it does is watched (users_code.c). */
+extern bool caller_runs_for_users;
+
+/* Is the text the message of the coordinator's session?  By its address: nothing inside of it has that text. */
+extern bool caller_is_own(const char *text);
+
+/*
+ * The caller acts from caller_enter() to caller_leave(), which follows an error, too.  Settings made in a scope for users go
+ * back by caller_forget_settings(), or with the transaction that has failed.
+ */
+extern Scope caller_enter(bool for_users, bool read_only);
+extern void caller_forget_settings(const Scope *scope);
+extern void caller_leave(Scope before);
+
+/* The session's search_path, until the settings' nesting level ends. */
+extern void caller_use_path(void);
+
+/* ERROR while an own statement is parsed with rights that the caller has not. */
+extern void caller_check_nothing_is_parsed(void);
+
+/* Is it one of the commands to us, whoever gives it?  Execute an own one. */
+extern bool caller_is_command(Node *command);
+extern void caller_execute(VariableSetStmt *command);
+
+extern void caller_initialize(void);		/* from _PG_init, as the next ones */
+extern void own_statement_initialize(void); /* own_statement.c */
+extern void users_code_initialize(void);	/* users_code.c */
+
+/* ERROR if a utility command of users' code must not run; own_statement.c has the hook. */
+extern void users_code_check_command(Node *command);
 
 #endif

@@ -328,4 +328,6 @@ _PG_init(void)
 	function_guard_initialize();
 	session_mark_initialize();
 	caller_initialize();
+	own_statement_initialize();
+	users_code_initialize();
 }
