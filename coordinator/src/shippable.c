@@ -22,14 +22,17 @@
 #include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/dependency.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
+#include "utils/acl.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -106,6 +109,26 @@ reset_object_cache(Datum arg, int cacheid, uint32 hashvalue)
 	}
 }
 
+/* Whoever owns an extension can make a function of his own its member. */
+static bool
+is_a_superusers(Oid classid, Oid objectid)
+{
+	int cache = get_object_catcache_oid(classid);
+	AttrNumber column = get_object_attnum_owner(classid);
+	HeapTuple tuple;
+	bool null;
+	Oid owner;
+
+	if (cache < 0 || column == InvalidAttrNumber)
+		return true;
+	tuple = SearchSysCache1(cache, ObjectIdGetDatum(objectid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = DatumGetObjectId(SysCacheGetAttr(cache, tuple, column, &null));
+	ReleaseSysCache(tuple);
+	return superuser_arg(owner);
+}
+
 bool
 shippable_object(Oid classid, Oid objectid)
 {
@@ -126,7 +149,8 @@ shippable_object(Oid classid, Oid objectid)
 			return entry->shippable;
 	}
 
-	shippable = OidIsValid(getExtensionOfObject(classid, objectid));
+	shippable = OidIsValid(getExtensionOfObject(classid, objectid)) &&
+				is_a_superusers(classid, objectid);
 	if (object_cache == NULL)
 	{
 		static bool registered = false;

@@ -639,3 +639,182 @@ def test_who_logs_in_by_hand_borrows_nothing(pair: Pair) -> None:
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     session.execute(statement)
                 session.execute("ROLLBACK")
+
+
+# ---- what an adversary found --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nobody_is_superuser(pair: Pair) -> Iterator[None]:
+    yield
+    for node in (pair.cluster.coordinator, *pair.cluster.workers):
+        assert node.query("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (MALLORY,)) == [
+            (False,)
+        ]
+
+
+def test_a_member_of_her_extension_is_not_trusted(
+    pair: Pair, mallory: Twin, nobody_is_superuser: None
+) -> None:
+    """Whoever may CREATE on the database owns trusted extensions, and can make her own types their members."""
+    pair.ours.execute(f"GRANT CREATE ON DATABASE strata TO {MALLORY}")
+    ours = mallory.ours
+    try:
+        ours.execute(
+            "CREATE SCHEMA callers_own; CREATE EXTENSION hstore SCHEMA callers_own;"
+            "CREATE FUNCTION callers_own.evil (integer) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+            " IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)"
+            " THEN EXECUTE 'ALTER ROLE callers_mallory SUPERUSER'; END IF; RETURN true; END$$;"
+            "CREATE DOMAIN callers_own.ed AS integer CHECK (callers_own.evil(VALUE));"
+            "ALTER EXTENSION hstore ADD DOMAIN callers_own.ed;"
+            "CREATE FUNCTION callers_own.sf (callers_own.ed, integer) RETURNS callers_own.ed IMMUTABLE LANGUAGE sql AS 'SELECT $1';"
+            "CREATE FUNCTION callers_own.cf (callers_own.ed, callers_own.ed) RETURNS callers_own.ed IMMUTABLE LANGUAGE sql AS 'SELECT $1';"
+            "CREATE AGGREGATE callers_own.ag (integer) (SFUNC = callers_own.sf, STYPE = callers_own.ed, COMBINEFUNC = callers_own.cf, INITCOND = '0')"
+        )
+        assert ours.execute("SELECT callers_own.ag(v) FROM mine").fetchone() == (0,)
+    finally:
+        pair.ours.execute(
+            f"DROP SCHEMA IF EXISTS callers_own CASCADE; REVOKE CREATE ON DATABASE strata FROM {MALLORY}"
+        )
+
+
+def test_a_command_that_workers_would_read_otherwise_is_not_sent(
+    pair: Pair, mallory: Twin, nobody_is_superuser: None
+) -> None:
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="standard_conforming_strings"):
+        mallory.ours.execute(
+            r"SET standard_conforming_strings = off; CREATE FUNCTION z (a text DEFAULT 'a\', b text DEFAULT ')"
+            " RETURNS text LANGUAGE sql AS $$SELECT 1::text$$; SET LOCAL strata_worker.role = $$postgres$$;"
+            " ALTER ROLE callers_mallory SUPERUSER; --') RETURNS text LANGUAGE sql AS $$SELECT 1::text$$"
+        )
+    mallory.ours.execute("ROLLBACK; RESET standard_conforming_strings")
+    mallory.execute("SET standard_conforming_strings = off")
+    mallory.execute(
+        r"CREATE FUNCTION honest_text () RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT ''a\\\\b''::text'"
+    )
+    mallory.same("SELECT honest_text()")
+    mallory.execute("DROP FUNCTION honest_text (); RESET standard_conforming_strings")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) FROM mine WHERE '{{3}}'::{domain}[] <> ARRAY[v]::{domain}[]",
+        "UPDATE mine SET v = v WHERE '{{3}}'::{domain}[] <> ARRAY[v]::{domain}[]",
+        "EXPLAIN (VERBOSE) SELECT v FROM mine WHERE '{{3}}'::{domain}[] <> ARRAY[v]::{domain}[]",
+    ],
+)
+@pytest.mark.parametrize(
+    "check",
+    [
+        "public.callers_definer(VALUE)",
+        "set_config('client_encoding', 'SJIS', false) <> '' AND set_config('backslash_quote', 'on', false) <> ''",
+        "set_config('search_path', 'test_callers, pg_catalog', false) <> ''",
+        "query_to_xml('SELECT strata_worker.execute_patiently(''UPDATE test_callers.mine SET v = 0'')', true, true, '') IS NOT NULL",
+    ],
+)
+def test_a_constant_leaves_nothing_behind_on_the_wire(
+    pair: Pair,
+    mallory: Twin,
+    statement: str,
+    check: str,
+    unchanged: None,
+    nobody_is_superuser: None,
+) -> None:
+    pair.ours.execute(
+        "CREATE FUNCTION public.callers_definer (integer) RETURNS boolean IMMUTABLE SECURITY DEFINER LANGUAGE plpgsql"
+        " SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN $1 > 0; END'"
+    )
+    ours = mallory.ours
+    try:
+        ours.execute("SET client_min_messages = error")
+        ours.execute(f"CREATE DOMAIN left_behind AS integer CHECK ({check})")
+        for transaction in (False, True):
+            ours.execute("BEGIN" if transaction else "SELECT 1")
+            outcome = run(ours, statement.format(domain="test_callers.left_behind"))
+            assert outcome.sqlstate in (None, "42501", "25006", "3F000"), outcome
+            ours.execute("ROLLBACK" if transaction else "SELECT 1")
+        ours.execute("RESET client_encoding; RESET search_path; RESET backslash_quote")
+        ours.execute("SET search_path = test_callers, public, strata")
+        rows = ours.execute(
+            "SELECT DISTINCT who(v), current_setting('client_encoding') FROM mine"
+        ).fetchall()
+        assert rows == [(MALLORY, "UTF8")]
+        assert ours.execute(
+            "SELECT count(*) FROM mine WHERE who(v) = 'callers_mallory'"
+        ).fetchone() == (40,)
+    finally:
+        ours.execute("ROLLBACK")
+        pair.ours.execute(
+            "DROP DOMAIN IF EXISTS left_behind; DROP FUNCTION public.callers_definer (integer)"
+        )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ALTER TABLE changed ADD COLUMN x text DEFAULT query_to_xml($q$SELECT strata_worker.execute_patiently('UPDATE test_callers.own_ref SET v = 99')$q$, true, true, '')::text",
+        "ALTER TABLE changed ADD CHECK (test_callers.definer(v) > 0)",
+        "ALTER TABLE changed ALTER v TYPE text USING test_callers.pathf(v)",
+    ],
+)
+def test_commands_leave_nothing_behind_on_the_wire(
+    pair: Pair, mallory: Twin, command: str, nobody_is_superuser: None
+) -> None:
+    """SECURITY DEFINER and SET clauses of functions are put back by fmgr in an order of its own."""
+    ours = mallory.ours
+    pair.ours.execute(
+        "CREATE FUNCTION definer (integer) RETURNS integer IMMUTABLE SECURITY DEFINER LANGUAGE plpgsql AS 'BEGIN RETURN $1; END';"
+        "CREATE FUNCTION pathf (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp"
+        " AS $$BEGIN RETURN current_setting('search_path'); END$$"
+    )
+    ours.execute(
+        "CREATE TABLE changed (k integer, v integer); CREATE TABLE own_ref (k integer PRIMARY KEY, v integer)"
+    )
+    pair.ours.execute(
+        "SELECT create_distributed_table('changed', 'k', shard_count => 4); SELECT create_reference_table('own_ref')"
+    )
+    try:
+        ours.execute(
+            "INSERT INTO changed SELECT g, g FROM generate_series(1, 10) AS g; INSERT INTO own_ref VALUES (1, 1)"
+        )
+        run(ours, command)
+        for worker in pair.cluster.workers:
+            assert worker.query("SELECT v FROM test_callers.own_ref") == [(1,)]
+        if "pathf" in command:
+            assert ours.execute("SELECT DISTINCT v FROM changed").fetchall() == [
+                ("pg_catalog, pg_temp",)
+            ]
+        ours.execute("CREATE TABLE made_later (k integer) USING distributed")
+        for worker in pair.cluster.workers:
+            assert worker.query(
+                "SELECT relowner::regrole::text FROM pg_class WHERE oid = 'test_callers.made_later'::regclass"
+            ) == [(MALLORY,)]
+    finally:
+        pair.ours.execute(
+            "DROP TABLE IF EXISTS changed, own_ref, made_later; DROP FUNCTION definer (integer), pathf (integer)"
+        )
+
+
+def test_a_deferred_foreign_key_through_a_view_of_a_closed_schema(
+    pair: Pair, mallory: Twin
+) -> None:
+    pair.execute(
+        "CREATE TABLE callers_closed.pk (k integer PRIMARY KEY);"
+        "CREATE TABLE callers_closed.fk (k integer PRIMARY KEY, r integer REFERENCES callers_closed.pk DEFERRABLE INITIALLY DEFERRED);"
+        "INSERT INTO callers_closed.pk VALUES (1), (2)"
+    )
+    pair.ours.execute(
+        "SELECT create_reference_table('callers_closed.pk');"
+        "SELECT create_distributed_table('callers_closed.fk', 'k', colocate_with => 'callers_closed.secret')"
+    )
+    pair.execute(
+        f"CREATE VIEW over_fk AS SELECT * FROM callers_closed.fk; GRANT SELECT, INSERT, DELETE ON over_fk TO {MALLORY}"
+    )
+    try:
+        mallory.same("INSERT INTO over_fk VALUES (1, 1), (2, 2)")
+        for statement in ("INSERT INTO over_fk VALUES (3, 9)", "DELETE FROM over_fk WHERE k = 2"):
+            assert run(mallory.ours, statement).sqlstate == run(mallory.theirs, statement).sqlstate
+        mallory.same("SELECT * FROM over_fk")
+    finally:
+        pair.execute("DROP VIEW over_fk; DROP TABLE callers_closed.fk, callers_closed.pk")

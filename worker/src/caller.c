@@ -30,10 +30,14 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "parser/parser.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -45,6 +49,9 @@
 
 #define ROLE_COMMAND "strata_worker.role"
 #define PATH_COMMAND "strata_worker.search_path"
+
+/* As the coordinator sets it when it connects. */
+#define PARSER_PATH "pg_catalog, pg_temp"
 
 /* Who was named for the statements to come; user is InvalidOid when nobody was, and the login's user acts. */
 typedef struct Caller
@@ -59,6 +66,8 @@ bool caller_runs_for_users = false;
 static Caller caller = {InvalidOid};
 static char *users_path = NULL; /* search_path of the coordinator's session; NULL: not known */
 static int running = 0;			/* scopes */
+static CommandState command_state = COMMAND_NONE;
+static bool known_conforming_strings = true;
 
 bool
 caller_is_own(const char *text)
@@ -115,17 +124,56 @@ caller_leave(Scope before)
 	running--;
 }
 
-/* While an own statement is parsed with rights that the caller has not, nothing else runs. */
+CommandState
+caller_set_command(CommandState state)
+{
+	CommandState before = command_state;
+
+	command_state = state;
+	return before;
+}
+
+bool
+caller_is_watched(void)
+{
+	return caller_runs_for_users || (command_state == COMMAND_WATCHED && !superuser());
+}
+
+bool
+caller_is_parsing(void)
+{
+	return session_is_marked() && !IsParallelWorker() && running == 0 &&
+		   command_state == COMMAND_NONE && IsTransactionBlock() && !InNoForceRLSOperation();
+}
+
 void
 caller_check_nothing_is_parsed(void)
 {
-	if (OidIsValid(caller.user) && caller.any_schema && running == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot run SQL while a statement of the coordinator is parsed"),
-				 errdetail("A constant of the statement is checked by a function, and the user has "
-						   "no USAGE on a schema that the statement names."),
-				 errhint("Grant USAGE on the schemas of the view's tables.")));
+	if (caller_is_parsing() && !superuser())
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot run a function on a worker while a statement is parsed"),
+						errdetail("A constant of the statement is checked by a function.")));
+}
+
+void
+caller_check_settings(void)
+{
+	if (running == 0 && users_path != NULL &&
+		(pg_get_client_encoding() != GetDatabaseEncoding() ||
+		 strcmp(namespace_search_path, PARSER_PATH) != 0 ||
+		 standard_conforming_strings != known_conforming_strings))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("a function has changed settings of the coordinator's session")));
+}
+
+void
+caller_end_statements(void)
+{
+	if (OidIsValid(caller.user) && caller.any_schema)
+	{
+		caller.any_schema = false;
+		SetUserIdAndSecContext(caller.user, caller.security_context);
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -217,6 +265,12 @@ caller_is_command(Node *command)
 }
 
 void
+caller_note_setting(void)
+{
+	known_conforming_strings = standard_conforming_strings;
+}
+
+void
 caller_execute(VariableSetStmt *command)
 {
 	if (is_named(command, ROLE_COMMAND))
@@ -238,7 +292,7 @@ end_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			if (OidIsValid(caller.user))
+			if (session_is_marked() && !IsParallelWorker())
 				SetUserIdAndSecContext(GetOuterUserId(), 0);
 			forget_caller();
 			break;

@@ -34,8 +34,30 @@ extern void caller_leave(Scope before);
 /* The session's search_path, until the settings' nesting level ends. */
 extern void caller_use_path(void);
 
-/* ERROR while an own statement is parsed with rights that the caller has not. */
+/*
+ * A command of the coordinator is executed.  If it is a user's, which computes what users have written (indexes,
+ * constraints, defaults), SQL inside of it is watched, too, unless a superuser's function has taken over.
+ */
+typedef enum CommandState
+{
+	COMMAND_NONE,
+	COMMAND_SERVICE,
+	COMMAND_WATCHED
+} CommandState;
+
+extern CommandState caller_set_command(CommandState state); /* returns what was before */
+extern bool caller_is_watched(void);
+
+/* May a statement of the coordinator be in the parser?  ERROR if so; core's own checks of foreign keys are excepted. */
+extern bool caller_is_parsing(void);
 extern void caller_check_nothing_is_parsed(void);
+
+/* ERROR if what the parser has run has left other settings than there were. */
+extern void caller_check_settings(void);
+extern void caller_note_setting(void); /* the coordinator has set one */
+
+/* The transaction ends: its triggers find the schemas that the caller may use. */
+extern void caller_end_statements(void);
 
 /* Is it one of the commands to us, whoever gives it?  Execute an own one. */
 extern bool caller_is_command(Node *command);

@@ -48,18 +48,27 @@ static fmgr_hook_type previous_hook = NULL;
 
 PG_FUNCTION_INFO_V1(strata_worker_guard_functions);
 
-static Oid
-get_function_owner(Oid function)
+typedef struct FunctionTraits
+{
+	Oid owner;
+	bool is_definer;   /* SECURITY DEFINER */
+	bool has_settings; /* SET clauses */
+} FunctionTraits;
+
+static FunctionTraits
+get_traits(Oid function)
 {
 	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid owner = BOOTSTRAP_SUPERUSERID;
+	FunctionTraits traits = {.owner = BOOTSTRAP_SUPERUSERID};
 
 	if (HeapTupleIsValid(tuple))
 	{
-		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		traits.owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		traits.is_definer = ((Form_pg_proc) GETSTRUCT(tuple))->prosecdef;
+		traits.has_settings = !heap_attisnull(tuple, Anum_pg_proc_proconfig, NULL);
 		ReleaseSysCache(tuple);
 	}
-	return owner;
+	return traits;
 }
 
 static bool
@@ -67,24 +76,28 @@ needs_hook(Oid function)
 {
 	if (previous_needs_hook != NULL && previous_needs_hook(function))
 		return true;
-	return guarded && !superuser_arg(get_function_owner(function));
+	return guarded && !superuser_arg(get_traits(function).owner);
 }
 
+/*
+ * fmgr has applied SECURITY DEFINER and SET clauses before it tells us of a call, and takes them back before it tells us of
+ * the end.  So what it has changed is not saved here, and no nesting level is opened above its own.
+ */
 static void
 begin_call(Oid function)
 {
 	MemoryContext previous = MemoryContextSwitchTo(TopTransactionContext);
 	Caller *caller = palloc0(sizeof(Caller));
-	Oid owner = get_function_owner(function);
+	FunctionTraits traits = get_traits(function);
 
 	callers = lappend(callers, caller);
 	MemoryContextSwitchTo(previous);
-	if ((InSecurityRestrictedOperation() && !superuser()) || superuser_arg(owner))
+	if ((InSecurityRestrictedOperation() && !superuser()) || superuser_arg(traits.owner))
 		return;
 	GetUserIdAndSecContext(&caller->user, &caller->security_context);
-	SetUserIdAndSecContext(owner, caller->security_context | SECURITY_RESTRICTED_OPERATION);
-	caller->settings = NewGUCNestLevel();
-	caller->switched = true;
+	SetUserIdAndSecContext(traits.owner, caller->security_context | SECURITY_RESTRICTED_OPERATION);
+	caller->switched = !traits.is_definer;
+	caller->settings = caller->switched && !traits.has_settings ? NewGUCNestLevel() : 0;
 }
 
 /* After an error settings go back with the (sub)transaction. */
@@ -99,7 +112,7 @@ end_call(bool failed)
 	callers = list_delete_last(callers);
 	if (caller->switched)
 	{
-		if (!failed)
+		if (!failed && caller->settings > 0)
 			AtEOXact_GUC(false, caller->settings);
 		SetUserIdAndSecContext(caller->user, caller->security_context);
 	}

@@ -25,6 +25,7 @@
 #include "optimizer/planner.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
+#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -34,6 +35,7 @@
 #include "caller.h"
 #include "compat.h"
 #include "function_guard.h"
+#include "session_mark.h"
 
 /* What a statement asks of the tables that it names. */
 typedef struct Access
@@ -163,6 +165,8 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 							parameters);
 	}
 	(void) borrow_owners_rights((Node *) query, &access);
+	if (access.users_tables)
+		caller_check_settings();
 	before = caller_enter(access.users_tables, access.users_tables && !access.writes);
 	PG_TRY();
 	{
@@ -175,6 +179,13 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 	}
 	PG_END_TRY();
 	return plan;
+}
+
+/* In the extended protocol a portal has a copy of the message's text while it is bound. */
+static bool
+is_portals_copy(const char *text)
+{
+	return text != NULL && debug_query_string != NULL && strcmp(text, debug_query_string) == 0;
 }
 
 /* Run the rest of a hook as the caller when the query is an own statement. */
@@ -199,7 +210,8 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 		}                                                                          \
 		else                                                                       \
 		{                                                                          \
-			caller_check_nothing_is_parsed();                                      \
+			if (!is_portals_copy((query)->sourceText))                             \
+				caller_check_nothing_is_parsed();                                  \
 			call;                                                                  \
 		}                                                                          \
 	} while (0)
@@ -391,6 +403,23 @@ keeps_settings(Node *command)
 		   IsA(command, CallStmt) || IsA(command, DoStmt) || !IsTransactionBlock();
 }
 
+static bool
+ends_transaction(Node *command)
+{
+	return IsA(command, TransactionStmt) &&
+		   (((TransactionStmt *) command)->kind == TRANS_STMT_COMMIT ||
+			((TransactionStmt *) command)->kind == TRANS_STMT_PREPARE);
+}
+
+/* A command that computes nothing that users have written for their tables. */
+static bool
+is_service(Node *command)
+{
+	return IsA(command, VariableSetStmt) || IsA(command, TransactionStmt) ||
+		   IsA(command, CallStmt) || IsA(command, DoStmt) || IsA(command, CreateExtensionStmt) ||
+		   IsA(command, AlterExtensionStmt);
+}
+
 static void
 run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 			ProcessUtilityContext context, ParamListInfo parameters, QueryEnvironment *environment,
@@ -400,6 +429,9 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	bool own = caller_is_own(text) && context == PROCESS_UTILITY_TOPLEVEL;
 	bool privileged = own && needs_privileges(command);
 	bool guarded = false;
+	bool is_parsed_inside = IsA(command, CopyStmt) || IsA(command, ExplainStmt);
+	CommandState command_before = COMMAND_NONE;
+	bool sets_state;
 	int settings = 0;
 	Scope before;
 
@@ -413,12 +445,18 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	if (own && run_copy(command, text, completion))
 		return;
 
+	if (own && ends_transaction(command))
+		caller_end_statements();
 	if (own && !keeps_settings(command))
 	{
 		settings = NewGUCNestLevel();
-		if (!IsA(command, CopyStmt) && !IsA(command, ExplainStmt))
+		if (!is_parsed_inside)
 			caller_use_path();
 	}
+	sets_state = session_is_marked() && (own ? !is_parsed_inside : !is_service(command));
+	if (sets_state)
+		command_before = caller_set_command(is_service(command) ? COMMAND_SERVICE
+																: COMMAND_WATCHED);
 	if (privileged)
 	{
 		guarded = function_guard_switch(true);
@@ -432,9 +470,13 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 					 completion);
 		if (settings > 0)
 			AtEOXact_GUC(false, settings);
+		else if (own && IsA(command, VariableSetStmt))
+			caller_note_setting();
 	}
 	PG_FINALLY();
 	{
+		if (sets_state)
+			(void) caller_set_command(command_before);
 		if (privileged)
 		{
 			caller_leave(before);

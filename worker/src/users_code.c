@@ -15,7 +15,6 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -33,12 +32,26 @@ static object_access_hook_type previous_object_access = NULL;
 static needs_fmgr_hook_type previous_needs_hook = NULL;
 static fmgr_hook_type previous_fmgr_hook = NULL;
 
+/* Whoever owns an extension can make a table of his own its member. */
+static bool
+is_owned_by_superuser(Oid relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	bool result = HeapTupleIsValid(tuple) &&
+				  superuser_arg(((Form_pg_class) GETSTRUCT(tuple))->relowner);
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
+}
+
 /* May code inside of a user's statement read the relation? */
 static bool
 is_open_to_functions(Oid relation)
 {
 	return relation < FirstNormalObjectId ||
-		   OidIsValid(getExtensionOfObject(RelationRelationId, relation)) ||
+		   (OidIsValid(getExtensionOfObject(RelationRelationId, relation)) &&
+			is_owned_by_superuser(relation)) ||
 		   isAnyTempNamespace(get_rel_namespace(relation));
 }
 
@@ -49,7 +62,7 @@ check_permissions(COMPAT_CHECK_PERMISSIONS_ARGUMENTS)
 
 	if (previous_check_permissions != NULL && !previous_check_permissions(COMPAT_PASS_PERMISSIONS))
 		return false;
-	if (!caller_runs_for_users || InNoForceRLSOperation())
+	if (!caller_is_watched() || InNoForceRLSOperation())
 		return true;
 	foreach(lc, COMPAT_PERMISSIONS_LIST)
 	{
@@ -98,7 +111,7 @@ users_code_check_command(Node *command)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("only the coordinator can say who acts on a worker")));
 	caller_check_nothing_is_parsed();
-	if (caller_runs_for_users)
+	if (caller_is_watched())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("cannot execute %s in a function that runs on a worker",
 							   CreateCommandName(command)),
@@ -106,16 +119,11 @@ users_code_check_command(Node *command)
 								"IMMUTABLE: then the coordinator evaluates it.")));
 }
 
-/* ----------------------------------------------------------------
- * Functions
- *
- * Users' code runs outside of their statements, too: a command computes indexes, constraints and rows of a table
- * that changes, and a constant is checked while a statement is parsed.  Each call is a scope of its own then.
- * (fmgr does not inline SQL functions there.)
- * ----------------------------------------------------------------
+/*
+ * While a statement is parsed nothing holds what a function does (a constant can be checked by one), so none of users' runs.
+ * fmgr tells of a call when it has applied the function's own settings, and of its end when these are gone: so
+ * this only looks, and changes nothing.
  */
-
-/* Extensions' functions, which the coordinator calls, are trusted, and so is what is written in C. */
 static bool
 is_users_function(Oid function)
 {
@@ -127,10 +135,9 @@ is_users_function(Oid function)
 	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	result = ((Form_pg_proc) GETSTRUCT(tuple))->prolang != ClanguageId &&
-			 ((Form_pg_proc) GETSTRUCT(tuple))->prolang != INTERNALlanguageId;
+	result = !superuser_arg(((Form_pg_proc) GETSTRUCT(tuple))->proowner);
 	ReleaseSysCache(tuple);
-	return result && !OidIsValid(getExtensionOfObject(ProcedureRelationId, function));
+	return result;
 }
 
 static bool
@@ -138,41 +145,16 @@ needs_hook(Oid function)
 {
 	if (previous_needs_hook != NULL && previous_needs_hook(function))
 		return true;
-	return !caller_runs_for_users && session_is_marked() && is_users_function(function);
+	return caller_is_parsing() && is_users_function(function);
 }
 
 static void
 watch_call(FmgrHookEventType event, FmgrInfo *function, Datum *private)
 {
-	if (event == FHET_START)
-	{
-		bool is_outside = !caller_runs_for_users && session_is_marked() &&
-						  is_users_function(function->fn_oid);
-		Scope *before = NULL;
-
-		if (is_outside)
-			caller_check_nothing_is_parsed();
-		if (previous_fmgr_hook != NULL) /* what it changes ends after what we do */
-			previous_fmgr_hook(event, function, private);
-		if (is_outside)
-		{
-			before = MemoryContextAlloc(function->fn_mcxt, sizeof(Scope));
-			*before = caller_enter(true, true);
-		}
-		*private = PointerGetDatum(before);
-	}
-	else
-	{
-		Scope *before = (Scope *) DatumGetPointer(*private);
-
-		if (before != NULL && event == FHET_END)
-			caller_forget_settings(before);
-		if (before != NULL)
-			caller_leave(*before);
-		*private = PointerGetDatum(NULL);
-		if (previous_fmgr_hook != NULL)
-			previous_fmgr_hook(event, function, private);
-	}
+	if (event == FHET_START && is_users_function(function->fn_oid))
+		caller_check_nothing_is_parsed();
+	if (previous_fmgr_hook != NULL)
+		previous_fmgr_hook(event, function, private);
 }
 
 void

@@ -38,10 +38,9 @@ SELECT original.oid AS aggregate,
    AND (a.aggtranstype <> 'internal'::regtype OR (a.aggserialfn <> 0 AND a.aggdeserialfn <> 0))
    AND a.aggtranstype <> 'anyenum'::regtype
    AND (a.agginitval IS NULL OR a.aggtranstype < 16384
-        OR EXISTS (SELECT FROM pg_catalog.pg_depend AS d
-                    WHERE d.classid = 'pg_catalog.pg_type'::regclass AND d.objid = a.aggtranstype
-                      AND d.refclassid = 'pg_catalog.pg_extension'::regclass
-                      AND d.deptype = 'e'))
+        -- whoever owns an extension can make a type of his own its member
+        OR EXISTS (SELECT FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_roles AS r ON r.oid = t.typowner
+                    WHERE t.oid = a.aggtranstype AND r.rolsuper AND t.typtype = 'b' AND t.typelem = 0))
    AND n.nspname <> 'strata_partial'
    AND n.nspname !~ '^pg_(temp|toast)'
    AND octet_length(named.partial_name) < 64;
