@@ -90,13 +90,13 @@ def assert_only_written_off_when_gone_and_asked(cluster: Cluster, writer_key: in
 
         # only the heartbeat gets in
         wait_for_status(cluster, worker.name, "up")
-        session.execute("CREATE ROLE warden SUPERUSER LOGIN; SET ROLE warden")
+        session.execute("CREATE ROLE warden SUPERUSER LOGIN; SET SESSION AUTHORIZATION warden")
         worker.execute("ALTER ROLE warden CONNECTION LIMIT 0 NOSUPERUSER")
         with pytest.raises(psycopg.errors.ObjectInUse, match='its status is "up"') as caught:
             session.execute(WRITE_OFF)
         assert "could not connect" in caught.value.diag.message_detail
         worker.execute("ALTER ROLE warden CONNECTION LIMIT -1 SUPERUSER")
-        session.execute("RESET ROLE; DROP ROLE warden")
+        session.execute("RESET SESSION AUTHORIZATION; DROP ROLE warden")
 
         lose(cluster, worker)
         with pytest.raises(psycopg.errors.ObjectInUse, match="still holds shards") as caught:
