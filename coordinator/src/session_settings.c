@@ -33,7 +33,6 @@
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
 #include "utils/rls.h"
-#include "utils/varlena.h"
 #include "utils/xml.h"
 
 #include "session_settings.h"
@@ -150,41 +149,15 @@ watch_all(void)
 	}
 }
 
-/* A list of identifiers as string constants, which SET takes literally: 'a', 'B', '$user'. */
-static void
-append_identifier_list(StringInfo buffer, const char *value)
-{
-	char *copy = pstrdup(value);
-	List *names;
-	ListCell *lc;
-
-	if (!SplitIdentifierString(copy, ',', &names) || names == NIL)
-	{
-		appendStringInfoString(buffer, "''");
-		return;
-	}
-	foreach(lc, names)
-	{
-		if (foreach_current_index(lc) > 0)
-			appendStringInfoString(buffer, ", ");
-		appendStringInfoString(buffer, quote_literal_cstr(lfirst(lc)));
-	}
-}
-
 static void
 append_setting(StringInfo buffer, const char *name)
 {
 	char *value = GetConfigOptionByName(name, NULL, false);
 
-	if (strcmp(name, "search_path") ==
-		0) /* statements are parsed without it: worker/src/caller.c */
-	{
-		appendStringInfoString(buffer, "SET strata_worker.search_path = ");
-		append_identifier_list(buffer, value);
-	}
-	else
-		appendStringInfo(buffer, "SET %s = %s", name, quote_literal_cstr(value));
-	appendStringInfoString(buffer, "; ");
+	/* statements are parsed without it: worker/src/caller.c */
+	appendStringInfo(buffer, "SET %s = %s; ",
+					 strcmp(name, "search_path") == 0 ? "strata_worker.search_path" : name,
+					 quote_literal_cstr(value));
 }
 
 int

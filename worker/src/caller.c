@@ -23,7 +23,7 @@
  * search_path of pg_catalog alone; else an operator of the caller's would take the place of one of a view.  The
  * path of the session counts for the code that runs, and for commands as users have typed them:
  *
- *		SET strata_worker.search_path = 'schema', ...
+ *		SET strata_worker.search_path = 'schema, ...'
  *
  * Settings.  What code inside of a statement sets ends with the statement: the coordinator would not know of it, and
  * whoever acts in the session next would find a search_path that is not his.
@@ -34,7 +34,6 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
-#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parser.h"
@@ -188,7 +187,7 @@ read_word(List *words, int i)
 
 	if (word->isnull || !IsA(&word->val, String))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("\"" ROLE_COMMAND "\" takes names")));
+						errmsg("\"" ROLE_COMMAND "\" takes strings")));
 	return strVal(&word->val);
 }
 
@@ -236,19 +235,15 @@ set_caller(const VariableSetStmt *command)
 		SetUserIdAndSecContext(caller.user, caller.security_context);
 }
 
-/* SET strata_worker.search_path = 'schema' [, ...]; the coordinator repeats it after a rollback. */
+/* SET strata_worker.search_path = '...'; the coordinator repeats it after a rollback. */
 static void
 set_users_path(const VariableSetStmt *command)
 {
-	StringInfoData path;
+	char *path = MemoryContextStrdup(TopMemoryContext, read_word(command->args, 0));
 
-	initStringInfo(&path);
-	for (int i = 0; i < list_length(command->args); i++)
-		appendStringInfo(&path, "%s%s", i == 0 ? "" : ", ",
-						 quote_identifier(read_word(command->args, i)));
 	if (users_path != NULL)
 		pfree(users_path);
-	users_path = MemoryContextStrdup(TopMemoryContext, path.data);
+	users_path = path;
 }
 
 static bool
