@@ -443,9 +443,7 @@ COMMENT ON FUNCTION strata.aggregate_definition(oid) IS
 -- ---------------------------------------------------------------------------
 
 -- GRANTs that make an access control list of an empty one.
-CREATE FUNCTION strata.grant_commands(
-    acl aclitem[], owner oid, object text, column_name name DEFAULT NULL)
-    RETURNS text
+CREATE FUNCTION strata.grant_commands(acl aclitem[], owner oid, object text) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -459,14 +457,13 @@ AS $$
                              CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)),
                '' ORDER BY g.grantor <> owner, g.first), '')
       FROM (SELECT x.grantor, x.grantee, x.is_grantable, min(x.n) AS first,
-                   string_agg(x.privilege_type || coalesce(' (' || quote_ident(column_name) || ')', ''), ', '
-                              ORDER BY x.n) AS privileges
+                   string_agg(x.privilege_type, ', ' ORDER BY x.n) AS privileges
               FROM aclexplode(acl) WITH ORDINALITY
                        AS x (grantor, grantee, privilege_type, is_grantable, n)
              GROUP BY x.grantor, x.grantee, x.is_grantable) AS g
 $$;
-REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text, name) FROM PUBLIC;
-COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text, name) IS
+REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text) IS
     'GRANT commands that lead to an access control list';
 
 -- NULL is the default of a new object, which is what the worker's object has.

@@ -190,15 +190,13 @@ introduce(Attempt *attempt)
 							psprintf(INT64_FORMAT, schema_version),
 							psprintf(INT64_FORMAT, (int64) decision_log_incarnation())};
 	/* a standby reads the workers, too, and nobody ends its sessions for it */
-	const char *sql = RecoveryInProgress() ? "SELECT strata_worker.check_coordinator($1, $2, $3), "
-											 "strata_worker.check_schema_version($4)"
-										   : "SELECT strata_worker.check_coordinator($1, $2, $3), "
-											 "strata_worker.check_schema_version($4), "
-											 "strata_worker.register_session($5)";
+	bool registers = !RecoveryInProgress();
+	char *sql = psprintf("SELECT strata_worker.check_coordinator($1, $2, $3), "
+						 "strata_worker.check_schema_version($4)%s",
+						 registers ? ", strata_worker.register_session($5)" : "");
 
 	attempt->introduced = true;
-	if (!PQsendQueryParams(attempt->pg, sql, RecoveryInProgress() ? 4 : 5, NULL, values, NULL, NULL,
-						   0))
+	if (!PQsendQueryParams(attempt->pg, sql, registers ? 5 : 4, NULL, values, NULL, NULL, 0))
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
 }
 

@@ -13,7 +13,6 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "compat.h"
 #include "connection.h"
@@ -21,9 +20,9 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "metadata_catalog.h"
+#include "relation_owner.h"
 #include "wire_cleanup.h"
 
 /* Stop what still runs on these connections, and close them: their state is unknown. */
@@ -127,19 +126,6 @@ maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count)
 	return values;
 }
 
-static Oid
-get_owner(Oid relation)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", relation);
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 /*
  * Run one command on all workers, outside of any transaction, as a role: a table's owner, who has all
  * rights there.  Whoever else may maintain the table, he has them here.
@@ -213,7 +199,7 @@ maintenance_vacuum(UtilityCall *call)
 
 			/* core skips what the user does not own, with a warning */
 			if (table != NULL && compat_may_maintain(relid, GetUserId()))
-				run_outside_transaction(get_owner(relid),
+				run_outside_transaction(get_relation_owner(relid),
 										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
 		}
 	}
@@ -269,7 +255,7 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 			continue;
 		ddl_complete_indexes(lfirst_oid(cell), concurrently);
 		run_outside_transaction(
-			get_owner(lfirst_oid(cell)),
+			get_relation_owner(lfirst_oid(cell)),
 			psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
 	}
 }
@@ -302,7 +288,7 @@ maintenance_reindex(UtilityCall *call)
 		ddl_complete_index(table->relation, relid, is_concurrent(reindex));
 	else
 		ddl_complete_indexes(relid, is_concurrent(reindex));
-	run_outside_transaction(get_owner(table->relation),
+	run_outside_transaction(get_relation_owner(table->relation),
 							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
 	ddl_run_locally(call);

@@ -33,7 +33,6 @@ typedef struct Obstacles
 	PlannerInfo *root;
 	const DistributedTable *table;
 	const RangeTblEntry *target;
-	Query *query; /* that is being looked at */
 	Oid function;
 	Oid operator;
 	Oid local_table;
@@ -118,15 +117,8 @@ walk_obstacles(Node *node, Obstacles *found)
 	switch (nodeTag(node))
 	{
 		case T_Query:
-		{
-			Query *outer = found->query;
-
-			found->query = (Query *) node;
-			(void) query_tree_walker((Query *) node, walk_obstacles, found,
+			return query_tree_walker((Query *) node, walk_obstacles, found,
 									 QTW_EXAMINE_RTES_BEFORE);
-			found->query = outer;
-			return false;
-		}
 		case T_RangeTblEntry:
 			note_relation((RangeTblEntry *) node, found);
 			return false;

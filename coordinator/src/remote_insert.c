@@ -36,7 +36,6 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"

@@ -248,21 +248,12 @@ static void
 send_in_transaction(WorkerConnection *conn, const char *sql)
 {
 	StringInfoData message;
-	StringInfoData settings;
 	bool lexical;
-	int setting_count;
 	int commands;
 
 	initStringInfo(&message);
-	initStringInfo(&settings);
 	commands = append_transaction_commands(&message, conn);
-	setting_count = session_settings_append(&settings, conn, &lexical);
-	if (setting_count > 0) /* some are the session's user's to set */
-	{
-		commands += remote_role_append_reset(&message, conn) + setting_count;
-		appendStringInfoString(&message, settings.data);
-	}
-	pfree(settings.data);
+	commands += session_settings_append(&message, conn, &lexical);
 	commands += remote_role_append(&message, conn);
 	if (lexical || (commands > 0 && strlen(sql) > LONG_STATEMENT_BYTES))
 	{

@@ -35,6 +35,7 @@
 #include "utils/rls.h"
 #include "utils/xml.h"
 
+#include "remote_role.h"
 #include "session_settings.h"
 
 typedef enum WatchKind
@@ -185,6 +186,8 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 		if (watches[i].privileged && watches[i].number == 0 && !sent->privileged)
 			continue;
 		sent->privileged |= watches[i].privileged;
+		if (count == 0) /* some are the session's user's to set */
+			count += remote_role_append_reset(buffer, conn);
 		last = watches[i].name;
 		*lexical |= watches[i].lexical;
 		append_setting(buffer, last);

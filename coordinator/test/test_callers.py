@@ -2,6 +2,8 @@
 
 An ordinary role writes functions, operators, casts, domains and aggregates, marks them IMMUTABLE so that they
 run on workers, and uses them on views of others.  Wherever they run they are the caller's, and what they try is not done.
+
+One file, because all of it attacks one set-up, in the same sessions.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 #include "caller.h"
 #include "compat.h"
 #include "function_guard.h"
+#include "relation_owner.h"
 #include "session_mark.h"
 
 /* What a statement asks of the tables that it names. */
@@ -72,19 +72,6 @@ is_users_table(Oid relation)
 		   namespace != get_namespace_oid("strata", true);
 }
 
-static Oid
-get_owner(Oid relation)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", relation);
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 static void
 note_access(Access *access, Oid relation, AclMode required)
 {
@@ -116,7 +103,7 @@ borrow_owners_rights(Node *node, Access *access)
 			continue;
 		note_access(access, rte->relid, permissions->requiredPerms);
 		if (!OidIsValid(permissions->checkAsUser) && is_users_table(rte->relid))
-			permissions->checkAsUser = get_owner(rte->relid);
+			permissions->checkAsUser = get_relation_owner(rte->relid);
 	}
 	return query_tree_walker((Query *) node, borrow_owners_rights, access, 0);
 }
@@ -395,12 +382,12 @@ run_copy(Node *command, const char *text, QueryCompletion *completion)
 	return done;
 }
 
-/* Is what the command sets, or its own transactions, all that it is about? */
+/* Is the command about the session and its transactions, or a call of the coordinator's own? */
 static bool
-keeps_settings(Node *command)
+is_about_session(Node *command)
 {
 	return IsA(command, VariableSetStmt) || IsA(command, TransactionStmt) ||
-		   IsA(command, CallStmt) || IsA(command, DoStmt) || !IsTransactionBlock();
+		   IsA(command, CallStmt) || IsA(command, DoStmt);
 }
 
 static bool
@@ -415,8 +402,7 @@ ends_transaction(Node *command)
 static bool
 is_service(Node *command)
 {
-	return IsA(command, VariableSetStmt) || IsA(command, TransactionStmt) ||
-		   IsA(command, CallStmt) || IsA(command, DoStmt) || IsA(command, CreateExtensionStmt) ||
+	return is_about_session(command) || IsA(command, CreateExtensionStmt) ||
 		   IsA(command, AlterExtensionStmt);
 }
 
@@ -447,7 +433,7 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 
 	if (own && ends_transaction(command))
 		caller_end_statements();
-	if (own && !keeps_settings(command))
+	if (own && IsTransactionBlock() && !is_about_session(command))
 	{
 		settings = NewGUCNestLevel();
 		if (!is_parsed_inside)

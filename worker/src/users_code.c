@@ -4,8 +4,11 @@
  *
  * Users' statements.  An own statement over users' tables computes what users have written.  Code inside of it
  * finds no table here: each holds a part of its rows, no policies, and a copy of a reference table
- * must not be changed alone.  It runs no utility command, and what only reads runs read only.
+ * must not be changed alone.  It runs no utility command, makes no object, and what only reads runs read only.
  * Triggers of foreign keys are excepted, which core runs as the tables' owners.
+ *
+ * Commands compute what users have written, too (indexes, constraints, defaults).  SQL inside of them is held
+ * alike, unless a function of a superuser's has taken over.
  */
 #include "postgres.h"
 
@@ -25,33 +28,23 @@
 
 #include "caller.h"
 #include "compat.h"
-#include "session_mark.h"
+#include "relation_owner.h"
 
 static ExecutorCheckPerms_hook_type previous_check_permissions = NULL;
 static object_access_hook_type previous_object_access = NULL;
 static needs_fmgr_hook_type previous_needs_hook = NULL;
 static fmgr_hook_type previous_fmgr_hook = NULL;
 
-/* Whoever owns an extension can make a table of his own its member. */
-static bool
-is_owned_by_superuser(Oid relation)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	bool result = HeapTupleIsValid(tuple) &&
-				  superuser_arg(((Form_pg_class) GETSTRUCT(tuple))->relowner);
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return result;
-}
-
-/* May code inside of a user's statement read the relation? */
+/*
+ * May code inside of a user's statement read the relation?  Whoever owns an extension can make a table of his own
+ * its member.
+ */
 static bool
 is_open_to_functions(Oid relation)
 {
 	return relation < FirstNormalObjectId ||
 		   (OidIsValid(getExtensionOfObject(RelationRelationId, relation)) &&
-			is_owned_by_superuser(relation)) ||
+			superuser_arg(get_relation_owner(relation))) ||
 		   isAnyTempNamespace(get_rel_namespace(relation));
 }
 
