@@ -10,7 +10,7 @@
  *
  * A mark is made for one database, by CREATE EXTENSION strata, by strata.take_over(), and by the
  * take-over after a promotion.  That needs another mark, for the whole server, which a
- * standby makes when it receives WAL from its primary: so it is fed by the coordinator, and may be
+ * standby makes when it has a wire to its primary: so it is fed by the coordinator, and may be
  * promoted in its place.  The coordinator could be a copy itself, but then its row of
  * strata.cluster says so, on the standby, too: see take_over.c.  The server's mark is good for the
  * take-over only: databases that are copied on a promoted server (CREATE DATABASE ... TEMPLATE) must
@@ -98,10 +98,37 @@ membership_is_marked(void)
 	return marked;
 }
 
+/*
+ * Does the primary feed this server, or has it done so since the start?  A replica may confirm a commit
+ * and be promoted before "strata standby" looks again, so what was received counts, too; an idle
+ * primary sends nothing for long, so a wire to it counts.  walRcvState alone does not: it says
+ * "streaming" while it still tries to connect.
+ */
+static bool
+has_primary(void)
+{
+	bool received;
+	bool connected;
+
+	SpinLockAcquire(&WalRcv->mutex);
+	/* set by the primary's messages only, and kept by a promotion */
+	received = !XLogRecPtrIsInvalid(WalRcv->latestWalEnd);
+	connected = WalRcv->ready_to_display && (WalRcv->walRcvState == WALRCV_STREAMING ||
+											 WalRcv->walRcvState == WALRCV_WAITING);
+	SpinLockRelease(&WalRcv->mutex);
+	return received || connected;
+}
+
 bool
 membership_was_standby(void)
 {
-	return is_mark_valid(InvalidOid);
+	if (!is_mark_valid(InvalidOid))
+	{
+		if (!has_primary())
+			return false;
+		write_mark(InvalidOid); /* a restart forgets that it had one */
+	}
+	return true;
 }
 
 void
@@ -116,18 +143,6 @@ membership_mark(void)
  * ----------------------------------------------------------------
  */
 
-/* WalRcvStreaming() is also true while it tries to connect. */
-static bool
-receives_wal(void)
-{
-	bool streaming;
-
-	SpinLockAcquire(&WalRcv->mutex);
-	streaming = WalRcv->walRcvState == WALRCV_STREAMING || WalRcv->walRcvState == WALRCV_WAITING;
-	SpinLockRelease(&WalRcv->mutex);
-	return streaming;
-}
-
 void
 membership_standby_main(Datum argument)
 {
@@ -135,10 +150,8 @@ membership_standby_main(Datum argument)
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
-	while (!ShutdownRequestPending && RecoveryInProgress() && !is_mark_valid(InvalidOid))
+	while (!ShutdownRequestPending && RecoveryInProgress() && !membership_was_standby())
 	{
-		if (receives_wal())
-			write_mark(InvalidOid);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node, wait_until
-from tests.failover import Failover, copy_coordinator
+from tests.failover import Failover, become_standby, copy_coordinator, promote
 from tests.fixtures import new_root
 from tests.ledger import Ledger
 
@@ -97,6 +98,22 @@ def test_a_promoted_replica_works_at_once_and_the_living_old_one_no_more(ledger:
         ledger.settle()
         assert min(ledger.check()) > 0
         assert cluster.coordinator.value("SELECT count(*) FROM journal WHERE n < 0") == 0
+
+
+def test_a_replica_that_is_promoted_before_it_is_marked_takes_over(ledger: Ledger) -> None:
+    """It may confirm commits at once; its process looks only now and then whether WAL comes."""
+    cluster = ledger.cluster
+    failover = Failover(cluster)
+    mark = failover.standby.data / "pg_stat_tmp" / "strata_coordinator.0"
+    for _ in wait_until("the replica is marked"):
+        if mark.exists():
+            break
+    mark.unlink()
+    write_on(cluster.coordinator, ledger)
+    failover.take_over()
+    write_on(cluster.coordinator, ledger)
+    ledger.settle()
+    ledger.check()
 
 
 def test_what_the_old_coordinator_decided_alone_is_rolled_back_everywhere(ledger: Ledger) -> None:
@@ -252,6 +269,21 @@ def test_a_standby_of_a_copy_gets_no_workers_either(ledger: Ledger) -> None:
         finally:
             cluster.coordinator = original
     write_on(original, ledger)
+
+
+def test_a_copy_that_never_reached_a_primary_gets_no_workers(ledger: Ledger) -> None:
+    """It tries all the time, as a standby that is restored elsewhere does; nobody answers."""
+    cluster = ledger.cluster
+    copy = copy_coordinator(cluster, "copy")
+    become_standby(copy, cluster.coordinator)
+    with socket.create_server(("127.0.0.1", 0)) as mute, stopped_at_the_end(copy):
+        conninfo = f"host=127.0.0.1 port={mute.getsockname()[1]}"
+        copy.settings["primary_conninfo"] = f"'{conninfo}'"
+        copy.start()
+        time.sleep(1.5)  # the process of standbys looks at least three times
+        promote(copy)
+        assert_refused(copy, ledger, "does not have the workers")
+    write_on(cluster.coordinator, ledger)
 
 
 def test_databases_of_one_template_are_clusters_of_their_own(ledger: Ledger) -> None:
