@@ -135,6 +135,37 @@ def test_the_superusers_own_statements_are_not_guarded_afterwards(pair: Pair) ->
     }
 
 
+def test_a_cursor_ends_with_the_statement_that_opened_it(pair: Pair) -> None:
+    """It would run what it names in a command, which is held in other ways."""
+    as_owner(
+        pair,
+        """
+        CREATE FUNCTION open_cursor () RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE c refcursor := 'left'; BEGIN OPEN c FOR SELECT 1; END $$;
+        CREATE FUNCTION open_all (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+        BEGIN
+            IF NOT EXISTS (SELECT FROM pg_cursors WHERE name = 'left') THEN
+                PERFORM open_cursor();
+            END IF;
+            RETURN $1;
+        END $$;
+        CREATE FUNCTION run_cursor () RETURNS text LANGUAGE plpgsql AS
+            $$ BEGIN RETURN cursor_to_xml('left', 1, true, true, ''); END $$;
+        CREATE FUNCTION run_all (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS
+            $$ BEGIN PERFORM run_cursor(); RETURN $1; END $$;
+        """,
+    )
+    distribute(pair)
+    as_owner(pair, "INSERT INTO t SELECT g, g FROM generate_series(1, 50) AS g")
+    pair.execute(f'SET SESSION AUTHORIZATION "{OWNER}"')
+    ours = pair.ours
+    with ours.transaction(force_rollback=True):
+        ours.execute("SELECT count(*) FROM t WHERE open_all(v) > 0")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="cannot run a cursor"):
+            ours.execute("CREATE INDEX i ON t ((run_all(v)))")
+    pair.execute("RESET SESSION AUTHORIZATION")
+
+
 def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
     distribute(pair)
     pair.ours.execute("CREATE INDEX i ON t (v)")

@@ -66,6 +66,7 @@ static Caller caller = {InvalidOid};
 static char *users_path = NULL; /* search_path of the coordinator's session; NULL: not known */
 static int running = 0;			/* scopes */
 static CommandState command_state = COMMAND_NONE;
+static int key_queries = 0; /* of foreign keys, and those inside of them */
 static bool known_conforming_strings = true;
 
 bool
@@ -88,13 +89,23 @@ caller_use_path(void)
 								 GUC_ACTION_SAVE, true, 0, false);
 }
 
+static Scope
+enter(void)
+{
+	Scope before = {
+		.read_only = XactReadOnly, .for_users = caller_runs_for_users, .key_queries = key_queries};
+
+	GetUserIdAndSecContext(&before.user, &before.security_context);
+	running++;
+	return before;
+}
+
 /* The caller acts. */
 Scope
 caller_enter(bool for_users, bool read_only)
 {
-	Scope before = {.read_only = XactReadOnly, .for_users = caller_runs_for_users};
+	Scope before = enter();
 
-	GetUserIdAndSecContext(&before.user, &before.security_context);
 	if (OidIsValid(caller.user) && caller.any_schema)
 		SetUserIdAndSecContext(caller.user, caller.security_context);
 	before.settings = for_users ? NewGUCNestLevel() : 0;
@@ -102,7 +113,21 @@ caller_enter(bool for_users, bool read_only)
 		caller_use_path();
 	caller_runs_for_users |= for_users;
 	XactReadOnly |= read_only;
-	running++;
+	return before;
+}
+
+bool
+caller_runs_keys(void)
+{
+	return InNoForceRLSOperation() && session_is_marked();
+}
+
+Scope
+caller_enter_key_query(void)
+{
+	Scope before = enter();
+
+	key_queries++;
 	return before;
 }
 
@@ -119,6 +144,7 @@ caller_leave(Scope before)
 {
 	SetUserIdAndSecContext(before.user, before.security_context);
 	caller_runs_for_users = before.for_users;
+	key_queries = before.key_queries;
 	XactReadOnly = before.read_only;
 	running--;
 }
@@ -133,9 +159,22 @@ caller_set_command(CommandState state)
 }
 
 bool
+caller_is_in_key_query(void)
+{
+	return key_queries > 0;
+}
+
+bool
+caller_is_key_query(void)
+{
+	return key_queries == 1 && InNoForceRLSOperation();
+}
+
+bool
 caller_is_watched(void)
 {
-	return caller_runs_for_users || (command_state == COMMAND_WATCHED && !superuser());
+	return caller_runs_for_users || key_queries > 0 ||
+		   (command_state == COMMAND_WATCHED && !superuser());
 }
 
 bool

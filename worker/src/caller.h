@@ -14,6 +14,7 @@ typedef struct Scope
 	int security_context;
 	bool read_only;
 	bool for_users;
+	int key_queries;
 	int settings; /* nesting level; 0: they are kept */
 } Scope;
 
@@ -47,6 +48,15 @@ typedef enum CommandState
 
 extern CommandState caller_set_command(CommandState state); /* returns what was before */
 extern bool caller_is_watched(void);
+
+/*
+ * Queries of foreign keys, from planning to their end, which core runs as the tables' owners; and what runs inside of them.
+ * caller_leave() ends the scope of one, too.
+ */
+extern bool caller_runs_keys(void);
+extern Scope caller_enter_key_query(void);
+extern bool caller_is_in_key_query(void);
+extern bool caller_is_key_query(void); /* not one inside of it */
 
 /* May a statement of the coordinator be in the parser?  ERROR if so; core's own checks of foreign keys are excepted. */
 extern bool caller_is_parsing(void);

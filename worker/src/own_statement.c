@@ -140,10 +140,11 @@ static PlannedStmt *
 plan_query(Query *query, const char *text, int options, ParamListInfo parameters)
 {
 	Access access = {.writes = query->commandType != CMD_SELECT || query->hasModifyingCTE};
-	PlannedStmt *plan;
+	bool own = caller_is_own(text);
+	PlannedStmt *volatile plan;
 	Scope before;
 
-	if (!caller_is_own(text))
+	if (!own && !caller_runs_keys())
 	{
 		caller_check_nothing_is_parsed();
 		/* a parallel worker takes its query, which it cannot tell from an own one, out of what runs for users */
@@ -151,13 +152,17 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 							caller_runs_for_users ? options & ~CURSOR_OPT_PARALLEL_OK : options,
 							parameters);
 	}
-	(void) borrow_owners_rights((Node *) query, &access);
+	if (own)
+		(void) borrow_owners_rights((Node *) query, &access);
 	if (access.users_tables)
 		caller_check_settings();
-	before = caller_enter(access.users_tables, access.users_tables && !access.writes);
+	/* constants are folded by functions, those of what a foreign key compares, too */
+	before = own ? caller_enter(access.users_tables, access.users_tables && !access.writes)
+				 : caller_enter_key_query();
 	PG_TRY();
 	{
-		plan = call_planner(query, text, options, parameters);
+		plan = call_planner(query, text, own ? options : options & ~CURSOR_OPT_PARALLEL_OK,
+							parameters);
 		caller_forget_settings(&before);
 	}
 	PG_FINALLY();
@@ -175,15 +180,23 @@ is_portals_copy(const char *text)
 	return text != NULL && debug_query_string != NULL && strcmp(text, debug_query_string) == 0;
 }
 
-/* Run the rest of a hook as the caller when the query is an own statement. */
+/*
+ * Run the rest of a hook in the scope of the query: as the caller when it is an own statement, and as what it is when a
+ * foreign key has it run.
+ */
 #define WITHIN_SCOPE(query, call)                                                  \
 	do                                                                             \
 	{                                                                              \
-		if (caller_is_own((query)->sourceText))                                    \
+		bool own_ = caller_is_own((query)->sourceText);                            \
+		if (own_ || caller_runs_keys())                                            \
 		{                                                                          \
-			Access access_ = read_access((query)->plannedstmt);                    \
-			Scope before_ = caller_enter(access_.users_tables,                     \
-										 access_.users_tables && !access_.writes); \
+			Access access_ = {0};                                                  \
+			Scope before_;                                                         \
+			if (own_)                                                              \
+				access_ = read_access((query)->plannedstmt);                       \
+			before_ = own_ ? caller_enter(access_.users_tables,                    \
+										  access_.users_tables && !access_.writes) \
+						   : caller_enter_key_query();                             \
 			PG_TRY();                                                              \
 			{                                                                      \
 				call;                                                              \
@@ -203,9 +216,14 @@ is_portals_copy(const char *text)
 		}                                                                          \
 	} while (0)
 
+/* Of a query that was started inside of a user's statement: a cursor, which could be run when that has ended. */
+#define STARTED_FOR_USERS 0x40000000
+
 static void
 call_start(QueryDesc *query, int eflags)
 {
+	if (caller_runs_for_users)
+		eflags |= STARTED_FOR_USERS;
 	if (previous_executor_start)
 		previous_executor_start(query, eflags);
 	else
@@ -221,6 +239,10 @@ start_query(QueryDesc *query, int eflags)
 static void
 call_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
+	if ((query->estate->es_top_eflags & STARTED_FOR_USERS) != 0 && !caller_runs_for_users)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot run a cursor on a worker after the statement that opened it")));
 	if (previous_executor_run)
 		previous_executor_run(query, direction, count, execute_once);
 	else

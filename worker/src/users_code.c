@@ -5,7 +5,7 @@
  * Users' statements.  An own statement over users' tables computes what users have written.  Code inside of it
  * finds no table here: each holds a part of its rows, no policies, and a copy of a reference table
  * must not be changed alone.  It runs no utility command, makes no object, and what only reads runs read only.
- * Triggers of foreign keys are excepted, which core runs as the tables' owners.
+ * Queries of foreign keys are excepted, which core runs as the tables' owners, but not what these compute.
  *
  * Commands compute what users have written, too (indexes, constraints, defaults).  SQL inside of them is held
  * alike, unless a function of a superuser's has taken over.
@@ -55,7 +55,7 @@ check_permissions(COMPAT_CHECK_PERMISSIONS_ARGUMENTS)
 
 	if (previous_check_permissions != NULL && !previous_check_permissions(COMPAT_PASS_PERMISSIONS))
 		return false;
-	if (!caller_is_watched() || InNoForceRLSOperation())
+	if (!caller_is_watched() || caller_is_key_query())
 		return true;
 	foreach(lc, COMPAT_PERMISSIONS_LIST)
 	{
@@ -86,8 +86,9 @@ watch_objects(ObjectAccessType access, Oid class, Oid object, int part, void *ar
 {
 	if (previous_object_access != NULL)
 		previous_object_access(access, class, object, part, argument);
-	if (caller_runs_for_users && (access == OAT_POST_CREATE || access == OAT_POST_ALTER ||
-								  access == OAT_DROP || access == OAT_TRUNCATE))
+	if ((caller_runs_for_users || caller_is_in_key_query()) &&
+		(access == OAT_POST_CREATE || access == OAT_POST_ALTER || access == OAT_DROP ||
+		 access == OAT_TRUNCATE))
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
