@@ -966,7 +966,7 @@ GRANT SELECT ON strata.workers, strata.tables, strata.shards, strata.in_doubt TO
 CREATE FUNCTION strata.session_wires(
     OUT session integer, OUT worker_id integer, OUT worker_pid integer, OUT waited boolean,
     OUT wait_number bigint, OUT waits_since timestamptz, OUT transaction_start timestamptz,
-    OUT interruptible boolean, OUT committing text[])
+    OUT interruptible boolean, OUT committing text)
     RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_session_wires';
 REVOKE ALL ON FUNCTION strata.session_wires() FROM PUBLIC;
@@ -1029,7 +1029,7 @@ AS $$
                  LEFT JOIN pg_stat_activity AS a ON a.pid = s.session) AS waiting ON true
       LEFT JOIN wire AS other ON (other.worker_id, other.worker_pid) = (w.worker_id, w.blocking_pid)
       LEFT JOIN preparing AS p
-             ON regexp_replace(w.blocking_gid, '_\d+$', '') = ANY (p.committing)
+             ON regexp_replace(w.blocking_gid, '_\d+$', '') = p.committing
       LEFT JOIN LATERAL (
                SELECT s.session, a.usesysid, a.query
                  FROM (SELECT CASE w.worker_id WHEN 0 THEN w.blocking_pid

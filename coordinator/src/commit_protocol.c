@@ -12,8 +12,7 @@
  *
  * gate.c hears of a two-phase commit when all is prepared, and of each worker that has committed.
  *
- * Names and decision rows are in decision_log.c.  If a session has two connections to one worker
- * (as two roles), the second one gets a counter, and a decision row, of its own.
+ * Names and decision rows are in decision_log.c.
  *
  * A decision row may be deleted only when every worker has acknowledged its COMMIT
  * PREPARED durably.  Therefore synchronous_commit is raised to "on" for PREPARE (there), for
@@ -323,19 +322,16 @@ static void
 assign_identities(int count)
 {
 	const char *cluster = connection_cluster_id();
-	uint64 first = decision_log_take_counters(count);
+	uint64 counter = decision_log_take_counter();
 
-	session_map_set_prepared(first, count);
+	session_map_set_prepared(counter);
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = participants[i];
-		int same_worker = 0;
 		char gid[CONNECTION_GID_SIZE];
 		PreparedGid name;
 
-		for (int j = 0; j < i; j++)
-			same_worker += participants[j]->worker_id == conn->worker_id;
-		conn->prepared_counter = first + same_worker;
+		conn->prepared_counter = counter;
 		name = participant_gid(conn);
 		prepared_gid_format(gid, cluster, &name);
 		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
@@ -395,31 +391,6 @@ finish_prepare(WorkerConnection *conn)
 				 errdetail("The wait was cancelled there while the transaction was prepared.")));
 }
 
-/* Does a connection with a smaller index have the same counter, and so the same decision row? */
-static bool
-is_repeated_counter(int index)
-{
-	for (int i = 0; i < index; i++)
-	{
-		if (participants[i]->prepared_counter == participants[index]->prepared_counter)
-			return true;
-	}
-	return false;
-}
-
-static void
-write_decision(int count)
-{
-	uint64 *counters = palloc(sizeof(uint64) * count);
-	int ncounters = 0;
-
-	for (int i = 0; i < count; i++)
-		if (!is_repeated_counter(i))
-			counters[ncounters++] = participants[i]->prepared_counter;
-	decision_log_write(counters, ncounters);
-	pfree(counters);
-}
-
 /* To the gate, which must know before the coordinator's own rows can be seen. */
 static void
 announce_commit(int count)
@@ -442,7 +413,7 @@ prepare_writers(int count)
 		send_prepare(participants[i]);
 		FAULT_POINT_OF("prepare_sent", i);
 	}
-	write_decision(count); /* while the workers flush */
+	decision_log_write(participants[0]->prepared_counter); /* while the workers flush */
 	FAULT_POINT("decision_written");
 	for (int i = 0; i < count; i++)
 	{
@@ -499,16 +470,13 @@ is_committed(const WorkerConnection *conn)
 	return conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
 }
 
-/* Did every worker acknowledge this transaction?  Looks at the wires of one two-phase commit. */
+/* Did every worker acknowledge the transaction durably? */
 static bool
-is_acknowledged_everywhere(uint64 counter, int count)
+is_acknowledged_everywhere(int count)
 {
 	for (int i = 0; i < count; i++)
-	{
-		if (participants[i]->prepared_counter == counter &&
-			(!is_committed(participants[i]) || participants[i]->replica_wait_cancelled))
+		if (!is_committed(participants[i]) || participants[i]->replica_wait_cancelled)
 			return false;
-	}
 	return true;
 }
 
@@ -537,12 +505,8 @@ commit_prepared_writers(int count)
 			 acknowledge_to_gate);
 	FAULT_POINT("acknowledged");
 
-	for (int i = 0; i < count; i++)
-	{
-		if (!is_repeated_counter(i) &&
-			is_acknowledged_everywhere(participants[i]->prepared_counter, count))
-			decision_log_acknowledge(participants[i]->prepared_counter);
-	}
+	if (is_acknowledged_everywhere(count))
+		decision_log_acknowledge(participants[0]->prepared_counter);
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = participants[i];

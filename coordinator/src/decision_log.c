@@ -48,13 +48,6 @@
 /* So many of them are deleted by one commit: more than one commit adds, so they never pile up. */
 #define DELETED_MAX 32
 
-/* The counters of the transaction that a session is about to end; written by the session alone. */
-typedef struct RunningCommit
-{
-	pg_atomic_uint64 first;
-	pg_atomic_uint32 count; /* 0 = none */
-} RunningCommit;
-
 /* A decision row that can go, in the database that has it. */
 typedef struct Acknowledged
 {
@@ -70,7 +63,8 @@ typedef struct TransactionIdentity
 	slock_t mutex; /* of what follows */
 	int acknowledged_count;
 	Acknowledged acknowledged[ACKNOWLEDGED_MAX];
-	RunningCommit running[FLEXIBLE_ARRAY_MEMBER]; /* by index of the session's PGPROC */
+	/* what a session is about to end, 0: nothing; by index of its PGPROC, written by it alone */
+	pg_atomic_uint64 running[FLEXIBLE_ARRAY_MEMBER];
 } TransactionIdentity;
 
 static TransactionIdentity *identity = NULL;
@@ -91,23 +85,20 @@ decision_log_incarnation(void)
  */
 
 uint64
-decision_log_take_counters(int count)
+decision_log_take_counter(void)
 {
-	RunningCommit *mine = &identity->running[compat_my_proc_index()];
-	uint64 first = pg_atomic_fetch_add_u64(&identity->counter, count) + 1;
+	uint64 counter = pg_atomic_add_fetch_u64(&identity->counter, 1);
 
-	pg_atomic_write_u64(&mine->first, first);
-	pg_write_barrier();
-	pg_atomic_write_u32(&mine->count, count);
+	pg_atomic_write_u64(&identity->running[compat_my_proc_index()], counter);
 	pg_memory_barrier();
-	return first;
+	return counter;
 }
 
 void
 decision_log_leave(void)
 {
 	pg_memory_barrier();
-	pg_atomic_write_u32(&identity->running[compat_my_proc_index()].count, 0);
+	pg_atomic_write_u64(&identity->running[compat_my_proc_index()], 0);
 }
 
 /*
@@ -122,13 +113,7 @@ decision_log_is_running(uint64 incarnation, uint64 counter)
 	pg_memory_barrier();
 	for (int i = 0; i < MaxBackends; i++)
 	{
-		RunningCommit *commit = &identity->running[i];
-		uint32 count = pg_atomic_read_u32(&commit->count);
-		uint64 first;
-
-		pg_read_barrier();
-		first = pg_atomic_read_u64(&commit->first);
-		if (counter >= first && counter < first + count)
+		if (pg_atomic_read_u64(&identity->running[i]) == counter)
 			return true;
 	}
 	pg_memory_barrier();
@@ -210,24 +195,20 @@ delete_acknowledged(Relation catalog)
 }
 
 void
-decision_log_write(const uint64 *counters, int count)
+decision_log_write(uint64 counter)
 {
 	Relation catalog = table_open(metadata_catalog_oid("distributed_transaction"),
 								  RowExclusiveLock);
+	Datum values[DECISION_COLUMNS];
+	bool nulls[DECISION_COLUMNS] = {false};
+	HeapTuple tuple;
 
 	delete_acknowledged(catalog);
-	for (int i = 0; i < count; i++)
-	{
-		Datum values[DECISION_COLUMNS];
-		bool nulls[DECISION_COLUMNS] = {false};
-		HeapTuple tuple;
-
-		values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
-		values[DECISION_COUNTER - 1] = Int64GetDatum((int64) counters[i]);
-		tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
-		CatalogTupleInsert(catalog, tuple);
-		heap_freetuple(tuple);
-	}
+	values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
+	values[DECISION_COUNTER - 1] = Int64GetDatum((int64) counter);
+	tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
+	CatalogTupleInsert(catalog, tuple);
+	heap_freetuple(tuple);
 	table_close(catalog, NoLock);
 }
 
@@ -331,7 +312,7 @@ static Size
 identity_size(void)
 {
 	return add_size(offsetof(TransactionIdentity, running),
-					mul_size(MaxBackends, sizeof(RunningCommit)));
+					mul_size(MaxBackends, sizeof(pg_atomic_uint64)));
 }
 
 static void
@@ -356,10 +337,7 @@ create_shared_memory(void)
 		SpinLockInit(&identity->mutex);
 		identity->acknowledged_count = 0;
 		for (int i = 0; i < MaxBackends; i++)
-		{
-			pg_atomic_init_u64(&identity->running[i].first, 0);
-			pg_atomic_init_u32(&identity->running[i].count, 0);
-		}
+			pg_atomic_init_u64(&identity->running[i], 0);
 	}
 }
 

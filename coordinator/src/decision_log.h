@@ -26,10 +26,10 @@ extern void decision_log_initialize(void);
 extern uint64 decision_log_incarnation(void);
 
 /*
- * Takes so many counters that nobody else gets in this incarnation; the first of them.  Until
- * decision_log_leave() they belong to a transaction that runs.
+ * Takes a counter that nobody else gets in this incarnation, never 0.  Until decision_log_leave() it belongs to a
+ * transaction that runs.
  */
-extern uint64 decision_log_take_counters(int count);
+extern uint64 decision_log_take_counter(void);
 
 /* The transaction has ended on the workers, or was noted as in doubt.  Throws nothing. */
 extern void decision_log_leave(void);
@@ -40,8 +40,8 @@ extern void decision_log_leave(void);
  */
 extern bool decision_log_is_running(uint64 incarnation, uint64 counter);
 
-/* Writes decision rows of these counters in the running transaction, and deletes acknowledged ones. */
-extern void decision_log_write(const uint64 *counters, int count);
+/* Writes the decision row of this counter in the running transaction, and deletes acknowledged ones. */
+extern void decision_log_write(uint64 counter);
 
 /* Every worker has committed durably: the row can go.  Throws nothing. */
 extern void decision_log_acknowledge(uint64 counter);

@@ -113,8 +113,8 @@ has_primary(void)
 	SpinLockAcquire(&WalRcv->mutex);
 	/* set by the primary's messages only, and kept by a promotion */
 	received = !XLogRecPtrIsInvalid(WalRcv->latestWalEnd);
-	connected = WalRcv->ready_to_display && (WalRcv->walRcvState == WALRCV_STREAMING ||
-											 WalRcv->walRcvState == WALRCV_WAITING);
+	connected = WalRcv->ready_to_display &&
+				(WalRcv->walRcvState == WALRCV_STREAMING || WalRcv->walRcvState == WALRCV_WAITING);
 	SpinLockRelease(&WalRcv->mutex);
 	return received || connected;
 }

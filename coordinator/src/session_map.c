@@ -76,9 +76,8 @@ typedef struct SessionSlot
 	TimestampTz waits_since; /* 0: it does not */
 	TimestampTz transaction_start;
 	bool interruptible; /* may the wait be ended by an error? */
-	uint64 first_counter;
-	int counter_count;
-	int64 victim_of; /* number of the wait that is to end, 0 none */
+	uint64 counter;		/* that it prepares under, 0: it does not */
+	int64 victim_of;	/* number of the wait that is to end, 0 none */
 	char report[SESSION_REPORT_SIZE];
 	char log_report[SESSION_REPORT_SIZE];
 } SessionSlot;
@@ -126,7 +125,7 @@ leave_map(int code, Datum arg)
 	}
 	my_slot->pid = 0;
 	my_slot->waits_since = 0;
-	my_slot->counter_count = 0;
+	my_slot->counter = 0;
 	LWLockRelease(lock);
 	my_slot = NULL;
 }
@@ -144,7 +143,7 @@ enter_map(void)
 	my_slot->pid = MyProcPid;
 	my_slot->database = MyDatabaseId;
 	my_slot->waits_since = 0;
-	my_slot->counter_count = 0;
+	my_slot->counter = 0;
 	my_slot->victim_of = 0;
 	LWLockRelease(lock);
 }
@@ -270,13 +269,12 @@ session_map_end_wait(void)
 }
 
 void
-session_map_set_prepared(uint64 first_counter, int count)
+session_map_set_prepared(uint64 counter)
 {
 	if (my_slot == NULL)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	my_slot->first_counter = first_counter;
-	my_slot->counter_count = count;
+	my_slot->counter = counter;
 	LWLockRelease(lock);
 }
 
@@ -395,8 +393,7 @@ typedef struct WireRow
 	TimestampTz waits_since;
 	TimestampTz transaction_start;
 	bool interruptible;
-	uint64 first_counter;
-	int counter_count;
+	uint64 counter;
 } WireRow;
 
 static WireRow *
@@ -434,25 +431,18 @@ copy_wires(int *count)
 		row->waits_since = slot->waits_since;
 		row->transaction_start = slot->transaction_start;
 		row->interruptible = slot->interruptible;
-		row->first_counter = slot->first_counter;
-		row->counter_count = slot->counter_count;
+		row->counter = slot->counter;
 	}
 	LWLockRelease(lock);
 	return rows;
 }
 
-/* The beginnings of the gids that the session prepares under, all but the worker's number. */
+/* The beginning of the gids that the session prepares under, all but the worker's number. */
 static Datum
-list_committing(const WireRow *row, const char *cluster)
+name_committing(const WireRow *row, const char *cluster)
 {
-	Datum *names = palloc(row->counter_count * sizeof(Datum));
-
-	for (int i = 0; i < row->counter_count; i++)
-		names[i] = CStringGetTextDatum(psprintf("strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT,
-												cluster, decision_log_incarnation(),
-												row->first_counter + i));
-	return PointerGetDatum(
-		construct_array(names, row->counter_count, TEXTOID, -1, false, TYPALIGN_INT));
+	return CStringGetTextDatum(psprintf("strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT, cluster,
+										decision_log_incarnation(), row->counter));
 }
 
 /*
@@ -484,9 +474,9 @@ strata_session_wires(PG_FUNCTION_ARGS)
 		values[6] = TimestampTzGetDatum(row->transaction_start);
 		nulls[4] = nulls[5] = nulls[6] = !waits;
 		values[7] = BoolGetDatum(waits && row->interruptible);
-		nulls[8] = row->counter_count == 0;
-		if (row->counter_count > 0)
-			values[8] = list_committing(row, cluster);
+		nulls[8] = row->counter == 0;
+		if (row->counter != 0)
+			values[8] = name_committing(row, cluster);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -542,8 +532,8 @@ end_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT)
 	{
 		session_map_end_wait();
-		if (my_slot != NULL && my_slot->counter_count > 0)
-			session_map_set_prepared(0, 0);
+		if (my_slot != NULL && my_slot->counter != 0)
+			session_map_set_prepared(0);
 	}
 }
 

@@ -30,8 +30,8 @@ extern void session_map_begin_wait(WorkerConnection **conns, int count, int wait
 /* An answer came. */
 extern void session_map_end_wait(void);
 
-/* The running transaction prepares under these counters (0, 0: it does not any more). */
-extern void session_map_set_prepared(uint64 first_counter, int count);
+/* The running transaction prepares under this counter (0: it does not any more). */
+extern void session_map_set_prepared(uint64 counter);
 
 /* ERROR 40P01 if the detector chose this session's wait to end. */
 extern void session_map_check_victim(void);
