@@ -24,8 +24,8 @@ PYTHON := .venv/bin/python
 EXTENSIONS := extensions/columnar extensions/tiering worker coordinator
 DEMO := $(PYTHON) -m tests.demo
 JOBS := $(shell nproc)
-# file by file; more processes than four at once would only wait for the disk
-PARALLEL := -n auto --maxprocesses 4 --no-loadscope-reorder
+# file by file, with one process more than cores, as tests also wait; more than four would wait for the disk
+PARALLEL := -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4))) --no-loadscope-reorder
 
 LAB ?= lab
 SUITE ?= trixie
