@@ -6,7 +6,9 @@ it had when it began; a node that does not spill would need many times the bound
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,14 @@ ROWS = 1_500_000
 MEGABYTE = 1024 * 1024
 # beside work_mem: the shared buffers that are touched, decoded blocks, buffers of temporary files
 BOUND = 52 * MEGABYTE
+
+LEAVES = (
+    ";".join(
+        f"CREATE TABLE leaf{n} PARTITION OF tree FOR VALUES IN ({n}) USING columnar"
+        for n in range(7)
+    )
+    + ";"
+)
 
 # all columns are of use
 ALL = "SELECT count(r) FROM ({}) AS r"
@@ -37,7 +47,10 @@ def tables(node: Node) -> Iterator[Node]:
         INSERT INTO t SELECT (g * 7919::bigint) % {ROWS}, g % 7, g / 2, md5(g::text), (g * 7919::bigint) % {ROWS} / 4.0, g
             FROM generate_series(1, {ROWS}) AS g;
         CREATE TABLE u USING columnar AS SELECT id + {ROWS} / 2 AS id, few, s FROM t;
-        ANALYZE t, u;
+        CREATE TABLE tree (id bigint, few integer, s text) PARTITION BY LIST (few);
+        {LEAVES}
+        INSERT INTO tree SELECT id, few, s FROM t;
+        ANALYZE t, u, tree;
         RESET search_path;
         """
     )
@@ -57,6 +70,25 @@ def measure(connection: psycopg.Connection, query: str) -> int:
     before = read_memory(pid, "VmRSS")
     connection.execute(query)
     return read_memory(pid, "VmHWM") - before
+
+
+class Watch(threading.Thread):
+    """The largest private memory of each parallel worker of a session, seen every 20 ms."""
+
+    def __init__(self, leader: int):
+        super().__init__()
+        self.title = f"parallel worker for PID {leader}".encode()
+        self.largest: dict[int, int] = {}
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.02):
+            for process in Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError, TypeError):  # it has gone
+                    if self.title in (process / "cmdline").read_bytes():
+                        pid = int(process.name)
+                        now = read_memory(pid, "RssAnon")
+                        self.largest[pid] = max(now, self.largest.get(pid, 0))
 
 
 QUERIES = {
@@ -88,6 +120,20 @@ QUERIES = {
     "intersection": ("ColumnarScan", ALL.format("SELECT id FROM t INTERSECT SELECT id FROM u OFFSET 0")),
     "difference": ("ColumnarScan", ALL.format("SELECT s FROM t EXCEPT SELECT s FROM u WHERE few = 1 OFFSET 0")),
     "scan": ("ColumnarScan", "SELECT count(*), max(s), max(n), max(f), max(id) FROM t WHERE half % 2 = 0"),
+    "long list": ("ColumnarScan", "SELECT count(*), max(s) FROM t WHERE id = ANY (ARRAY(SELECT generate_series(1, 400000, 3)))"),
+    "list of text": ("ColumnarScan", "SELECT count(*) FROM t WHERE s = ANY (ARRAY(SELECT md5(g::text) FROM generate_series(1, 100000) AS g))"),
+    "groups of a tree": ("ColumnarAggregate", ALL.format("SELECT id, max(s) FROM tree GROUP BY id OFFSET 0")),
+    "groups by its key": ("ColumnarAggregate", "SELECT few, count(DISTINCT s) FROM tree GROUP BY few"),
+    "sort of a tree": ("ColumnarSort", ALL.format("SELECT id, s FROM tree ORDER BY id OFFSET 0")),
+    "join of a tree": ("ColumnarJoin", "SELECT count(*), max(u.s) FROM tree JOIN u USING (id)"),
+}  # fmt: skip
+
+# with two parallel workers, each of which has a work_mem of its own
+PARALLEL = {
+    "groups": ("Gather", ALL.format("SELECT id, sum(f) FROM t GROUP BY id OFFSET 0")),
+    "join": ("Gather", "SELECT count(*), max(u.s) FROM t JOIN u USING (id)"),
+    "sort": ("Gather Merge", ALL.format("SELECT id, few, n, s FROM t ORDER BY id OFFSET 0")),
+    "tree": ("Gather", ALL.format("SELECT id, max(s) FROM tree GROUP BY id OFFSET 0")),
 }  # fmt: skip
 
 
@@ -105,3 +151,27 @@ def test_memory_of(tables: Node, kind: str) -> None:
         connection.execute("SELECT max(id), max(s), max(n), max(f), max(half) FROM t WHERE few = 1")
         grown = measure(connection, query)
         assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB\n{plan}"
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_memory_of_parallel(tables: Node, kind: str) -> None:
+    node, query = PARALLEL[kind]
+    with tables.connect() as connection:
+        connection.execute(
+            "SET search_path = vector_memory, public; SET max_parallel_workers_per_gather = 2;"
+            "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
+            "SET work_mem = '4MB'; SET hash_mem_multiplier = 1; SET jit = off"
+        )
+        plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {query}"))
+        assert node in plan, plan
+        connection.execute("SELECT max(id), max(s), max(n), max(f), max(half) FROM t WHERE few = 1")
+        watch = Watch(connection.info.backend_pid)
+        watch.start()
+        try:
+            grown = measure(connection, query)
+        finally:
+            watch.ended.set()
+            watch.join()
+        assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB\n{plan}"
+        assert watch.largest
+        assert max(watch.largest.values()) < BOUND, f"{watch.largest}\n{plan}"
