@@ -106,6 +106,11 @@ def copy_coordinator(cluster: Cluster, name: str, *options: str) -> Node:
     return copy
 
 
+def standby_mark(standby: Node) -> Path:
+    """The file by which a server knows that its primary has fed it."""
+    return standby.data / "pg_stat_tmp" / "strata_coordinator.0"
+
+
 class Failover:
     """A synchronous replica of the coordinator, which can take its place."""
 
@@ -115,7 +120,10 @@ class Failover:
         self.standby = self._make()
 
     def _make(self) -> Node:
-        """Copy the coordinator, and make it wait for the copy."""
+        """Copy the coordinator, make it wait for the copy, and see that this knows what it is.
+
+        Its process looks for a wire to the primary; before that only what the primary has sent counts.
+        """
         primary = self.cluster.coordinator
         self.number += 1
         standby = copy_coordinator(self.cluster, f"replica{self.number}", "-R")
@@ -126,7 +134,10 @@ class Failover:
             for _ in wait_until("the replica is synchronous"):
                 state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
                 if connection.execute(state).fetchone() == (1,):
-                    return standby
+                    break
+        for _ in wait_until("the replica is marked"):
+            if standby_mark(standby).exists():
+                return standby
         raise AssertionError("unreachable")
 
     def promote(self) -> None:

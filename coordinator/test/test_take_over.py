@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node, wait_until
-from tests.failover import Failover, become_standby, copy_coordinator, promote
+from tests.failover import Failover, become_standby, copy_coordinator, promote, standby_mark
 from tests.fixtures import new_root
 from tests.ledger import Ledger
 
@@ -104,11 +104,7 @@ def test_a_replica_that_is_promoted_before_it_is_marked_takes_over(ledger: Ledge
     """It may confirm commits at once; its process looks only now and then whether WAL comes."""
     cluster = ledger.cluster
     failover = Failover(cluster)
-    mark = failover.standby.data / "pg_stat_tmp" / "strata_coordinator.0"
-    for _ in wait_until("the replica is marked"):
-        if mark.exists():
-            break
-    mark.unlink()
+    standby_mark(failover.standby).unlink()
     write_on(cluster.coordinator, ledger)
     failover.take_over()
     write_on(cluster.coordinator, ledger)

@@ -41,12 +41,19 @@ def suite_of(major: int) -> str:
 
 
 def copy_tree(target: Path) -> None:
-    """Our files as they are in the working tree, without what was built."""
+    """Our files as they are in the working tree, without what was built; those of an earlier copy go."""
     listed = run(["git", "-C", TREE, "ls-files", "--cached", "--others", "--exclude-standard"])
-    for name in listed.stdout.splitlines():
-        if (TREE / name).is_file():
-            (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(TREE / name, target / "src" / name)
+    names = {name for name in listed.stdout.splitlines() if (TREE / name).is_file()}
+    copied = target / "copied"  # what is ours there: the rest was built
+    if not copied.exists():
+        shutil.rmtree(target / "src", ignore_errors=True)
+    else:
+        for name in set(copied.read_text().splitlines()) - names:
+            (target / "src" / name).unlink(missing_ok=True)
+    for name in names:
+        (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(TREE / name, target / "src" / name)
+    copied.write_text("".join(f"{name}\n" for name in sorted(names)))
 
 
 # The first process of the namespace; it waits for whatever the tests leave behind without a parent.
