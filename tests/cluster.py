@@ -107,6 +107,15 @@ def wait_until_ended(session: psycopg.Connection) -> None:
             return
 
 
+def parallel_workers(workers: int, cores: int | None = None) -> int:
+    """Parallel workers of one query on one of so many workers, whose own processes count, too.
+
+    A query runs on all workers at once: more processes than the machine has cores only wait.
+    """
+    cores = cores or len(os.sched_getaffinity(0))
+    return max(cores // max(workers, 1) - 1, 0)
+
+
 def find_directory(which: str) -> Path:
     """A directory that pg_config knows, of the version that PG_CONFIG belongs to."""
     candidates = [os.environ.get("PG_CONFIG")]
@@ -512,7 +521,8 @@ class Cluster:
         else:
             ports = self._choose_ports(1 + workers + plain)
             self.coordinator = self._make_node("coordinator", ports.pop())
-            self.workers = [self._make_node(f"worker{n + 1}", ports.pop()) for n in range(workers)]
+            names = [f"worker{number + 1}" for number in range(workers)]
+            self.workers = [self._make_node(name, ports.pop(), workers) for name in names]
             self.plain = self._make_node("plain", ports.pop()) if plain else None
 
     # ---- state --------------------------------------------------------------------------------
@@ -531,8 +541,11 @@ class Cluster:
             taken.add(free_port(taken))
         return sorted(taken, reverse=True)
 
-    def _make_node(self, name: str, port: int) -> Node:
+    def _make_node(self, name: str, port: int, workers: int = 0) -> Node:
+        """A node; a worker shares the machine's cores with the others, `workers` in all."""
         settings = {}
+        if workers:
+            settings["max_parallel_workers_per_gather"] = str(parallel_workers(workers))
         if name == "coordinator" and self.extension:
             settings["shared_preload_libraries"] = "'strata'"
         elif self.extension:
@@ -613,10 +626,11 @@ class Cluster:
         self.durable = state["durable"]
         self.tls = state["tls"]
         self.assertions = state.get("assertions", False)
-        nodes = {name: self._make_node(name, port) for name, port in state["ports"].items()}
-        self.coordinator = nodes.pop("coordinator")
-        self.plain = nodes.pop("plain", None)
-        self.workers = list(nodes.values())
+        ports = dict(state["ports"])
+        self.coordinator = self._make_node("coordinator", ports.pop("coordinator"))
+        plain = ports.pop("plain", None)
+        self.plain = self._make_node("plain", plain) if plain else None
+        self.workers = [self._make_node(*item, len(ports)) for item in ports.items()]
 
     def _save(self) -> None:
         state = {
@@ -713,7 +727,8 @@ class Cluster:
 
     def new_node(self, name: str) -> Node:
         """One more server, running, that the coordinator knows nothing of yet."""
-        node = self._make_node(name, free_port({other.port for other in self.nodes}))
+        port = free_port({other.port for other in self.nodes})
+        node = self._make_node(name, port, len(self.workers) + 1)
         self._prepare_node(node)
         return node
 
