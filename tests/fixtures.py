@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -135,6 +136,25 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
     return report
 
 
+# ---- what was left out, and why ------------------------------------------------------------------
+
+
+def reason_of_skip(report: pytest.TestReport | pytest.CollectReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """End with the tests that did not run here, counted by their reasons."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    terminalreporter.section("left out")
+    for reason, count in Counter(map(reason_of_skip, skipped)).most_common():
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"{tests}: {reason}")
+
+
 # ---- CI=true: nothing is skipped -----------------------------------------------------------------
 
 
@@ -147,6 +167,5 @@ def pytest_make_collect_report(collector: pytest.Collector):
 
 def fail_skips_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
     if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.longrepr = f"with CI=true every test has to run: {reason_of_skip(report)}"
         report.outcome = "failed"
-        report.longrepr = f"with CI=true every test has to run: {reason}"

@@ -471,6 +471,7 @@ def test_pg_upgrade_keeps_rows_options_and_deletes(make_server: MakeServer) -> N
     node.stop()
     new = sibling(node, "upgraded")
     run_initdb(new.data)
+    new.write_configuration()  # pg_upgrade logs in as the superuser, whoever runs it
     binaries = find_binaries()
     run_program(
         node, "pg_upgrade", "-b", binaries, "-B", binaries, "-d", node.data, "-D", new.data, "-U", "postgres",
