@@ -46,6 +46,43 @@ dist_path_copy(const DistPath *path)
 }
 
 bool
+dist_path_loses_order(const DistPath *path)
+{
+	return path->ordered && path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus);
+}
+
+List *
+dist_subs_unsorted(List *subs)
+{
+	List *result = NIL;
+	ListCell *lc;
+
+	foreach(lc, subs)
+	{
+		DistSub *sub = palloc(sizeof(DistSub));
+
+		*sub = *(DistSub *) lfirst(lc);
+		sub->path = dist_path_copy(sub->path);
+		if (sub->path->limit_count == NULL && sub->path->limit_offset == NULL)
+		{
+			sub->path->sort_clause = NIL;
+			dist_path_forget_order(sub->path);
+		}
+		result = lappend(result, sub);
+	}
+	return result;
+}
+
+void
+dist_path_forget_order(DistPath *path)
+{
+	if (!path->ordered)
+		return;
+	path->ordered = false;
+	path->subs = dist_subs_unsorted(path->subs);
+}
+
+bool
 locus_is_single(const Locus *locus)
 {
 	return locus->kind == LOCUS_HASHED && (locus->routes != NIL || locus->outer_routes != NIL);

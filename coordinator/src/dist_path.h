@@ -112,6 +112,12 @@ typedef struct DistPath
 	bool has_aggs;
 	bool has_windows;
 
+	/*
+	 * A sub-select in FROM, the only item there, sorts its rows: what looks at their order
+	 * (a result, LIMIT, array_agg()) has to get that one, as PostgreSQL gives it.
+	 */
+	bool ordered;
+
 	double rows; /* over all workers */
 	Cost cost;	 /* of one worker, all working at once */
 } DistPath;
@@ -122,6 +128,15 @@ extern void dist_path_add(RelOptInfo *rel, DistPath *path);
 
 /* A flat copy whose lists may be replaced, not modified in place. */
 extern DistPath *dist_path_copy(const DistPath *path);
+
+/* Do the rows have an order that goes when several workers' streams come together? */
+extern bool dist_path_loses_order(const DistPath *path);
+
+/* The sub-selects of a FROM without the sorting that nobody will see; shares what stays as it is. */
+extern List *dist_subs_unsorted(List *subs);
+
+/* ... and those of a path */
+extern void dist_path_forget_order(DistPath *path);
 
 /* Is there at most one worker (for one outer row, where outer_routes say so)? */
 extern bool locus_is_single(const Locus *locus);

@@ -93,6 +93,48 @@ partial_aggregate_possible(Node *expr)
 	return !walk_not_partial(expr, NULL);
 }
 
+/*
+ * Does a built-in aggregate's value depend on the order of rows?  What depends on it has no combine
+ * function, but for these since PostgreSQL 16.
+ */
+static bool
+minds_order(Oid aggregate)
+{
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	bool can_combine;
+	char *name;
+
+	if (!HeapTupleIsValid(tuple))
+		return true;
+	can_combine = OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn);
+	ReleaseSysCache(tuple);
+	name = get_func_name(aggregate);
+	return !can_combine || strcmp(name, "array_agg") == 0 || strcmp(name, "string_agg") == 0 ||
+		   strcmp(name, "any_value") == 0;
+}
+
+static bool
+walk_minds_order(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Aggref))
+	{
+		Aggref *aggref = (Aggref *) node;
+
+		if (aggref->aggorder != NIL)
+			return false;
+		return aggref->aggfnoid >= FirstNormalObjectId || minds_order(aggref->aggfnoid);
+	}
+	return expression_tree_walker(node, walk_minds_order, context);
+}
+
+bool
+partial_aggregate_ignores_order(Node *expr)
+{
+	return !walk_minds_order(expr, NULL);
+}
+
 Aggref *
 partial_aggregate_rename(Aggref *aggref)
 {

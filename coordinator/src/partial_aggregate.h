@@ -13,6 +13,9 @@ extern Oid partial_aggregate_lookup(Oid aggregate);
 /* Does every Aggref in the expression (or List) have a partial twin and no DISTINCT, ORDER BY or WITHIN GROUP? */
 extern bool partial_aggregate_possible(Node *expr);
 
+/* Has every Aggref in it the same value whatever the order of rows? (Users' own ones are not known.) */
+extern bool partial_aggregate_ignores_order(Node *expr);
+
 /*
  * An Aggref that core marked AGGSPLIT_INITIAL_SERIAL as a call of its twin;
  * others are returned as they are.  Modifies its argument.

@@ -277,6 +277,16 @@ add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 											 joinrel->reltarget->exprs, NIL, NIL));
 }
 
+static DistPath *
+without_order(DistPath *path)
+{
+	if (!path->ordered)
+		return path;
+	path = dist_path_copy(path);
+	dist_path_forget_order(path);
+	return path;
+}
+
 static void
 join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
 		   JoinType jointype, List *restrictlist)
@@ -311,8 +321,12 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	path->root = root;
 	path->outer_params = bms_union(outer->outer_params, inner->outer_params);
 	if (!shippable_expr(root, &path->locus, (Node *) on, &path->outer_params) ||
-		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params) ||
-		!combine_sides(path, outer, inner, jointype, on, where))
+		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params))
+		return;
+	/* in which order a join meets rows is the planner's choice, in PostgreSQL, too */
+	outer = without_order(outer);
+	inner = without_order(inner);
+	if (!combine_sides(path, outer, inner, jointype, on, where))
 		return;
 	if (jointype == JOIN_SEMI && !add_aliases(root, joinrel, path, outer, inner))
 		return;

@@ -437,6 +437,7 @@ plan_derived_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 		path->locus = sub->locus;
 		path->locus.keys = map_keys(sub, rti);
 		path->outer_params = bms_copy(sub->outer_params);
+		path->ordered = sub->sort_clause != NIL || sub->ordered;
 		entry = palloc(sizeof(DistSub));
 		entry->rti = rti;
 		entry->path = sub;
@@ -447,8 +448,9 @@ plan_derived_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 		locus_restrict(root, &path->locus, path->quals);
 		dist_path_add(rel, path);
 
+		/* sorted rows come by core's scan of the sub-select, whose Gather merges them */
 		if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-			gather_can_fetch(collect_fetch(rel, NIL)))
+			!dist_path_loses_order(path) && gather_can_fetch(collect_fetch(rel, NIL)))
 			add_path(rel, gather_path_create(root, rel, path, rel->reltarget,
 											 collect_fetch(rel, NIL), NIL, NIL));
 	}

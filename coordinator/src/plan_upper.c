@@ -85,7 +85,8 @@ target_is_shippable(DistPath *path, List *target)
 static void
 add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target, List *pathkeys)
 {
-	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL)
+	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+		!dist_path_loses_order(path))
 		add_path(rel, gather_path_create(root, rel, path, target, NIL, NIL, pathkeys));
 }
 
@@ -110,11 +111,16 @@ static void
 push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
 {
 	DistPath *path = dist_path_copy(input);
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
 	List *keys = NIL;
 	Path *local = linitial(output_rel->pathlist);
 	ListCell *lc;
 
-	path->target = make_target(root->upper_targets[UPPERREL_GROUP_AGG]);
+	if (partial_aggregate_ignores_order((Node *) target->exprs) &&
+		partial_aggregate_ignores_order(having))
+		dist_path_forget_order(path);
+	path->ordered = false; /* groups have none */
+	path->target = make_target(target);
 	path->group_clause = compat_group_clause(root);
 	path->having = (List *) having;
 	path->has_aggs = root->parse->hasAggs;
@@ -132,7 +138,7 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
 								   (1 + list_length(path->target));
 	dist_path_add(output_rel, path);
-	add_gather(root, output_rel, path, root->upper_targets[UPPERREL_GROUP_AGG], NIL);
+	add_gather(root, output_rel, path, target, NIL);
 }
 
 /*
@@ -209,9 +215,13 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	if (!partial_aggregate_possible((Node *) grouping_target->exprs) ||
 		!partial_aggregate_possible(extra->havingQual))
 		return;
+	if (input->ordered && !(partial_aggregate_ignores_order((Node *) grouping_target->exprs) &&
+							partial_aggregate_ignores_order(extra->havingQual)))
+		return;
 
 	partial_target = make_partial_target(root, grouping_target, group_clause, extra->havingQual);
 	path = dist_path_copy(input);
+	dist_path_forget_order(path);
 	path->target = make_target(partial_target);
 	path->group_clause = group_clause;
 	path->has_aggs = root->parse->hasAggs;
@@ -339,8 +349,8 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		double groups = ((Path *) linitial(output_rel->pathlist))->rows;
 		bool complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
 
-		/* a hidden column would count in the workers' DISTINCT */
-		if (input->locks != NIL || has_junk(root->processed_tlist))
+		/* a hidden column would count in the workers' DISTINCT; sorted rows stay sorted in Unique */
+		if (input->locks != NIL || has_junk(root->processed_tlist) || dist_path_loses_order(input))
 			continue;
 		path->target = root->processed_tlist;
 		path->distinct_clause = parse->distinctClause;
@@ -380,6 +390,12 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 
 		if (input->distinct_clause != NIL && has_junk(root->processed_tlist))
 			continue;
+		/* sorted by more than this already: core does not sort again, which tells equal rows apart */
+		if (dist_path_loses_order(input) &&
+			pathkeys_contained_in(root->sort_pathkeys, input_rel->cheapest_total_path->pathkeys))
+			continue;
+		if (dist_path_loses_order(input))
+			dist_path_forget_order(path);
 		path->target = root->processed_tlist;
 		path->sort_clause = root->parse->sortClause;
 		if (!target_is_shippable(path, path->target))
@@ -467,7 +483,8 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		{
 			if (path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus))
 			{
-				push_limit(root, output_rel, path, extra);
+				if (!path->ordered)
+					push_limit(root, output_rel, path, extra);
 				continue;
 			}
 			/* replicated rows come in no particular order: each worker might choose others */
@@ -488,13 +505,7 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 
 		/* inside another query its InitPlans would not be evaluated */
 		if (root->init_plans == NIL)
-		{
-			DistPath *embedded = dist_path_copy(path);
-
-			if (path->limit_count == NULL && path->limit_offset == NULL)
-				embedded->sort_clause = NIL;
-			dist_path_add(output_rel, embedded);
-		}
+			dist_path_add(output_rel, path);
 	}
 }
 
