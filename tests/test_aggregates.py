@@ -247,3 +247,40 @@ def test_user_defined_aggregates_run_and_may_be_split(pair: Pair) -> None:
     assert "strata_partial" in pair.remote_sql("SELECT sum_of_squares(c_integer) FROM many")
     pair.same("SELECT grp, sum_of_squares(c_integer) FROM many GROUP BY grp")
     pair.same("SELECT last_one(c_text ORDER BY id) FROM many")
+
+
+def test_aggregates_whose_names_look_alike_are_not_taken_for_each_other(pair: Pair) -> None:
+    """ "a.b".c and a."b.c", and one that has got the other's name by ALTER."""
+    pair.execute('CREATE SCHEMA a; CREATE SCHEMA "a.b"; CREATE SCHEMA "a%2Eb"')
+    query = 'SELECT a."b.c"(id), "a.b".c(id), "a%2Eb".c(id), a.second_name(id) FROM many'
+    try:
+        for name, transition in (
+            ('a."b.c"', "int4pl"),
+            ('"a.b".c', "int4larger"),
+            ('"a%2Eb".c', "int4smaller"),
+            ("a.first_name", "int4larger"),
+            ("a.second_name", "int4pl"),
+        ):
+            pair.execute(
+                f"CREATE AGGREGATE {name} (integer) (SFUNC = {transition}, STYPE = integer,"
+                f" COMBINEFUNC = {transition}, PARALLEL = SAFE)"
+            )
+        pair.same(query)
+        assert pair.remote_sql(query).count("strata_partial") == 4
+
+        pair.execute(
+            "ALTER AGGREGATE a.first_name (integer) RENAME TO third_name;"
+            "ALTER ROUTINE a.second_name (integer) RENAME TO first_name;"
+            "ALTER AGGREGATE a.third_name (integer) RENAME TO second_name"
+        )
+        pair.same("SELECT a.first_name(id) FROM many")
+        pair.same(query)
+        pair.execute(
+            'ALTER SCHEMA "a.b" RENAME TO other; ALTER SCHEMA a RENAME TO "a.b"; ALTER SCHEMA other RENAME TO a;'
+            'ALTER AGGREGATE a.c (integer) RENAME TO "b.c"; ALTER AGGREGATE "a.b"."b.c" (integer) RENAME TO c;'
+            'ALTER AGGREGATE "a.b".second_name (integer) SET SCHEMA a'
+        )
+        pair.same(query)
+        assert pair.remote_sql(query).count("strata_partial") == 4
+    finally:
+        pair.execute('DROP SCHEMA IF EXISTS a, "a.b", "a%2Eb", other CASCADE')

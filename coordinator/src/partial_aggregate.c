@@ -18,11 +18,40 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "partial_aggregate.h"
+
+/* A part of a twin's name, as strata_partial.partial_name() writes it. */
+static void
+append_name(StringInfo name, const char *part)
+{
+	for (; *part != '\0'; part++)
+	{
+		if (*part == '%')
+			appendStringInfoString(name, "%25");
+		else if (*part == '.')
+			appendStringInfoString(name, "%2E");
+		else
+			appendStringInfoChar(name, *part);
+	}
+}
+
+static Oid
+get_transition_function(Oid aggregate)
+{
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	Oid function;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	function = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn;
+	ReleaseSysCache(tuple);
+	return function;
+}
 
 Oid
 partial_aggregate_lookup(Oid aggregate)
@@ -31,7 +60,7 @@ partial_aggregate_lookup(Oid aggregate)
 	Form_pg_proc proc;
 	Oid schema = get_namespace_oid("strata_partial", true);
 	Oid twin;
-	char *name;
+	StringInfoData name;
 
 	if (!OidIsValid(schema))
 		return InvalidOid;
@@ -40,13 +69,23 @@ partial_aggregate_lookup(Oid aggregate)
 		return InvalidOid;
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
 
+	initStringInfo(&name);
 	if (proc->pronamespace == PG_CATALOG_NAMESPACE)
-		name = pstrdup(NameStr(proc->proname));
+		appendStringInfoString(&name, NameStr(proc->proname));
 	else
-		name = psprintf("%s.%s", get_namespace_name(proc->pronamespace), NameStr(proc->proname));
-	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name),
+	{
+		append_name(&name, get_namespace_name(proc->pronamespace));
+		appendStringInfoChar(&name, '.');
+		append_name(&name, NameStr(proc->proname));
+	}
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name.data),
 						   PointerGetDatum(&proc->proargtypes), ObjectIdGetDatum(schema));
 	ReleaseSysCache(tuple);
+	pfree(name.data);
+
+	/* one that outlived its original, while event triggers were off, is no other's */
+	if (OidIsValid(twin) && get_transition_function(twin) != get_transition_function(aggregate))
+		return InvalidOid;
 	return twin;
 }
 

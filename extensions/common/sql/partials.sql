@@ -6,13 +6,27 @@
 --
 -- This file is part of both extensions, so that a partial has the same name and
 -- result type on every node: <aggregate> for those of pg_catalog,
--- "<schema>.<aggregate>" for all others, with the same argument types.
+-- "<schema>.<aggregate>" for all others, with the same argument types.  A dot in
+-- one of the names is written %2E and a percent sign %25, so that "a.b".c and
+-- a."b.c" have two partials.
 -- ---------------------------------------------------------------------------
 
 CREATE SCHEMA strata_partial;
 GRANT USAGE ON SCHEMA strata_partial TO PUBLIC;
 COMMENT ON SCHEMA strata_partial IS
     'aggregates that return their transition state, generated from pg_aggregate';
+
+CREATE FUNCTION strata_partial.partial_name(schema_name text, aggregate text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN schema_name = 'pg_catalog' THEN aggregate
+                ELSE replace(replace(schema_name, '%', '%25'), '.', '%2E') || '.'
+                     || replace(replace(aggregate, '%', '%25'), '.', '%2E') END
+$$;
+REVOKE ALL ON FUNCTION strata_partial.partial_name(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata_partial.partial_name(text, text) IS
+    'the name of an aggregate''s partial in schema strata_partial';
 
 -- Every aggregate that can be split, with the name of its partial and, when that
 -- exists, the partial's OID.  Left out: ordered-set aggregates, those without a
@@ -27,12 +41,14 @@ SELECT original.oid AS aggregate,
   FROM pg_catalog.pg_aggregate AS a
   JOIN pg_catalog.pg_proc AS original ON original.oid = a.aggfnoid
   JOIN pg_catalog.pg_namespace AS n ON n.oid = original.pronamespace
- CROSS JOIN LATERAL (SELECT CASE WHEN n.nspname = 'pg_catalog' THEN original.proname::text
-                                 ELSE n.nspname || '.' || original.proname END) AS named (partial_name)
-  LEFT JOIN pg_catalog.pg_proc AS partial
+ CROSS JOIN LATERAL strata_partial.partial_name(n.nspname, original.proname) AS named (partial_name)
+  LEFT JOIN (pg_catalog.pg_proc AS partial
+             JOIN pg_catalog.pg_aggregate AS twin ON twin.aggfnoid = partial.oid)
          ON partial.proname::text = named.partial_name
         AND partial.pronamespace = 'strata_partial'::regnamespace
         AND partial.proargtypes = original.proargtypes
+        -- else it was made for another aggregate that had the name
+        AND twin.aggtransfn = a.aggtransfn
  WHERE a.aggkind = 'n'
    AND a.aggcombinefn <> 0
    AND (a.aggtranstype <> 'internal'::regtype OR (a.aggserialfn <> 0 AND a.aggdeserialfn <> 0))
@@ -194,7 +210,8 @@ BEGIN
               FROM pg_event_trigger_dropped_objects() AS dropped
               JOIN pg_proc AS p
                 ON p.pronamespace = 'strata_partial'::regnamespace
-               AND p.proname = dropped.address_names[1] || '.' || dropped.address_names[2]
+               AND p.proname = strata_partial.partial_name(dropped.address_names[1],
+                                                           dropped.address_names[2])
                AND p.prokind = 'a'
              WHERE dropped.object_type = 'aggregate'
                AND NOT EXISTS (SELECT FROM strata_partial.candidates AS c WHERE c.partial = p.oid)
@@ -204,12 +221,18 @@ BEGIN
         RETURN;
     END IF;
 
-    -- CREATE OR REPLACE may have changed the functions of an aggregate we know.
+    -- CREATE OR REPLACE may have changed the functions of an aggregate we know; another may
+    -- have got the name of one that was renamed.
     FOR stale IN
         SELECT c.partial::regprocedure AS partial
           FROM pg_event_trigger_ddl_commands() AS command
           JOIN strata_partial.candidates AS c ON c.aggregate = command.objid
          WHERE command.classid = 'pg_proc'::regclass AND c.partial IS NOT NULL
+        UNION
+        SELECT p.oid::regprocedure FROM pg_proc AS p
+         WHERE p.pronamespace = 'strata_partial'::regnamespace AND p.prokind = 'a'
+           AND p.oid NOT IN (SELECT c.partial FROM strata_partial.candidates AS c
+                              WHERE c.partial IS NOT NULL)
     LOOP
         EXECUTE format('DROP AGGREGATE %s', stale.partial);
     END LOOP;
@@ -237,7 +260,8 @@ COMMENT ON FUNCTION strata_partial.notice_aggregates() IS
 SELECT strata_partial.create_partials();
 
 CREATE EVENT TRIGGER strata_aggregate_created ON ddl_command_end
-    WHEN TAG IN ('CREATE AGGREGATE', 'ALTER AGGREGATE')
+    WHEN TAG IN ('CREATE AGGREGATE', 'ALTER AGGREGATE', 'ALTER FUNCTION', 'ALTER ROUTINE',
+                 'ALTER SCHEMA')
     EXECUTE FUNCTION strata_partial.notice_aggregates();
 COMMENT ON EVENT TRIGGER strata_aggregate_created IS 'creates the partial of a new aggregate';
 
