@@ -396,7 +396,7 @@ make_set_list(PlannerInfo *root)
 										 lfirst_int(lc),
 										 get_attname(relation, lfirst_int(lc), false), false));
 	}
-	return statement_split_assignments(result);
+	return statement_assignments(result, relation);
 }
 
 /* PlanCustomPath of a statement that is shipped as it was written. */

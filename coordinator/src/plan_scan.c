@@ -23,6 +23,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
@@ -232,14 +233,41 @@ has_row_mark(PlannerInfo *root, Index rti)
 	return false;
 }
 
-/* Expressions that a scan must bring: the columns used above and by the clauses evaluated here. */
+/* Expressions that a scan must bring: its columns that are used above and by the clauses evaluated here. */
 static List *
 collect_fetch(RelOptInfo *rel, List *local_quals)
 {
 	List *exprs = list_concat_copy(rel->reltarget->exprs, local_quals);
+	List *columns = NIL;
+	ListCell *lc;
 
-	return pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
-											   PVC_RECURSE_PLACEHOLDERS);
+	exprs = pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+												PVC_RECURSE_PLACEHOLDERS);
+	foreach(lc, exprs)
+	{
+		if (((Var *) lfirst(lc))->varno == rel->relid)
+			columns = lappend(columns, lfirst(lc));
+	}
+	return columns;
+}
+
+/* A Gather of one relation; what its target takes from a row of another one (LATERAL) comes as a parameter. */
+static void
+add_scan_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, List *local_quals)
+{
+	ParamPathInfo *outer = get_baserel_parampathinfo(root, rel, rel->lateral_relids);
+	Path *gather;
+
+	/* core gives clauses with the other relation to the scan, where that is known */
+	if (outer != NULL)
+		local_quals = list_concat_copy(local_quals,
+									   extract_actual_clauses(outer->ppi_clauses, false));
+	gather = gather_path_create(root, rel, path, rel->reltarget, collect_fetch(rel, local_quals),
+								local_quals, NIL);
+	gather->param_info = outer;
+	if (outer != NULL)
+		gather->rows = outer->ppi_rows;
+	add_path(rel, gather);
 }
 
 /* A worker's cost of the scan, all workers working at once. */
@@ -326,8 +354,7 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 	local_quals = list_concat(local_quals, outer_quals);
 	rel->pathlist = NIL;
 	rel->partial_pathlist = NIL;
-	add_path(rel, gather_path_create(root, rel, gathered, rel->reltarget,
-									 collect_fetch(rel, local_quals), local_quals, NIL));
+	add_scan_gather(root, rel, gathered, local_quals);
 
 	/* what the workers cannot evaluate keeps everything above it here */
 	if (list_length(local_quals) == list_length(outer_quals))

@@ -6,18 +6,22 @@
  * proves by the paths that every worker can run it over its own rows, then the
  * original text of the Query does everything, in any shape that PostgreSQL knows.
  *
- * But for one thing the Query is not what the user wrote: the rewriter has nested the
- * assignments to parts of one column (SET a[1] = 1, a[2] = 2) into one expression, of which
- * ruleutils, made for Queries before that, prints the last only.
- * statement_split_assignments() undoes it.
+ * But the Query is not quite what the user wrote, and ruleutils is made for Queries before the rewriter's work:
+ *
+ *	- assignments to parts of one column (SET a[1] = 1, a[2] = 2) are nested in one expression, of which it would
+ *	  print the last only, and SET of a generated column = DEFAULT is gone: statement_assignments();
+ *	- what rules and views have brought in stands in FROM, but does not say so, and the rows that are to be
+ *	  inserted are there under their name twice: mend_names().
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "compat.h"
 #include "planner.h"
@@ -47,6 +51,45 @@ make_value_param(Node *expr, StatementContext *context)
 	return (Node *) param;
 }
 
+static bool
+walk_from_items(Node *node, Query *query)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblRef))
+	{
+		Index rti = ((RangeTblRef *) node)->rtindex;
+
+		/* written through a view, the target stands among the FROM items, too */
+		rt_fetch(rti, query->rtable)->inFromCl = rti != query->resultRelation;
+		return false;
+	}
+	if (IsA(node, Query))
+		return false;
+	return expression_tree_walker(node, walk_from_items, query);
+}
+
+/* FROM is what the join tree says; and of relations called "excluded" it is the one that ON CONFLICT means. */
+static void
+mend_names(Query *query)
+{
+	Index excluded = query->onConflict == NULL ? 0 : query->onConflict->exclRelIndex;
+	Index rti = 0;
+	ListCell *lc;
+
+	(void) walk_from_items((Node *) query->jointree, query);
+	if (excluded == 0)
+		return;
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		rti++;
+		if (rti != excluded && rti != query->resultRelation && !rte->inFromCl)
+			rte->alias = rte->eref = makeAlias("unused", rte->eref->colnames);
+	}
+}
+
 static Node *
 mutate_statement(Node *node, StatementContext *context)
 {
@@ -67,6 +110,7 @@ mutate_statement(Node *node, StatementContext *context)
 
 				rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
 			}
+			mend_names(query);
 			return (Node *) query;
 		}
 		case T_Param:
@@ -167,32 +211,63 @@ split_entry(TargetEntry *entry)
 	return result;
 }
 
+/* SET column = DEFAULT for a generated column: the rows are to be written, and nothing else. */
+static TargetEntry *
+assign_generated(Oid relid)
+{
+	Relation relation = table_open(relid, NoLock);
+	TupleDesc desc = RelationGetDescr(relation);
+	TargetEntry *entry = NULL;
+
+	for (int i = 0; i < desc->natts && entry == NULL; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+		SetToDefault *value;
+
+		if (column->attgenerated == '\0' || column->attisdropped)
+			continue;
+		value = makeNode(SetToDefault);
+		value->typeId = column->atttypid;
+		value->typeMod = column->atttypmod;
+		value->collation = column->attcollation;
+		value->location = -1;
+		entry = makeTargetEntry((Expr *) value, column->attnum, pstrdup(NameStr(column->attname)),
+								false);
+	}
+	table_close(relation, NoLock);
+	return entry;
+}
+
 List *
-statement_split_assignments(List *tlist)
+statement_assignments(List *tlist, Oid relation)
 {
 	List *split = NIL;
 	ListCell *lc;
 
 	foreach(lc, tlist)
 		split = list_concat(split, split_entry(lfirst(lc)));
+	if (split == NIL)
+		split = list_make1(assign_generated(relation));
 	return split;
 }
 
 static void
-split_all_assignments(Query *query)
+mend_assignments(Query *query)
 {
+	Oid target = rt_fetch(query->resultRelation, query->rtable)->relid;
 	ListCell *lc;
 
 	if (query->commandType == CMD_UPDATE)
-		query->targetList = statement_split_assignments(query->targetList);
-	if (query->onConflict != NULL)
-		query->onConflict->onConflictSet = statement_split_assignments(
-			query->onConflict->onConflictSet);
+		query->targetList = statement_assignments(query->targetList, target);
+	if (query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE)
+		query->onConflict->onConflictSet = statement_assignments(query->onConflict->onConflictSet,
+																 target);
 	foreach(lc, query->mergeActionList)
 	{
 		MergeAction *action = lfirst(lc);
 
-		action->targetList = statement_split_assignments(action->targetList);
+		if (action->commandType == CMD_UPDATE)
+			action->targetList = statement_assignments(action->targetList, target);
 	}
 }
 
@@ -201,10 +276,8 @@ statement_deparse(PlannerInfo *root, Query *query, List **params)
 {
 	StatementContext context = {.root = root, .params = params};
 
-	/* written through a view, the target stands among the FROM items, too */
-	rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 	query = (Query *) mutate_statement((Node *) query, &context);
-	split_all_assignments(query);
+	mend_assignments(query);
 	query->returningList = rebuild_transport_tlist(query->returningList);
 	return rebuild_deparse(query);
 }
@@ -235,7 +308,7 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 		}
 	}
 	query = (Query *) mutate_statement((Node *) query, &context);
-	split_all_assignments(query);
+	mend_assignments(query);
 
 	foreach(lc, attributes)
 	{

@@ -24,10 +24,10 @@ extern char *
 statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, List **params);
 
 /*
- * The target list of an UPDATE or MERGE, as ruleutils can print it: an entry for each assignment to a
- * part of a column, later ones of a column after earlier ones.
+ * The target list of an UPDATE of the relation, as ruleutils can print it: an entry for each assignment to a
+ * part of a column, later ones of a column after earlier ones; and never empty.
  */
-extern List *statement_split_assignments(List *tlist);
+extern List *statement_assignments(List *tlist, Oid relation);
 
 /* The query as it was before planning; NULL where it was not kept. */
 extern Query *statement_original(PlannerInfo *root);
