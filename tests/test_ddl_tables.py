@@ -336,3 +336,42 @@ def test_default_privileges_of_new_objects_hold_on_all_nodes(pair: Pair) -> None
             "ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC; DROP SCHEMA IF EXISTS test_tables_born CASCADE;"
             "DROP OWNED BY tables_user CASCADE; DROP ROLE tables_user"
         )
+
+
+@pytest.mark.parametrize("kind", ["distributed", "reference"])
+def test_workers_are_not_asked_to_compute_tableoid(pair: Pair, kind: str) -> None:
+    """Not from the start, and not by ALTER TABLE: each of their tables has another one."""
+    create = "SELECT create_distributed_table(%s, 'k')"
+    if kind == "reference":
+        create = "SELECT create_reference_table(%s)"
+    for definition, error in (
+        ("k integer, o oid GENERATED ALWAYS AS (tableoid) STORED", 'column "o" of table "own"'),
+        ("k integer CONSTRAINT mine CHECK (tableoid > 9)", 'constraint "mine" of table "own"'),
+    ):
+        pair.execute(f"CREATE TABLE own ({definition}); INSERT INTO own VALUES (1)")
+        with pytest.raises(
+            psycopg.errors.FeatureNotSupported, match=f"{error} cannot use tableoid"
+        ):
+            pair.ours.execute(create, ("own",))
+        pair.same("SELECT count(*) FROM own")
+        pair.execute("DROP TABLE own")
+
+    pair.execute("CREATE TABLE later (k integer, v integer)")
+    pair.ours.execute(create, ("later",))
+    for part, error in (
+        ("ADD COLUMN o bigint GENERATED ALWAYS AS (tableoid::bigint + k) STORED", 'column "o"'),
+        ("ADD CONSTRAINT mine CHECK (v > 0 OR tableoid IS NULL) NOT VALID", 'constraint "mine"'),
+        ("ADD COLUMN o integer CONSTRAINT mine CHECK (tableoid <> 0)", 'constraint "mine"'),
+    ):
+        with pytest.raises(
+            psycopg.errors.FeatureNotSupported,
+            match=f'{error} of table "later" cannot use tableoid',
+        ):
+            pair.ours.execute(f"ALTER TABLE later {part}")
+    pair.same("INSERT INTO later VALUES (1, 1) RETURNING *")
+    pair.same("SELECT * FROM later")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match='column "o" of table "at_once"'):
+        pair.ours.execute(
+            "CREATE TABLE at_once (k integer, o oid GENERATED ALWAYS AS (tableoid) STORED)"
+            " USING distributed"
+        )

@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "ddl_alter_part.h"
+#include "distribution_check.h"
 #include "index_validity.h"
 #include "table_am.h"
 #include "table_lifecycle.h"
@@ -418,6 +419,16 @@ alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
 	ddl_ensure_unchanged(relid, kind);
 }
 
+/* What new columns and constraints compute is the same on the workers. */
+static void
+check_expressions(Oid relid)
+{
+	Relation relation = table_open(relid, NoLock);
+
+	distribution_check_expressions(relation);
+	table_close(relation, NoLock);
+}
+
 static void
 alter_our_table(UtilityCall *call, const DistributedTable *table)
 {
@@ -449,7 +460,10 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 
 	/* Here, before the workers would say it less clearly. */
 	if (everywhere)
+	{
 		ddl_check_created(call);
+		check_expressions(relid);
+	}
 	ddl_drop_defaults(relid, defaults);
 	if (everywhere)
 		alter_parts_send(call, parts);

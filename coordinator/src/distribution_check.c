@@ -15,6 +15,7 @@
 #include "access/hash.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
@@ -26,6 +27,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -132,6 +134,7 @@ distribution_check_table(Relation relation, bool is_reference)
 				 errhint("SELECT strata.undistribute_table() makes it local again.")));
 
 	check_relation_kind(relation, is_reference);
+	distribution_check_expressions(relation);
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
@@ -150,6 +153,53 @@ distribution_check_table(Relation relation, bool is_reference)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("the cluster has no workers"),
 						errhint("Add one with SELECT strata.add_worker(name, conninfo).")));
+}
+
+/* ---------------------------------------------------------------- its expressions */
+
+static bool
+walk_tableoid(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return ((Var *) node)->varattno == TableOidAttributeNumber;
+	return expression_tree_walker(node, walk_tableoid, context);
+}
+
+static void
+refuse_tableoid(Relation relation, const char *message, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg(message, name, RelationGetRelationName(relation)),
+			 errdetail("The workers would compute it, and their tables have OIDs of their own.")));
+}
+
+void
+distribution_check_expressions(Relation relation)
+{
+	TupleConstr *constraints = RelationGetDescr(relation)->constr;
+
+	if (constraints == NULL)
+		return;
+	for (int i = 0; i < constraints->num_defval; i++)
+	{
+		const AttrDefault *value = &constraints->defval[i];
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), value->adnum - 1);
+
+		if (column->attgenerated != '\0' && walk_tableoid(stringToNode(value->adbin), NULL))
+			refuse_tableoid(relation, "generated column \"%s\" of table \"%s\" cannot use tableoid",
+							NameStr(column->attname));
+	}
+	for (int i = 0; i < constraints->num_check; i++)
+	{
+		const ConstrCheck *check = &constraints->check[i];
+
+		if (walk_tableoid(stringToNode(check->ccbin), NULL))
+			refuse_tableoid(relation, "check constraint \"%s\" of table \"%s\" cannot use tableoid",
+							check->ccname);
+	}
 }
 
 /* ---------------------------------------------------------------- the key */

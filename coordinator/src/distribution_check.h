@@ -22,6 +22,9 @@ extern void distribution_check_table(Relation relation, bool is_reference);
  */
 extern bool distribution_check_trigger(int16 type);
 
+/* Generated columns and CHECK constraints mean the same in the tables of the workers. */
+extern void distribution_check_expressions(Relation relation);
+
 /*
  * The key column by name; a NULL name chooses the first column of the primary key,
  * else the first column that can be a key.  Returns its number, and the type and
