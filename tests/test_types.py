@@ -258,3 +258,42 @@ def test_values_larger_than_a_page_travel_whole(pair: Pair) -> None:
     pair.same("SELECT * FROM large WHERE id = 3")
     pair.execute("UPDATE large SET t = t || 'end' WHERE id = 4")
     pair.same("SELECT right(t, 5) FROM large WHERE t LIKE '%end'")
+
+
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+@pytest.mark.parametrize("key_type", ["spot", "spot_domain"])
+def test_a_row_of_nulls_is_found_by_is_null(cluster: Cluster, key_type: str, storage: str) -> None:
+    """It is not in the partition of NULL, where PostgreSQL's pruning looks for it."""
+    with open_pair(cluster, "test_row_of_nulls") as pair:
+        pair.execute(
+            "CREATE TYPE spot AS (x integer, y integer); CREATE DOMAIN spot_domain AS spot;"
+            "CREATE FUNCTION is_nowhere(spot) RETURNS boolean LANGUAGE sql IMMUTABLE"
+            " AS 'SELECT $1 IS NULL';"
+            f"CREATE TABLE t (k {key_type}, v integer)"
+        )
+        pair.ours.execute(
+            "SELECT create_distributed_table('t', 'k', shard_count => 8, storage => %s)", (storage,)
+        )
+        pair.execute(
+            "INSERT INTO t VALUES (ROW(1, 2), 1), (ROW(NULL, NULL), 2), (NULL, 3), (ROW(1, NULL), 4)"
+        )
+        for condition in (
+            "k IS NULL",
+            "k IS NOT NULL",
+            "NOT k IS NULL",
+            "(k IS NULL) IS NOT TRUE",
+            "k IS NULL AND k = ROW(NULL, NULL)::spot",
+            "k IS NULL OR v = 1",
+            "is_nowhere(k)",
+            "(k).x IS NULL",
+        ):
+            pair.same(f"SELECT * FROM t WHERE {condition}")
+        pair.same("SELECT * FROM (SELECT k FROM t OFFSET 0) s WHERE k IS NULL")
+        pair.same("SELECT v, k IS NULL FROM t")
+        pair.same("SELECT a.v FROM t a LEFT JOIN t b USING (k) WHERE b.k IS NULL")
+        pair.same("UPDATE t SET v = v + 10 WHERE k IS NULL RETURNING *")
+        pair.same(
+            "MERGE INTO t USING (VALUES (12)) s (v) ON t.v = s.v AND k IS NULL WHEN MATCHED THEN DELETE"
+        )
+        pair.same("DELETE FROM t WHERE k IS NULL RETURNING *")
+        pair.same("SELECT * FROM t")

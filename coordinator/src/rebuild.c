@@ -41,6 +41,7 @@
 #include "partial_aggregate.h"
 #include "rebuild.h"
 #include "row_format.h"
+#include "row_null_test.h"
 #include "shippable.h"
 
 typedef struct RebuildLevel
@@ -682,7 +683,7 @@ rebuild_deparse(Query *query)
 
 	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	sql = neutralize_text(pg_get_querydef(query, false));
+	sql = neutralize_text(pg_get_querydef(row_null_test_guard(query), false));
 	row_format_leave_sql_mode(nest_level);
 	return sql;
 }
