@@ -203,6 +203,8 @@ finish_query(QueryDesc *query)
 	reference_write_flush();
 	if (executor_depth == 0)
 		remote_insert_flush_all();
+	else
+		remote_insert_end_nested_statement();
 }
 
 void

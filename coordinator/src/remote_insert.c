@@ -25,9 +25,13 @@
  * A COPY's error is noticed before the next chunk is sent: a worker that says anything
  * during COPY has either failed or sent a notice; we end the stream to find out.
  *
- * Everything lives in one memory context below TopTransactionContext, which a flush
- * deletes; between statements nothing is kept, so no DDL can make it stale.  Garbage of
- * encoding goes to a context that is reset per row.
+ * Everything lives in one memory context below TopTransactionContext, with a child for each target,
+ * which a flush deletes; between statements of a client nothing is kept, so no DDL can make it stale.
+ * Garbage of encoding goes to a context that is reset per row.
+ *
+ * A statement inside a function ends like any other when its rows are accepted, so that an error is
+ * its own.  Where a worker cannot refuse them (no index, no foreign key ...) nobody can tell, and the rows of
+ * a function's many INSERTs still leave together.
  */
 #include "postgres.h"
 
@@ -42,6 +46,7 @@
 #include "utils/rel.h"
 
 #include "connection.h"
+#include "executor_hooks.h"
 #include "remote_insert.h"
 #include "remote_role.h"
 #include "remote_transaction.h"
@@ -85,7 +90,11 @@ typedef struct RowBuffer
 
 struct Target
 {
+	MemoryContext context;
 	Oid relation;
+	int depth;			 /* of the innermost statement with rows here */
+	bool can_refuse;	 /* can the workers refuse a row that was right here? */
+	bool has_references; /* ... because of rows that other targets may have */
 	RemoteRole caller;
 	RemoteRole sender; /* the caller, to whom the table's schema is open on the workers */
 	const DistributedTable *table;
@@ -131,12 +140,31 @@ make_column_list(TupleDesc desc)
 	return list.data;
 }
 
+/*
+ * Rows that leave have passed the constraints that this server checks.  The workers alone know
+ * whether a key is taken or a foreign key leads anywhere, and compute what is indexed and generated.
+ */
+static void
+set_refusals(Target *target, Relation relation, const DistributedTable *table)
+{
+	const TupleConstr *constraints = target->desc->constr;
+
+	/* the coordinator's copy of a reference table has taken them */
+	if (table->kind != TABLE_DISTRIBUTED)
+		return;
+	target->has_references = RelationGetFKeyList(relation) != NIL;
+	target->can_refuse = target->has_references || relation->rd_rel->relhasindex ||
+						 metadata_has_periods(table) ||
+						 (constraints != NULL && constraints->has_generated_stored);
+}
+
 static Target *
 create_target(Relation relation)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	MemoryContext previous;
 	Target *target;
+	MemoryContext context;
 	int largest = 0;
 
 	if (table == NULL)
@@ -152,14 +180,17 @@ create_target(Relation relation)
 											ALLOCSET_DEFAULT_SIZES);
 	}
 
-	previous = MemoryContextSwitchTo(insert_context);
+	context = AllocSetContextCreate(insert_context, "remote insert target", ALLOCSET_DEFAULT_SIZES);
+	previous = MemoryContextSwitchTo(context);
 	target = palloc0(sizeof(Target));
+	target->context = context;
 	target->relation = RelationGetRelid(relation);
 	target->caller = remote_role_current();
 	target->sender = remote_role_for_relation(relation);
 	target->table = table;
 	target->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
-	target->encoder = row_encoder_create(target->desc, insert_context);
+	set_refusals(target, relation, table);
+	target->encoder = row_encoder_create(target->desc, context);
 	target->qualified_name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
 	target->column_list = make_column_list(target->desc);
@@ -173,6 +204,7 @@ create_target(Relation relation)
 	}
 	target->buffer_count = largest + 1;
 	target->buffers = palloc0(target->buffer_count * sizeof(RowBuffer *));
+	MemoryContextSwitchTo(insert_context);
 	targets = lappend(targets, target);
 	MemoryContextSwitchTo(previous);
 	return target;
@@ -215,7 +247,7 @@ create_buffer(Target *target, int worker_id)
 	RowBuffer *buffer;
 
 	connection_open_all(workers);
-	previous = MemoryContextSwitchTo(insert_context);
+	previous = MemoryContextSwitchTo(target->context);
 	buffer = palloc0(sizeof(RowBuffer));
 	buffer->occupant.yield = yield_buffer;
 	buffer->target = target;
@@ -437,7 +469,7 @@ await_results(RowBuffer *buffer)
 static void
 init_data(RowBuffer *buffer)
 {
-	MemoryContext previous = MemoryContextSwitchTo(insert_context);
+	MemoryContext previous = MemoryContextSwitchTo(buffer->target->context);
 
 	initStringInfo(&buffer->data);
 	enlargeStringInfo(&buffer->data, CHUNK_BYTES + 4096);
@@ -553,7 +585,7 @@ write_large_row(RowBuffer *buffer, TupleTableSlot *slot)
 static void
 keep_row(RowBuffer *buffer, TupleTableSlot *slot)
 {
-	MemoryContext previous = MemoryContextSwitchTo(insert_context);
+	MemoryContext previous = MemoryContextSwitchTo(buffer->target->context);
 	MinimalTuple tuple = ExecCopySlotMinimalTuple(slot);
 
 	MemoryContextSwitchTo(previous);
@@ -570,6 +602,7 @@ remote_insert_row(Relation relation, TupleTableSlot *slot)
 	RowBuffer *buffer;
 
 	slot_getallattrs(slot);
+	target->depth = Max(target->depth, executor_depth);
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
 		buffer->data_rows++; /* only their number matters */
@@ -666,13 +699,13 @@ begin_flush(RowBuffer *buffer)
 		end_copy(buffer);
 }
 
-/* Apply a step to all buffers. */
+/* Apply a step to all buffers of these targets. */
 static void
-for_all_buffers(void (*step)(RowBuffer *buffer))
+for_all_buffers(List *list, void (*step)(RowBuffer *buffer))
 {
 	ListCell *lc;
 
-	foreach(lc, targets)
+	foreach(lc, list)
 	{
 		Target *target = lfirst(lc);
 
@@ -684,25 +717,73 @@ for_all_buffers(void (*step)(RowBuffer *buffer))
 	}
 }
 
-void
-remote_insert_flush_all(void)
+/* False if it is being done already: what it waits for may flush, too. */
+static bool
+flush_targets(List *list)
 {
 	static bool flushing = false;
 
-	if (insert_context == NULL || flushing)
-		return;
+	if (flushing)
+		return false;
 	flushing = true;
 	PG_TRY();
 	{
-		for_all_buffers(begin_flush);
-		for_all_buffers(complete_statement);
+		for_all_buffers(list, begin_flush);
+		for_all_buffers(list, complete_statement);
 	}
 	PG_FINALLY();
 	{
 		flushing = false;
 	}
 	PG_END_TRY();
-	remote_insert_reset();
+	return true;
+}
+
+void
+remote_insert_flush_all(void)
+{
+	if (insert_context != NULL && flush_targets(targets))
+		remote_insert_reset();
+}
+
+void
+remote_insert_end_nested_statement(void)
+{
+	List *finished = NIL;
+	bool all = true;
+	ListCell *lc;
+
+	foreach(lc, targets)
+	{
+		Target *target = lfirst(lc);
+
+		if (target->depth <= executor_depth || !target->can_refuse)
+		{
+			all = false;
+			continue;
+		}
+		if (target->has_references)
+		{
+			remote_insert_flush_all();
+			return;
+		}
+		finished = lappend(finished, target);
+	}
+	if (finished == NIL || !flush_targets(finished))
+		return;
+	if (all)
+	{
+		remote_insert_reset();
+		return;
+	}
+	foreach(lc, finished)
+	{
+		Target *target = lfirst(lc);
+
+		targets = list_delete_ptr(targets, target);
+		MemoryContextDelete(target->context);
+	}
+	last_target = NULL;
 }
 
 void
