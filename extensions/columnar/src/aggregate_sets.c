@@ -110,8 +110,10 @@ make_path(const AggregateQuery *query, GroupedSet *set)
 	part.extra = &extra;
 	part.target = grouped->reltarget;
 	part.clauses = choose_clauses(query->root->parse->groupClause, set->refs);
-	part.pathkeys = make_pathkeys_for_sortclauses(query->root, part.clauses,
-												  query->root->processed_tlist);
+	part.pathkeys = grouping_is_sortable(part.clauses)
+						? make_pathkeys_for_sortclauses(query->root, part.clauses,
+														query->root->processed_tlist)
+						: NIL;
 	aggregate_add_paths(&part);
 	foreach(cell, grouped->pathlist)
 	{
