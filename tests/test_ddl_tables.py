@@ -375,3 +375,40 @@ def test_workers_are_not_asked_to_compute_tableoid(pair: Pair, kind: str) -> Non
             "CREATE TABLE at_once (k integer, o oid GENERATED ALWAYS AS (tableoid) STORED)"
             " USING distributed"
         )
+
+
+def test_shards_do_not_compute_with_the_row_type_of_their_table(pair: Pair) -> None:
+    """They are partitions; a reference table's copy is a table of the same type."""
+    parts = {
+        "ADD CONSTRAINT mine CHECK (own IS NOT NULL)": 'check constraint "mine"',
+        "ADD COLUMN w boolean CONSTRAINT mine CHECK (own IS NOT NULL)": 'check constraint "mine"',
+    }
+    indexes = {
+        "CREATE INDEX i ON own ((own IS NULL))": 'index "i"',
+        "CREATE INDEX i ON own (v) WHERE own IS NOT NULL": 'index "i"',
+        "CREATE INDEX CONCURRENTLY i ON own ((own IS NULL))": 'index "i"',
+    }
+    commands = {f"ALTER TABLE own {part}": error for part, error in parts.items()} | indexes
+    for command, error in commands.items():
+        pair.execute("CREATE TABLE own (k integer PRIMARY KEY, v integer)")
+        pair.reference("own")
+        pair.same("INSERT INTO own VALUES (1, 1), (2, 2)")
+        pair.same(command)
+        pair.same("SELECT * FROM own WHERE own IS NOT NULL")
+        pair.execute("DROP TABLE own")
+
+        pair.execute("CREATE TABLE own (k integer PRIMARY KEY, v integer)")
+        pair.distribute("own", "k")
+        message = f'{error} of table "own" cannot use the whole row'
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=message):
+            pair.ours.execute(command)
+        pair.same("INSERT INTO own VALUES (1, 1)")
+        pair.execute(
+            "ALTER TABLE own ADD CHECK (ROW(k, v) IS NOT NULL); CREATE INDEX ON own ((ROW(k, v) IS NULL))"
+        )
+        pair.same("SELECT * FROM own")
+        pair.execute("DROP TABLE own; CREATE TABLE own (k integer PRIMARY KEY, v integer)")
+        pair.execute(command.replace("CONCURRENTLY", ""))
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=message):
+            pair.distribute("own", "k")
+        pair.execute("DROP TABLE own")

@@ -75,6 +75,9 @@ extern void ddl_truncate(UtilityCall *call);
 
 /* In ddl_check.c: what the constraints and indexes that a call created must obey. */
 extern void ddl_check_created(const UtilityCall *call);
+
+/* ERROR unless what columns, constraints and indexes of the table compute is the same on the workers. */
+extern void ddl_check_expressions(Oid relid, TableKind kind);
 extern void ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
 	pg_attribute_noreturn();
 

@@ -45,6 +45,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "distribution_check.h"
 #include "index_validity.h"
 #include "row_format.h"
 
@@ -157,6 +158,18 @@ check_unique(const IndexStmt *create, const DistributedTable *table)
 		ddl_refuse_unique(create->idxname, table, has_key);
 }
 
+/* Before core makes the index, step by step: it would stay behind. */
+static void
+check_row_type(IndexStmt *create, const UtilityCall *call, const DistributedTable *table)
+{
+	Relation relation = table_open(table->relation, NoLock);
+	const IndexStmt *analysed = transformIndexStmt(table->relation, copyObject(create),
+												   call->source);
+
+	distribution_check_index(relation, table->kind == TABLE_REFERENCE, analysed);
+	table_close(relation, NoLock);
+}
+
 /*
  * Create the index here and leave it invalid.  InvalidOid if there is one of the name already, and
  * the command says that this is fine.
@@ -177,6 +190,7 @@ create_invalid(UtilityCall *call, const DistributedTable *table)
 		ddl_run_locally(call);
 		return InvalidOid;
 	}
+	check_row_type(create, call, table);
 	ddl_run_locally(call);
 	index = get_relname_relid(create->idxname, namespace);
 	index_validity_set(index, false);
@@ -343,6 +357,7 @@ ddl_create_index(UtilityCall *call)
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, kind);
 	ddl_check_created(call);
+	ddl_check_expressions(relid, kind);
 	foreach(cell, ddl_created_objects(call))
 	{
 		const ObjectAddress *address = lfirst(cell);

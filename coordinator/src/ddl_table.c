@@ -419,13 +419,13 @@ alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
 	ddl_ensure_unchanged(relid, kind);
 }
 
-/* What new columns and constraints compute is the same on the workers. */
-static void
-check_expressions(Oid relid)
+/* What columns, constraints and indexes compute is the same on the workers. */
+void
+ddl_check_expressions(Oid relid, TableKind kind)
 {
 	Relation relation = table_open(relid, NoLock);
 
-	distribution_check_expressions(relation);
+	distribution_check_expressions(relation, kind == TABLE_REFERENCE);
 	table_close(relation, NoLock);
 }
 
@@ -462,7 +462,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	if (everywhere)
 	{
 		ddl_check_created(call);
-		check_expressions(relid);
+		ddl_check_expressions(relid, kind);
 	}
 	ddl_drop_defaults(relid, defaults);
 	if (everywhere)

@@ -134,7 +134,7 @@ distribution_check_table(Relation relation, bool is_reference)
 				 errhint("SELECT strata.undistribute_table() makes it local again.")));
 
 	check_relation_kind(relation, is_reference);
-	distribution_check_expressions(relation);
+	distribution_check_expressions(relation, is_reference);
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
@@ -158,29 +158,76 @@ distribution_check_table(Relation relation, bool is_reference)
 /* ---------------------------------------------------------------- its expressions */
 
 static bool
-walk_tableoid(Node *node, void *context)
+walk_column(Node *node, AttrNumber *column)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, Var))
-		return ((Var *) node)->varattno == TableOidAttributeNumber;
-	return expression_tree_walker(node, walk_tableoid, context);
+		return ((Var *) node)->varattno == *column;
+	return expression_tree_walker(node, walk_column, column);
 }
 
+/* ERROR if what the table computes is another thing on the workers; `what` has places for its name and the table's. */
 static void
-refuse_tableoid(Relation relation, const char *message, const char *name)
+check_expression(Relation relation, bool is_reference, Node *expr, const char *what,
+				 const char *name)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg(message, name, RelationGetRelationName(relation)),
-			 errdetail("The workers would compute it, and their tables have OIDs of their own.")));
+	AttrNumber tableoid = TableOidAttributeNumber;
+	AttrNumber whole_row = InvalidAttrNumber;
+
+	if (walk_column(expr, &tableoid))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("%s cannot use tableoid",
+							   psprintf(what, name, RelationGetRelationName(relation))),
+						errdetail("The workers would compute it, and their tables have OIDs of "
+								  "their own.")));
+	if (!is_reference && walk_column(expr, &whole_row))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("%s cannot use the whole row",
+							   psprintf(what, name, RelationGetRelationName(relation))),
+						errdetail("Each shard is a partition, with a row type of its own."),
+						errhint("Name the columns: ROW(a, b).")));
+}
+
+/* An index's expressions or predicate as they are stored: the relation cache would fold constants, by users' functions. */
+static void
+check_index_part(Relation relation, bool is_reference, HeapTuple tuple, AttrNumber part)
+{
+	Oid index = ((Form_pg_index) GETSTRUCT(tuple))->indexrelid;
+	bool isnull;
+	Datum expr = SysCacheGetAttr(INDEXRELID, tuple, part, &isnull);
+
+	if (!isnull)
+		check_expression(relation, is_reference, stringToNode(TextDatumGetCString(expr)),
+						 "index \"%s\" of table \"%s\"", get_rel_name(index));
 }
 
 void
-distribution_check_expressions(Relation relation)
+distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create)
+{
+	const char *what = "index \"%s\" of table \"%s\"";
+	ListCell *lc;
+
+	foreach(lc, create->indexParams)
+		check_expression(relation, is_reference, lfirst_node(IndexElem, lc)->expr, what,
+						 create->idxname);
+	check_expression(relation, is_reference, create->whereClause, what, create->idxname);
+}
+
+void
+distribution_check_expressions(Relation relation, bool is_reference)
 {
 	TupleConstr *constraints = RelationGetDescr(relation)->constr;
+	ListCell *lc;
 
+	foreach(lc, RelationGetIndexList(relation))
+	{
+		HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+
+		check_index_part(relation, is_reference, tuple, Anum_pg_index_indexprs);
+		check_index_part(relation, is_reference, tuple, Anum_pg_index_indpred);
+		ReleaseSysCache(tuple);
+	}
 	if (constraints == NULL)
 		return;
 	for (int i = 0; i < constraints->num_defval; i++)
@@ -188,18 +235,13 @@ distribution_check_expressions(Relation relation)
 		const AttrDefault *value = &constraints->defval[i];
 		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), value->adnum - 1);
 
-		if (column->attgenerated != '\0' && walk_tableoid(stringToNode(value->adbin), NULL))
-			refuse_tableoid(relation, "generated column \"%s\" of table \"%s\" cannot use tableoid",
-							NameStr(column->attname));
+		if (column->attgenerated != '\0')
+			check_expression(relation, is_reference, stringToNode(value->adbin),
+							 "generated column \"%s\" of table \"%s\"", NameStr(column->attname));
 	}
 	for (int i = 0; i < constraints->num_check; i++)
-	{
-		const ConstrCheck *check = &constraints->check[i];
-
-		if (walk_tableoid(stringToNode(check->ccbin), NULL))
-			refuse_tableoid(relation, "check constraint \"%s\" of table \"%s\" cannot use tableoid",
-							check->ccname);
-	}
+		check_expression(relation, is_reference, stringToNode(constraints->check[i].ccbin),
+						 "check constraint \"%s\" of table \"%s\"", constraints->check[i].ccname);
 }
 
 /* ---------------------------------------------------------------- the key */

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "nodes/parsenodes.h"
 #include "utils/relcache.h"
 
 /* The relation is an ordinary permanent table, without what we cannot honour. */
@@ -22,8 +23,11 @@ extern void distribution_check_table(Relation relation, bool is_reference);
  */
 extern bool distribution_check_trigger(int16 type);
 
-/* Generated columns and CHECK constraints mean the same in the tables of the workers. */
-extern void distribution_check_expressions(Relation relation);
+/* ERROR unless generated columns, CHECK constraints and indexes mean the same in the tables of the workers. */
+extern void distribution_check_expressions(Relation relation, bool is_reference);
+
+/* The same for an index that is to be made: a command as transformIndexStmt() leaves it, with a name. */
+extern void distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create);
 
 /*
  * The key column by name; a NULL name chooses the first column of the primary key,
