@@ -161,6 +161,7 @@ begin_handshake(Attempt *attempt)
 		case CONNECTION_GREETING_MEMBER: /* introduce() follows */
 			appendStringInfoString(&message,
 								   "SET default_transaction_isolation = 'read committed'; "
+								   "SET array_nulls = on; SET xmloption = content; "
 								   "SET search_path = pg_catalog, pg_temp");
 			break;
 		case CONNECTION_GREETING_ATTACH:

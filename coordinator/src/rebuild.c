@@ -28,6 +28,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "parser/parse_func.h"
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
@@ -688,6 +689,18 @@ rebuild_deparse(Query *query)
 	return sql;
 }
 
+/* strata.as_text(): what workers are asked for instead of a value that travels as text. */
+static Expr *
+make_text(Expr *value)
+{
+	Oid type = ANYELEMENTOID;
+	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("as_text")), 1, &type,
+								  false);
+
+	return (Expr *) makeFuncExpr(function, TEXTOID, list_make1(value), DEFAULT_COLLATION_OID,
+								 InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
 List *
 rebuild_transport_tlist(List *tlist)
 {
@@ -696,17 +709,9 @@ rebuild_transport_tlist(List *tlist)
 	foreach(lc, tlist)
 	{
 		TargetEntry *tle = lfirst(lc);
-		CoerceViaIO *cast;
 
-		if (tle->resjunk || row_format_is_binary(exprType((Node *) tle->expr)))
-			continue;
-		cast = makeNode(CoerceViaIO);
-		cast->arg = tle->expr;
-		cast->resulttype = TEXTOID;
-		cast->resultcollid = DEFAULT_COLLATION_OID;
-		cast->coerceformat = COERCE_EXPLICIT_CAST;
-		cast->location = -1;
-		tle->expr = (Expr *) cast;
+		if (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)))
+			tle->expr = make_text(tle->expr);
 	}
 	return tlist;
 }
@@ -743,9 +748,10 @@ rebuild_deparse_transport(Query *query)
 
 		if (tle->resjunk)
 			continue;
-		appendStringInfo(&buf, "%sc%d%s", column == 0 ? "" : ", ", column + 1,
-						 row_format_is_binary(exprType((Node *) tle->expr)) ? ""
-																			: "::pg_catalog.text");
+		appendStringInfo(
+			&buf,
+			row_format_is_binary(exprType((Node *) tle->expr)) ? "%sc%d" : "%sstrata.as_text(c%d)",
+			column == 0 ? "" : ", ", column + 1);
 		column++;
 	}
 	appendStringInfo(&buf, " FROM (%s) q", rebuild_deparse(query));

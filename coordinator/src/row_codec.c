@@ -8,12 +8,15 @@
  * converted in place; the bytes come from a server of the same encoding that has
  * validated them, so they are not verified again.
  *
- * Two things must not be forgotten:
+ * Three things must not be forgotten:
  *
  * - Send and receive functions convert text between the database's encoding and
  *	 that of our *client*.  Our peer is a worker, which speaks the database's
  *	 encoding (connection_open.c sees to it), so the client's encoding is switched
  *	 away while they run.
+ *
+ * - Input functions obey settings (array_nulls, xmloption), which are the user's.  Text from a worker
+ *	 is read under fixed ones (strata.as_text() has written it so), and so does a worker with ours.
  *
  * - Domains are decoded as their base types: the worker has checked the constraints.
  *
@@ -34,9 +37,11 @@
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/uuid.h"
+#include "utils/xml.h"
 
 #include "compat.h"
 #include "row_format.h"
@@ -72,6 +77,7 @@ struct RowDecoder
 {
 	int field_count;
 	bool needs_encoding; /* does any field call a receive function? */
+	bool reads_text;	 /* ... or an input function? */
 	Field fields[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -157,6 +163,7 @@ row_decoder_create(TupleDesc desc, MemoryContext context)
 		if (!row_format_is_binary(attribute->atttypid))
 		{
 			field->format = FIELD_TEXT;
+			decoder->reads_text = true;
 			getTypeInputInfo(field->type, &function, &field->io_param);
 			fmgr_info_cxt(function, &field->function, context);
 			continue;
@@ -321,21 +328,29 @@ decode_row(RowDecoder *decoder, char *data, int length, Datum *values, bool *nul
 bool
 row_decoder_decode(RowDecoder *decoder, char *data, int length, Datum *values, bool *nulls)
 {
-	int client_encoding;
+	int client_encoding = pg_get_client_encoding();
+	bool other_encoding = decoder->needs_encoding && is_client_encoding_foreign();
+	bool array_nulls = Array_nulls;
+	int xml_option = xmloption;
 	bool result;
 
-	if (likely(!decoder->needs_encoding || !is_client_encoding_foreign()))
+	if (likely(!other_encoding && !decoder->reads_text))
 		return decode_row(decoder, data, length, values, nulls);
 
-	client_encoding = pg_get_client_encoding();
-	SetClientEncoding(GetDatabaseEncoding());
+	if (other_encoding)
+		SetClientEncoding(GetDatabaseEncoding());
+	Array_nulls = true;
+	xmloption = XMLOPTION_CONTENT;
 	PG_TRY();
 	{
 		result = decode_row(decoder, data, length, values, nulls);
 	}
 	PG_FINALLY();
 	{
-		SetClientEncoding(client_encoding);
+		if (other_encoding)
+			SetClientEncoding(client_encoding);
+		Array_nulls = array_nulls;
+		xmloption = xml_option;
 	}
 	PG_END_TRY();
 	return result;

@@ -40,16 +40,7 @@
 #include "utils/uuid.h"
 
 #include "row_format.h"
-
-/* The settings that output functions obey, saved while ours hold. */
-typedef struct OutputStyle
-{
-	int date_style;
-	int date_order;
-	int interval_style;
-	int float_digits;
-	int bytea;
-} OutputStyle;
+#include "text_style.h"
 
 /* ----------------------------------------------------------------
  * Which types are binary
@@ -181,28 +172,6 @@ row_format_is_binary(Oid type)
  * ----------------------------------------------------------------
  */
 
-static OutputStyle
-enter_output_style(void)
-{
-	OutputStyle saved = {DateStyle, DateOrder, IntervalStyle, extra_float_digits, bytea_output};
-
-	DateStyle = USE_ISO_DATES;
-	IntervalStyle = INTSTYLE_POSTGRES;
-	extra_float_digits = 3;
-	bytea_output = BYTEA_OUTPUT_HEX;
-	return saved;
-}
-
-static void
-leave_output_style(const OutputStyle *saved)
-{
-	DateStyle = saved->date_style;
-	DateOrder = saved->date_order;
-	IntervalStyle = saved->interval_style;
-	extra_float_digits = saved->float_digits;
-	bytea_output = saved->bytea;
-}
-
 static void
 set_local_option(const char *name, const char *value)
 {
@@ -260,7 +229,7 @@ make_neutral_text(Oid type, Datum value)
 {
 	Oid function;
 	bool is_varlena;
-	OutputStyle style;
+	TextStyle style;
 	char *text;
 
 	getTypeOutputInfo(type, &function, &is_varlena);
@@ -289,14 +258,14 @@ make_neutral_text(Oid type, Datum value)
 		return text;
 	}
 
-	style = enter_output_style();
+	style = text_style_enter();
 	PG_TRY();
 	{
 		text = OidOutputFunctionCall(function, value);
 	}
 	PG_FINALLY();
 	{
-		leave_output_style(&style);
+		text_style_leave(&style);
 	}
 	PG_END_TRY();
 	return text;

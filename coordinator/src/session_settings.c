@@ -150,15 +150,21 @@ watch_all(void)
 	}
 }
 
+/* Are statements parsed, and values that we send read, without the user's: worker/src/caller.c? */
+static bool
+is_kept_from_parser(const char *name)
+{
+	return strcmp(name, "search_path") == 0 || strcmp(name, "array_nulls") == 0 ||
+		   strcmp(name, "xmloption") == 0;
+}
+
 static void
 append_setting(StringInfo buffer, const char *name)
 {
 	char *value = GetConfigOptionByName(name, NULL, false);
 
-	/* statements are parsed without it: worker/src/caller.c */
-	appendStringInfo(buffer, "SET %s = %s; ",
-					 strcmp(name, "search_path") == 0 ? "strata_worker.search_path" : name,
-					 quote_literal_cstr(value));
+	appendStringInfo(buffer, "SET %s%s = %s; ", is_kept_from_parser(name) ? "strata_worker." : "",
+					 name, quote_literal_cstr(value));
 }
 
 int

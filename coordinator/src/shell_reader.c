@@ -67,9 +67,9 @@ build_select(Relation relation, TupleDesc live, const char *clause)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(live, i);
 
-		appendStringInfo(&sql, "%s %s%s", i == 0 ? "" : ",",
-						 quote_identifier(NameStr(attribute->attname)),
-						 row_format_is_binary(attribute->atttypid) ? "" : "::pg_catalog.text");
+		appendStringInfo(
+			&sql, row_format_is_binary(attribute->atttypid) ? "%s %s" : "%s strata.as_text(%s)",
+			i == 0 ? "" : ",", quote_identifier(NameStr(attribute->attname)));
 	}
 	appendStringInfo(&sql, " FROM %s%s%s",
 					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),

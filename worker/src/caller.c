@@ -25,6 +25,9 @@
  *
  *		SET strata_worker.search_path = 'schema, ...'
  *
+ * So it is with the settings that input functions obey (strata_worker.array_nulls, strata_worker.xmloption):
+ * values that the coordinator writes, constants and rows of COPY, are read under fixed ones.
+ *
  * Settings.  What code inside of a statement sets ends with the statement: the coordinator would not know of it, and
  * whoever acts in the session next would find a search_path that is not his.
  */
@@ -39,18 +42,29 @@
 #include "parser/parser.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/xml.h"
 
 #include "caller.h"
 #include "session_mark.h"
 
 #define ROLE_COMMAND "strata_worker.role"
-#define PATH_COMMAND "strata_worker.search_path"
+#define SETTING_PREFIX "strata_worker."
 
 /* As the coordinator sets it when it connects. */
 #define PARSER_PATH "pg_catalog, pg_temp"
+
+/* A setting of the coordinator's session. */
+typedef struct UsersSetting
+{
+	const char *name;
+	const char
+		*fixed;	 /* while statements are parsed, as the coordinator sets it when it connects */
+	char *value; /* NULL: not known */
+} UsersSetting;
 
 /* Who was named for the statements to come; user is InvalidOid when nobody was, and the login's user acts. */
 typedef struct Caller
@@ -63,8 +77,12 @@ typedef struct Caller
 bool caller_runs_for_users = false;
 
 static Caller caller = {InvalidOid};
-static char *users_path = NULL; /* search_path of the coordinator's session; NULL: not known */
-static int running = 0;			/* scopes */
+static UsersSetting users_settings[] = {
+	{"search_path", PARSER_PATH},
+	{"array_nulls", "on"},
+	{"xmloption", "content"},
+};
+static int running = 0; /* scopes */
 static CommandState command_state = COMMAND_NONE;
 static int key_queries = 0; /* of foreign keys, and those inside of them */
 static bool known_conforming_strings = true;
@@ -80,13 +98,32 @@ caller_is_own(const char *text)
  * ----------------------------------------------------------------
  */
 
-/* Until the settings' nesting level ends. */
-void
-caller_use_path(void)
+static void
+use_setting(const char *name, const char *value)
 {
-	if (users_path != NULL)
-		(void) set_config_option("search_path", users_path, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+							 false);
+}
+
+void
+caller_use_settings(void)
+{
+	for (int i = 0; i < lengthof(users_settings); i++)
+	{
+		const UsersSetting *setting = &users_settings[i];
+
+		if (setting->value != NULL && strcmp(setting->value, setting->fixed) != 0)
+			use_setting(setting->name, setting->value);
+	}
+}
+
+void
+caller_use_fixed_input(void)
+{
+	if (!Array_nulls)
+		use_setting("array_nulls", "on");
+	if (xmloption != XMLOPTION_CONTENT)
+		use_setting("xmloption", "content");
 }
 
 static Scope
@@ -110,7 +147,7 @@ caller_enter(bool for_users, bool read_only)
 		SetUserIdAndSecContext(caller.user, caller.security_context);
 	before.settings = for_users ? NewGUCNestLevel() : 0;
 	if (for_users)
-		caller_use_path();
+		caller_use_settings();
 	caller_runs_for_users |= for_users;
 	XactReadOnly |= read_only;
 	return before;
@@ -196,8 +233,9 @@ caller_check_nothing_is_parsed(void)
 void
 caller_check_settings(void)
 {
-	if (running == 0 && users_path != NULL &&
-		(pg_get_client_encoding() != GetDatabaseEncoding() ||
+	if (running == 0 && users_settings[0].value != NULL &&
+		(!Array_nulls || xmloption != XMLOPTION_CONTENT ||
+		 pg_get_client_encoding() != GetDatabaseEncoding() ||
 		 strcmp(namespace_search_path, PARSER_PATH) != 0 ||
 		 standard_conforming_strings != known_conforming_strings))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -276,26 +314,42 @@ set_caller(const VariableSetStmt *command)
 
 /* SET strata_worker.search_path = '...'; the coordinator repeats it after a rollback. */
 static void
-set_users_path(const VariableSetStmt *command)
+set_users_setting(UsersSetting *setting, const VariableSetStmt *command)
 {
-	char *path = MemoryContextStrdup(TopMemoryContext, read_word(command->args, 0));
+	char *value = MemoryContextStrdup(TopMemoryContext, read_word(command->args, 0));
 
-	if (users_path != NULL)
-		pfree(users_path);
-	users_path = path;
+	if (setting->value != NULL)
+		pfree(setting->value);
+	setting->value = value;
+}
+
+/* The setting that a command is about; NULL if it is another one's. */
+static UsersSetting *
+find_users_setting(const VariableSetStmt *command)
+{
+	Size length = strlen(SETTING_PREFIX);
+
+	if (command->name == NULL || strncmp(command->name, SETTING_PREFIX, length) != 0)
+		return NULL;
+	for (int i = 0; i < lengthof(users_settings); i++)
+	{
+		if (strcmp(command->name + length, users_settings[i].name) == 0)
+			return &users_settings[i];
+	}
+	return NULL;
 }
 
 static bool
-is_named(const VariableSetStmt *command, const char *name)
+names_caller(const VariableSetStmt *command)
 {
-	return command->name != NULL && strcmp(command->name, name) == 0;
+	return command->name != NULL && strcmp(command->name, ROLE_COMMAND) == 0;
 }
 
 bool
 caller_is_command(Node *command)
 {
-	return IsA(command, VariableSetStmt) && (is_named((VariableSetStmt *) command, ROLE_COMMAND) ||
-											 is_named((VariableSetStmt *) command, PATH_COMMAND));
+	return IsA(command, VariableSetStmt) && (names_caller((VariableSetStmt *) command) ||
+											 find_users_setting((VariableSetStmt *) command));
 }
 
 void
@@ -307,10 +361,10 @@ caller_note_setting(void)
 void
 caller_execute(VariableSetStmt *command)
 {
-	if (is_named(command, ROLE_COMMAND))
+	if (names_caller(command))
 		set_caller(command);
 	else
-		set_users_path(command);
+		set_users_setting(find_users_setting(command), command);
 }
 
 /* ----------------------------------------------------------------

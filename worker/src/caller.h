@@ -32,8 +32,11 @@ extern Scope caller_enter(bool for_users, bool read_only);
 extern void caller_forget_settings(const Scope *scope);
 extern void caller_leave(Scope before);
 
-/* The session's search_path, until the settings' nesting level ends. */
-extern void caller_use_path(void);
+/* The session's search_path and other settings of its user, until the settings' nesting level ends. */
+extern void caller_use_settings(void);
+
+/* ... and what the coordinator has written is read. */
+extern void caller_use_fixed_input(void);
 
 /*
  * A command of the coordinator is executed.  If it is a user's, which computes what users have written (indexes,

@@ -312,6 +312,7 @@ copy_from(ParseState *pstate, const CopyStmt *command, uint64 *rows)
 	before = caller_enter(true, false);
 	PG_TRY();
 	{
+		caller_use_fixed_input();
 		copy = BeginCopyFrom(pstate, relation, NULL, NULL, false, NULL, command->attlist,
 							 command->options);
 		*rows = CopyFrom(copy);
@@ -459,7 +460,7 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	{
 		settings = NewGUCNestLevel();
 		if (!is_parsed_inside)
-			caller_use_path();
+			caller_use_settings();
 	}
 	sets_state = session_is_marked() && (own ? !is_parsed_inside : !is_service(command));
 	if (sets_state)
