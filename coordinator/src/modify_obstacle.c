@@ -25,6 +25,7 @@
 
 #include "compat.h"
 #include "modify_obstacle.h"
+#include "only_here.h"
 #include "shippable.h"
 
 /* The first of each kind that was found; InvalidOid: none. */
@@ -34,6 +35,7 @@ typedef struct Obstacles
 	const DistributedTable *table;
 	const RangeTblEntry *target;
 	Oid function;
+	Oid type;
 	Oid operator;
 	Oid local_table;
 	Oid apart_table;
@@ -139,6 +141,8 @@ walk_obstacles(Node *node, Obstacles *found)
 	}
 	if (shippable_is_shipped_value(found->root, node))
 		return false;
+	if (only_here_node(node) && only_here_type(exprType(node)))
+		note_first(&found->type, exprType(node));
 	(void) check_functions_in_node(node, note_function, found);
 	return expression_tree_walker(node, walk_obstacles, found);
 }
@@ -150,6 +154,8 @@ describe_function(Oid function)
 {
 	const char *name = format_procedure(function);
 
+	if (only_here_object(ProcedureRelationId, function))
+		return psprintf("Only the coordinator has function %s.", name);
 	if (func_volatile(function) == PROVOLATILE_VOLATILE)
 		return psprintf("Function %s is VOLATILE, which workers do not evaluate.", name);
 	return psprintf("Function %s is not IMMUTABLE: workers, which have other rows and settings, do "
@@ -179,6 +185,8 @@ describe_obstacle(const Obstacles *found, const char **hint)
 	*hint = "Compute the new rows in a SELECT first.";
 	if (OidIsValid(found->function))
 		return describe_function(found->function);
+	if (OidIsValid(found->type))
+		return psprintf("Only the coordinator has type %s.", format_type_be(found->type));
 	if (OidIsValid(found->operator))
 		return psprintf("Operator %s is neither built in nor part of an extension: workers do not "
 						"evaluate it.",

@@ -32,7 +32,7 @@
 
 #include "compat.h"
 #include "gather.h"
-#include "local_extension.h"
+#include "only_here.h"
 #include "modify_obstacle.h"
 #include "planner.h"
 #include "rebuild.h"
@@ -151,13 +151,6 @@ resolve_multiexpr(Node *node, PlannerInfo *root)
 	return expression_tree_mutator(node, resolve_multiexpr, root);
 }
 
-/* Callback of check_functions_in_node(): the planner may have computed it, but the text names it. */
-static bool
-is_here_only(Oid function, void *context)
-{
-	return local_extension_has(ProcedureRelationId, function);
-}
-
 /* Does the text of the statement lack something that the plan knows, or name what workers do not have? */
 static bool
 walk_incomplete_text(Node *node, void *context)
@@ -171,7 +164,7 @@ walk_incomplete_text(Node *node, void *context)
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, walk_incomplete_text, context,
 								 QTW_EXAMINE_RTES_BEFORE);
-	if (check_functions_in_node(node, is_here_only, context))
+	if (only_here_node(node)) /* the planner may have computed it */
 		return true;
 	return expression_tree_walker(node, walk_incomplete_text, context);
 }

@@ -14,6 +14,8 @@
  *	- Functions, operators and aggregates that are neither built in nor part
  *	  of an extension are shipped only if they are immutable functions: others
  *	  may read tables, of which a worker sees a slice.
+ *	- Temporary types, functions and collations, those of local tables' rows and of local
+ *	  extensions are the coordinator's alone (only_here.c).
  *	- PlaceHolderVars mark values that an outer join nulls although their
  *	  expression is not strict; evaluating them elsewhere would lose that.
  */
@@ -40,6 +42,7 @@
 
 #include "compat.h"
 #include "local_extension.h"
+#include "only_here.h"
 #include "partial_aggregate.h"
 #include "shippable.h"
 
@@ -174,7 +177,7 @@ bool
 shippable_type(Oid type)
 {
 	return type != RECORDOID && type != RECORDARRAYOID && type != UNKNOWNOID && type != VOIDOID &&
-		   get_typtype(type) != TYPTYPE_PSEUDO;
+		   get_typtype(type) != TYPTYPE_PSEUDO && !only_here_type(type);
 }
 
 bool
@@ -273,10 +276,19 @@ shippable_is_runtime_constant(PlannerInfo *root, Node *expr)
 		   shippable_type(exprType(expr));
 }
 
+static bool
+walk_only_here(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return only_here_node(node) || expression_tree_walker(node, walk_only_here, context);
+}
+
 bool
 shippable_is_shipped_value(PlannerInfo *root, Node *expr)
 {
-	return is_scalar_expression(expr) && contain_mutable_functions(expr) &&
+	return is_scalar_expression(expr) &&
+		   (contain_mutable_functions(expr) || walk_only_here(expr, NULL)) &&
 		   shippable_is_runtime_constant(root, expr);
 }
 
@@ -324,8 +336,8 @@ is_local_function(Oid funcid, void *context)
 	if (volatility == PROVOLATILE_STABLE)
 		return !(shippable_object(ProcedureRelationId, funcid) &&
 				 (funcid >= FirstNormalObjectId || depends_only_on_settings(funcid)));
-	/* immutable: our own DDL propagation has brought it to the workers */
-	return local_extension_has(ProcedureRelationId, funcid);
+	/* immutable: our own DDL propagation has brought it to the workers, or it was not for them */
+	return only_here_object(ProcedureRelationId, funcid);
 }
 
 bool
@@ -500,6 +512,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 {
 	if (node == NULL)
 		return false;
+	if (only_here_node(node))
+		return !shippable_is_shipped_value(context->root, node);
 
 	switch (nodeTag(node))
 	{
@@ -540,7 +554,7 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_Aggref:
 			/* a partial form tells that DDL propagation has brought the aggregate to the workers */
 			if (!shippable_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) &&
-				(local_extension_has(ProcedureRelationId, ((Aggref *) node)->aggfnoid) ||
+				(only_here_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) ||
 				 !OidIsValid(partial_aggregate_lookup(((Aggref *) node)->aggfnoid))))
 				return true;
 			break;
