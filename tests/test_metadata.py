@@ -624,6 +624,7 @@ def test_pg_dump_of_a_distributed_table_restores_into_a_plain_server(pair: Pair)
             pair.cluster.coordinator.conninfo(),
             "--schema=test_metadata",
             "--no-table-access-method",
+            "--no-security-labels",
         ],
         capture_output=True,
         text=True,

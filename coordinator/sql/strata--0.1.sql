@@ -2,6 +2,8 @@
 -- The build appends extensions/common/sql/*.sql, which both extensions share.
 \echo Use "CREATE EXTENSION strata" to load this file. \quit
 
+-- Made here, the schema is a part of the extension, and pg_dump leaves it to CREATE EXTENSION.
+CREATE SCHEMA strata;
 GRANT USAGE ON SCHEMA strata TO PUBLIC;
 COMMENT ON SCHEMA strata IS 'Strata: distributed tables over many PostgreSQL servers';
 
@@ -62,8 +64,12 @@ CREATE TABLE strata.colocation (
     shard_count integer NOT NULL CHECK (shard_count > 0),
     key_type oid NOT NULL,
     key_collation oid NOT NULL,
-    is_default boolean NOT NULL
+    is_default boolean NOT NULL,
+    name text UNIQUE,
+    CHECK (is_default = (name IS NULL))
 );
+COMMENT ON COLUMN strata.colocation.name IS
+    'by which tables of a dump find together again; NULL: a default group';
 COMMENT ON TABLE strata.colocation IS
     'groups of tables with the same kind of key and the same placement: equal keys meet on one worker';
 COMMENT ON COLUMN strata.colocation.key_type IS
@@ -228,6 +234,78 @@ CREATE FUNCTION strata.undistribute_table(relation regclass) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_undistribute_table';
 COMMENT ON FUNCTION strata.undistribute_table(regclass) IS
     'makes a distributed or reference table an ordinary table of the coordinator, with its rows';
+
+-- What a dump carries: the security label of provider strata.
+CREATE FUNCTION strata.table_definition(relation regclass) RETURNS jsonb
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_table_definition';
+COMMENT ON FUNCTION strata.table_definition(regclass) IS
+    'how a table is distributed, as its security label says it in a dump; NULL for a local table';
+
+CREATE FUNCTION strata.store_definition(relation regclass) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'strata_store_definition';
+REVOKE ALL ON FUNCTION strata.store_definition(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION strata.store_definition(regclass) IS
+    'writes the security label of a table after a change of what it says';
+
+CREATE FUNCTION strata.set_columnar_options(relation regclass, options text) RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_set_columnar_options';
+COMMENT ON FUNCTION strata.set_columnar_options(regclass, text) IS
+    'gives columnar shards the options of another table, as table_definition() has them';
+
+-- What SECURITY LABEL FOR strata does, with the rights of whoever restores a dump.
+CREATE FUNCTION strata.define_table(relation regclass, definition jsonb) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    changeable text[] := ARRAY['columnar_options', 'tier_policy'];
+    known jsonb := strata.table_definition(relation);
+    policy jsonb := definition -> 'tier_policy';
+BEGIN
+    IF coalesce(definition ->> 'kind', '') NOT IN ('distributed', 'reference') THEN
+        RAISE EXCEPTION 'invalid definition of table "%"', relation
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('It is of kind "%s".', definition ->> 'kind'),
+                  HINT = 'A definition is what strata.table_definition() returns.';
+    END IF;
+    IF known - changeable IS DISTINCT FROM definition - changeable THEN
+        IF known IS NOT NULL THEN
+            PERFORM strata.undistribute_table(relation);
+        END IF;
+        IF definition ->> 'kind' = 'reference' THEN
+            PERFORM strata.create_reference_table(relation);
+        ELSE
+            PERFORM strata.create_distributed_table(
+                relation, definition ->> 'key',
+                shard_count => (definition ->> 'shard_count')::integer,
+                colocate_with => coalesce('group:' || (definition ->> 'group'), 'default'),
+                storage => coalesce(definition ->> 'storage', 'columnar'),
+                partition_by => definition ->> 'partition_by',
+                partition_interval => definition ->> 'partition_interval',
+                retention => definition ->> 'retention',
+                partition_epoch => definition ->> 'partition_epoch');
+        END IF;
+    END IF;
+    IF definition ? 'columnar_options' THEN
+        BEGIN
+            PERFORM strata.set_columnar_options(relation, definition ->> 'columnar_options');
+        EXCEPTION WHEN undefined_column THEN  -- which went with its type
+            RAISE WARNING 'table "%" has no columnar options now: %', relation, SQLERRM;
+        END;
+    END IF;
+    IF policy IS NOT NULL THEN
+        BEGIN
+            PERFORM strata.set_tier_policy(
+                relation, policy ->> 'mode', policy ->> 'age', policy ->> 'tier',
+                policy ->> 'index_tier', (policy ->> 'residence')::interval);
+        EXCEPTION WHEN object_not_in_prerequisite_state THEN
+            RAISE WARNING 'table "%" has no tier policy now: %', relation, SQLERRM;
+        END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION strata.define_table(regclass, jsonb) IS
+    'distributes a table as table_definition() of another cluster says';
 
 -- ---------------------------------------------------------------------------
 -- Workers

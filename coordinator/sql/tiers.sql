@@ -146,6 +146,7 @@ BEGIN
         END IF;
         INSERT INTO strata.tier_policy VALUES (set_relation, mode, age, tier, index_tier, residence);
     END IF;
+    PERFORM strata.store_definition(set_relation);
 END
 $$;
 COMMENT ON FUNCTION strata.set_tier_policy(regclass, text, text, text, text, interval) IS

@@ -24,9 +24,11 @@
 #include "remote_command.h"
 #include "row_format.h"
 #include "table_ddl.h"
+#include "table_definition.h"
 
 PG_FUNCTION_INFO_V1(strata_alter_columnar_table_set);
 PG_FUNCTION_INFO_V1(strata_alter_columnar_table_reset);
+PG_FUNCTION_INFO_V1(strata_set_columnar_options);
 
 /* Arguments of both functions, after the table. */
 static const char *const option_names[] = {"compression", "compression_level", "row_group_rows",
@@ -75,6 +77,40 @@ quote_block(const char *body)
 	return psprintf("DO %s", quote_literal_cstr(body));
 }
 
+/* The label that keeps the options of the worker's table, NULL if it has none. */
+static char *
+fetch_options(Relation relation, int worker)
+{
+	return remote_command_fetch(
+		worker, psprintf("SELECT label FROM pg_catalog.pg_seclabel WHERE provider = "
+						 "'strata_columnar' AND objsubid = 0 AND classoid = "
+						 "'pg_catalog.pg_class'::pg_catalog.regclass AND objoid = %s::regclass",
+						 quote_literal_cstr(table_ddl_qualified_name(relation))));
+}
+
+/* SQL that gives a worker's table that label; its first statement loads the library, which knows the provider. */
+static char *
+set_options(Relation relation, const char *label)
+{
+	char *name = table_ddl_qualified_name(relation);
+	char *reset = psprintf(
+		"BEGIN PERFORM strata_columnar.alter_columnar_table_reset(%s::regclass); END",
+		quote_literal_cstr(name));
+
+	return psprintf("%s; SECURITY LABEL FOR strata_columnar ON TABLE %s IS %s", quote_block(reset),
+					name, quote_literal_cstr(label));
+}
+
+/* What the workers have now becomes part of the table's definition. */
+static void
+store_options(Relation relation)
+{
+	int worker = bms_next_member(metadata_all_workers(), -1);
+	char *label = worker >= 0 ? fetch_options(relation, worker) : NULL;
+
+	table_definition_store(RelationGetRelid(relation), label != NULL ? label : "");
+}
+
 /* Call the function of that name on all workers with the same arguments. */
 static void
 call_everywhere(FunctionCallInfo fcinfo, const char *function)
@@ -91,6 +127,7 @@ call_everywhere(FunctionCallInfo fcinfo, const char *function)
 	appendStringInfoString(&sql, "); END");
 	row_format_leave_sql_mode(level);
 	ddl_send_everywhere(quote_block(sql.data));
+	store_options(relation);
 	table_close(relation, NoLock);
 }
 
@@ -109,12 +146,26 @@ strata_alter_columnar_table_reset(PG_FUNCTION_ARGS)
 }
 
 void
+columnar_options_follow(Oid relation_id)
+{
+	const DistributedTable *table = metadata_table(relation_id);
+	Relation relation;
+
+	if (table == NULL || !table->is_columnar)
+	{
+		table_definition_store(relation_id, NULL);
+		return;
+	}
+	relation = table_open(relation_id, NoLock);
+	store_options(relation);
+	table_close(relation, NoLock);
+}
+
+void
 columnar_options_copy(Relation relation, int new_worker)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	char *name = table_ddl_qualified_name(relation);
 	char *label;
-	char *reset;
 	int model;
 
 	if (table == NULL || !table->is_columnar)
@@ -123,17 +174,21 @@ columnar_options_copy(Relation relation, int new_worker)
 	model = bms_next_member(bms_del_member(bms_copy(metadata_all_workers()), new_worker), -1);
 	if (model < 0)
 		return;
-	label = remote_command_fetch(
-		model, psprintf("SELECT label FROM pg_catalog.pg_seclabel WHERE provider = "
-						"'strata_columnar' AND objsubid = 0 AND classoid = "
-						"'pg_catalog.pg_class'::pg_catalog.regclass AND objoid = %s::regclass",
-						quote_literal_cstr(name)));
-	if (label == NULL)
-		return;
-	/* the first statement loads the library, which knows the provider */
-	reset = psprintf("BEGIN PERFORM strata_columnar.alter_columnar_table_reset(%s::regclass); END",
-					 quote_literal_cstr(name));
-	remote_command_run(bms_make_singleton(new_worker), REMOTE_WRITE,
-					   psprintf("%s; SECURITY LABEL FOR strata_columnar ON TABLE %s IS %s",
-								quote_block(reset), name, quote_literal_cstr(label)));
+	label = fetch_options(relation, model);
+	if (label != NULL)
+		remote_command_run(bms_make_singleton(new_worker), REMOTE_WRITE,
+						   set_options(relation, label));
+}
+
+/* set_columnar_options(relation, options): as the worker's table of a dumped one had them */
+Datum
+strata_set_columnar_options(PG_FUNCTION_ARGS)
+{
+	Relation relation = open_table(fcinfo);
+
+	argument_refuse_null(fcinfo, 1, "options");
+	ddl_send_everywhere(set_options(relation, text_to_cstring(PG_GETARG_TEXT_PP(1))));
+	store_options(relation);
+	table_close(relation, NoLock);
+	PG_RETURN_VOID();
 }

@@ -3,7 +3,7 @@
  *		Options of the columnar shards of a distributed table.
  *
  * They live on the workers, as options of the table there, which its shards
- * inherit; the coordinator keeps no copy that could differ.
+ * inherit.  The coordinator's copy, in the table's definition, is for dumps only.
  */
 #ifndef STRATA_COLUMNAR_OPTIONS_H
 #define STRATA_COLUMNAR_OPTIONS_H
@@ -17,5 +17,8 @@
  * which holds shards of it.  Nothing happens for other storage.
  */
 extern void columnar_options_copy(Relation relation, int new_worker);
+
+/* Columns of a table of ours, which definition and options name, may have other names now, or be gone. */
+extern void columnar_options_follow(Oid relation);
 
 #endif

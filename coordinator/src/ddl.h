@@ -84,6 +84,7 @@ extern void ddl_refuse_unique(const char *index, const DistributedTable *table, 
 /* In ddl_object.c */
 extern void ddl_create_object(UtilityCall *call);
 extern void ddl_alter_object(UtilityCall *call);
+extern void ddl_security_label(UtilityCall *call); /* table_definition.c */
 extern void ddl_drop_objects(UtilityCall *call);
 extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
 extern bool ddl_object_is_everywhere(const ObjectAddress *object);

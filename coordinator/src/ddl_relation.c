@@ -26,6 +26,7 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
+#include "columnar_options.h"
 #include "distribution_check.h"
 #include "metadata_catalog.h"
 #include "row_format.h"
@@ -238,6 +239,8 @@ ddl_rename(UtilityCall *call)
 		ddl_ensure_unchanged(table->relation, kind);
 		ddl_send_everywhere(text);
 		rename_partitions(table, get_namespace_name(get_rel_namespace(table->relation)), old_name);
+		if (rename->renameType == OBJECT_COLUMN)
+			columnar_options_follow(table->relation);
 	}
 	else
 	{

@@ -357,6 +357,9 @@ load_colocations(Generation *generation)
 			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_TYPE, NULL));
 		colocation->key_collation = DatumGetObjectId(
 			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_COLLATION, NULL));
+		if (!DatumGetBool(read_column(tuple, catalog, CATALOG_COLOCATION_IS_DEFAULT, NULL)))
+			colocation->name = TextDatumGetCString(
+				read_column(tuple, catalog, CATALOG_COLOCATION_NAME, NULL));
 		colocation->shard_workers = palloc0(colocation->shard_count * sizeof(int));
 		colocation->lost_with = palloc0(colocation->shard_count * sizeof(char *));
 		load_hash_function(colocation, generation->context);

@@ -40,6 +40,7 @@ typedef struct Worker
 typedef struct Colocation
 {
 	int id;
+	char *name; /* NULL: a default group, which tables join that name none */
 	int shard_count;
 	Oid key_type;
 	Oid key_collation;

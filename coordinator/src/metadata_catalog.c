@@ -15,6 +15,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_collation_d.h"
 #include "commands/sequence.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -103,12 +104,12 @@ metadata_catalog_remove_worker(int worker_id)
 /* ---------------------------------------------------------------- colocation groups */
 
 int
-metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_default,
+metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name,
 								const int *shard_workers)
 {
 	Relation groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
 	Relation shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
-	Datum values[CATALOG_COLOCATION_COLUMNS];
+	Datum values[CATALOG_COLOCATION_COLUMNS] = {0};
 	bool nulls[CATALOG_COLOCATION_COLUMNS] = {false};
 	int colocation_id = take_next_id("colocation_id_seq");
 
@@ -117,7 +118,10 @@ metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation
 	values[CATALOG_COLOCATION_SHARD_COUNT - 1] = Int32GetDatum(shard_count);
 	values[CATALOG_COLOCATION_KEY_TYPE - 1] = ObjectIdGetDatum(key_type);
 	values[CATALOG_COLOCATION_KEY_COLLATION - 1] = ObjectIdGetDatum(key_collation);
-	values[CATALOG_COLOCATION_IS_DEFAULT - 1] = BoolGetDatum(is_default);
+	values[CATALOG_COLOCATION_IS_DEFAULT - 1] = BoolGetDatum(name == NULL);
+	nulls[CATALOG_COLOCATION_NAME - 1] = name == NULL;
+	if (name != NULL)
+		values[CATALOG_COLOCATION_NAME - 1] = CStringGetTextDatum(name);
 	insert_row(groups, values, nulls);
 
 	for (int remainder = 0; remainder < shard_count; remainder++)
@@ -193,25 +197,15 @@ metadata_catalog_place_shard(int colocation_id, int remainder, int worker_id)
 	update_shards(keys, 2, worker_id, NULL);
 }
 
-int
-metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation)
+/* The id of a group that the keys find, 0 if there is none. */
+static int
+find_colocation(ScanKey keys, int key_count)
 {
 	Relation catalog = table_open(metadata_catalog_oid("colocation"), AccessShareLock);
-	ScanKeyData keys[4];
-	SysScanDesc scan;
-	HeapTuple tuple;
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, key_count, keys);
+	HeapTuple tuple = systable_getnext(scan);
 	int colocation_id = 0;
 
-	ScanKeyInit(&keys[0], CATALOG_COLOCATION_SHARD_COUNT, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(shard_count));
-	ScanKeyInit(&keys[1], CATALOG_COLOCATION_KEY_TYPE, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(key_type));
-	ScanKeyInit(&keys[2], CATALOG_COLOCATION_KEY_COLLATION, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(key_collation));
-	ScanKeyInit(&keys[3], CATALOG_COLOCATION_IS_DEFAULT, BTEqualStrategyNumber, F_BOOLEQ,
-				BoolGetDatum(true));
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 4, keys);
-	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
 		bool isnull;
@@ -222,6 +216,32 @@ metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_colla
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return colocation_id;
+}
+
+int
+metadata_catalog_named_colocation(const char *name)
+{
+	ScanKeyData key;
+
+	ScanKeyEntryInitialize(&key, 0, CATALOG_COLOCATION_NAME, BTEqualStrategyNumber, InvalidOid,
+						   DEFAULT_COLLATION_OID, F_TEXTEQ, CStringGetTextDatum(name));
+	return find_colocation(&key, 1);
+}
+
+int
+metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation)
+{
+	ScanKeyData keys[4];
+
+	ScanKeyInit(&keys[0], CATALOG_COLOCATION_SHARD_COUNT, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(shard_count));
+	ScanKeyInit(&keys[1], CATALOG_COLOCATION_KEY_TYPE, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(key_type));
+	ScanKeyInit(&keys[2], CATALOG_COLOCATION_KEY_COLLATION, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(key_collation));
+	ScanKeyInit(&keys[3], CATALOG_COLOCATION_IS_DEFAULT, BTEqualStrategyNumber, F_BOOLEQ,
+				BoolGetDatum(true));
+	return find_colocation(keys, 4);
 }
 
 /* Does a table other than `except` belong to the group? */

@@ -40,7 +40,8 @@
 #define CATALOG_COLOCATION_KEY_TYPE 4
 #define CATALOG_COLOCATION_KEY_COLLATION 5
 #define CATALOG_COLOCATION_IS_DEFAULT 6
-#define CATALOG_COLOCATION_COLUMNS 6
+#define CATALOG_COLOCATION_NAME 7
+#define CATALOG_COLOCATION_COLUMNS 7
 
 /* strata.shard */
 #define CATALOG_SHARD_COLOCATION 1
@@ -80,10 +81,10 @@ extern void metadata_catalog_remove_worker(int worker_id);
 
 /*
  * Make a colocation group whose shard i is on shard_workers[i]; returns its id.
- * is_default: tables with colocate_with 'default' may join it.
+ * name NULL: a default group, which tables with colocate_with 'default' may join.
  */
 extern int metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation,
-										   bool is_default, const int *shard_workers);
+										   const char *name, const int *shard_workers);
 
 /* Shards of the worker become lost: they are nowhere, and keep its name. */
 extern void metadata_catalog_lose_shards(int worker_id, const char *name);
@@ -97,6 +98,9 @@ extern int metadata_catalog_default_colocation(int shard_count, Oid key_type, Oi
 /* key_attribute InvalidAttrNumber and colocation_id 0 are stored as NULL (reference tables). */
 extern void metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute,
 									   int colocation_id, const char *storage);
+
+/* The group of that name, or 0 when there is none. */
+extern int metadata_catalog_named_colocation(const char *name);
 
 /* How a table that is known already is divided into periods, or a new cut-off of it. */
 extern void metadata_catalog_set_periods(Oid relation, const PeriodRule *rule);

@@ -50,7 +50,7 @@ static const StatementClass statement_classes[] = {
 	{T_AlterOwnerStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER ... OWNER TO", NULL},
 	{T_DropStmt, STATEMENT_ADAPTED, ddl_drop_objects, "DROP", "Tables go whichever way they are dropped."},
 	{T_CommentStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "COMMENT", NULL},
-	{T_SecLabelStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "SECURITY LABEL", NULL},
+	{T_SecLabelStmt, STATEMENT_ADAPTED, ddl_security_label, "SECURITY LABEL", "As ALTER of the object; of provider strata: distributes the table as a dump says."},
 	{T_CreateTrigStmt, STATEMENT_CHECKED, ddl_create_trigger, "CREATE TRIGGER", "Triggers act before rows travel; those that could not fire are refused."},
 	{T_RuleStmt, STATEMENT_CHECKED, ddl_create_rule, "CREATE RULE", "Refused on distributed tables."},
 	{T_CreatePolicyStmt, STATEMENT_LOCAL, NULL, "CREATE POLICY", "Policies are part of the queries that are sent."},

@@ -22,6 +22,7 @@
 #include "serializable.h"
 #include "session_map.h"
 #include "settings.h"
+#include "table_definition.h"
 #include "take_over.h"
 #include "utility.h"
 #include "worker_hold.h"
@@ -118,5 +119,6 @@ _PG_init(void)
 	executor_hooks_initialize();
 	planner_initialize();
 	index_validity_initialize();
+	table_definition_initialize();
 	utility_initialize();
 }

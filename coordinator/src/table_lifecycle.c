@@ -55,6 +55,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/uuid.h"
 
 #include "compat.h"
 #include "ddl_version.h"
@@ -68,6 +69,7 @@
 #include "shard_map.h"
 #include "table_am.h"
 #include "table_ddl.h"
+#include "table_definition.h"
 #include "table_lifecycle.h"
 #include "utility.h"
 
@@ -76,7 +78,25 @@
 /* Its name is smaller than others': it fires first (ddl_truncate.c). */
 #define TRUNCATION_TRIGGER "\001strata_truncate"
 
+/* In colocate_with: the name of a group follows.  No table has such a name, unless it is quoted. */
+#define GROUP_PREFIX "group:"
+
 /* ---------------------------------------------------------------- colocation groups */
+
+static bool
+is_group_name(const char *colocate_with)
+{
+	return strncmp(colocate_with, GROUP_PREFIX, strlen(GROUP_PREFIX)) == 0;
+}
+
+/* A name that no group of any cluster has: dumps of several may meet in one. */
+static char *
+make_group_name(void)
+{
+	Datum uuid = OidFunctionCall0(F_GEN_RANDOM_UUID);
+
+	return DatumGetCString(DirectFunctionCall1(uuid_out, uuid));
+}
 
 /* The table that colocate_with names, which must be distributed. */
 static const DistributedTable *
@@ -126,7 +146,7 @@ check_same_key(Relation relation, AttrNumber key_attribute, Oid key_type, Oid ke
 
 /* A new group: shards go round-robin over the workers in the order of their ids. */
 static int
-make_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_default)
+make_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name)
 {
 	const Bitmapset *workers = metadata_all_workers();
 	int *shard_workers = palloc(shard_count * sizeof(int));
@@ -139,7 +159,7 @@ make_colocation(int shard_count, Oid key_type, Oid key_collation, bool is_defaul
 			worker = bms_next_member(workers, -1);
 		shard_workers[i] = worker;
 	}
-	return metadata_catalog_add_colocation(shard_count, key_type, key_collation, is_default,
+	return metadata_catalog_add_colocation(shard_count, key_type, key_collation, name,
 										   shard_workers);
 }
 
@@ -164,15 +184,35 @@ check_complete(int colocation_id)
 						 regclassout, ObjectIdGetDatum(linitial_oid(tables))))))));
 }
 
+/* The group of that name, which a dump names: made by the first of its tables, joined by the others. */
+static int
+choose_named_colocation(Oid key_type, Oid key_collation, int shard_count, const char *name)
+{
+	int colocation_id = metadata_catalog_named_colocation(name);
+	const Colocation *group;
+
+	if (colocation_id == 0)
+		return make_colocation(shard_count, key_type, key_collation, name);
+	group = metadata_colocation(colocation_id);
+	if (group->shard_count != shard_count || group->key_type != key_type ||
+		group->key_collation != key_collation)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("colocation group \"%s\" has other keys or shards", name),
+						errdetail("It has %d shards, and keys of type %s.", group->shard_count,
+								  format_type_be(group->key_type))));
+	return check_complete(colocation_id);
+}
+
 /* The group the table shall belong to; needs the placement lock. */
 static int
 choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid key_collation,
 				  int shard_count, const char *colocate_with)
 {
 	bool is_default = strcmp(colocate_with, "default") == 0;
+	bool is_new = strcmp(colocate_with, "none") == 0;
 	int colocation_id = 0;
 
-	if (!is_default && strcmp(colocate_with, "none") != 0)
+	if (!is_default && !is_new && !is_group_name(colocate_with))
 	{
 		const DistributedTable *model = find_model_table(colocate_with);
 
@@ -188,11 +228,14 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 
 	if (shard_count == 0)
 		shard_count = strata_shard_count;
-	if (is_default)
-		colocation_id = metadata_catalog_default_colocation(shard_count, key_type, key_collation);
+	if (!is_default)
+		return choose_named_colocation(key_type, key_collation, shard_count,
+									   is_new ? make_group_name()
+											  : colocate_with + strlen(GROUP_PREFIX));
+	colocation_id = metadata_catalog_default_colocation(shard_count, key_type, key_collation);
 	if (colocation_id != 0)
 		return check_complete(colocation_id);
-	return make_colocation(shard_count, key_type, key_collation, is_default);
+	return make_colocation(shard_count, key_type, key_collation, NULL);
 }
 
 /* ---------------------------------------------------------------- the workers' tables */
@@ -480,6 +523,14 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 		CheckTableNotInUse(relation, "distribute");
 	distribution_check_table(relation, false);
 	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
+	if (key == NULL)
+		ereport(
+			NOTICE,
+			(errmsg("table \"%s\" is distributed by column \"%s\"",
+					RelationGetRelationName(relation),
+					get_attname(relation_oid, key_attribute, false)),
+			 errhint("To choose another key, create the table without USING distributed and run "
+					 "create_distributed_table().")));
 	rule = period_rule_create(relation, periods);
 	distribution_check_unique(relation, key_attribute,
 							  rule != NULL ? rule->attribute : InvalidAttrNumber);
@@ -514,6 +565,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 		replace_heap_by_shell(relation_oid, tablespace, persistence, rows);
 	CacheInvalidateRelcacheByRelid(relation_oid);
 	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
 }
 
 /* ---------------------------------------------------------------- reference tables */
@@ -598,6 +650,7 @@ table_lifecycle_replicate(Oid relation_oid)
 	create_replication_triggers(relation_oid);
 	CacheInvalidateRelcacheByRelid(relation_oid);
 	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
 }
 
 /* ---------------------------------------------------------------- back to local, or gone */
@@ -664,4 +717,5 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 		table_lifecycle_enforce_foreign_keys(relation_oid, true);
 	metadata_catalog_remove_table(relation_oid);
 	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
 }

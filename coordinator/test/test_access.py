@@ -26,6 +26,7 @@ EVERYBODY = {
         strata.set_tier_policy strata.statement_classes strata.table_checksum
         strata.tier_move_statistics strata.tier_plan strata.tier_statistics strata.type_of
         strata.undistribute_table strata.used_periods strata.worker_status
+        strata.define_table strata.set_columnar_options strata.table_definition
         strata_partial.create_partials strata_partial.follow_aggregates
     """,
     # the coordinator's sessions call these as the roles of the users
@@ -67,7 +68,7 @@ SUPERUSERS = {
         strata.recreate_lost_shards strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
-        strata.tier_policies strata.tier_policy_target strata.check_tier_age
+        strata.store_definition strata.tier_policies strata.tier_policy_target strata.check_tier_age
         strata.find_missing_tier strata.type_definition
         strata.invalidate_metadata strata.replicate_reference_row strata.truncate_reference_table
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
