@@ -51,6 +51,10 @@ python: .venv/installed
 		-r requirements.txt -r ansible/requirements.txt
 	@touch $@
 
+.venv/tests: tests/requirements.txt .venv/installed
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+
 # ---- the extensions ------------------------------------------------------------------------------
 
 build: packages ## Compile the extensions
@@ -108,14 +112,14 @@ endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install ## All tests but the slow ones (about half an hour)
+check: lint install .venv/tests ## All tests but the slow ones (about half an hour)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
-check-fast: install python ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
+check-fast: install .venv/tests ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
 	@$(PYTHON) -m pytest -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
-check-slow: install python ## The slow tests
+check-slow: install .venv/tests ## The slow tests
 	@test $$EUID -ne 0 || { scripts/install_packages.sh lab && scripts/install_packages.sh virtual; }
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
 

@@ -28,6 +28,7 @@
 
 #include "columnar_options.h"
 #include "distribution_check.h"
+#include "dropped_names.h"
 #include "metadata_catalog.h"
 #include "row_format.h"
 #include "table_ddl.h"
@@ -244,7 +245,13 @@ ddl_rename(UtilityCall *call)
 	}
 	else
 	{
+		Oid relid = rename->renameType == OBJECT_TABLE
+						? RangeVarGetRelid(rename->relation, NoLock, true)
+						: InvalidOid;
+
 		ddl_run_locally(call);
+		if (OidIsValid(relid))
+			dropped_names_check(relid);
 		if (rename->renameType == OBJECT_ROLE)
 			ddl_send_everywhere(ddl_statement_text(call));
 	}

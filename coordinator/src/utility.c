@@ -40,6 +40,7 @@
 #include "constraint_mode.h"
 #include "copy_from.h"
 #include "ddl.h"
+#include "dropped_names.h"
 #include "executor_hooks.h"
 #include "index_validity.h"
 #include "maintenance_worker.h"
@@ -222,6 +223,7 @@ ddl_send_everywhere(const char *sql)
 static void
 forget_table(Oid relation)
 {
+	dropped_names_note(relation);
 	ddl_version_note_change();
 	connection_open_all(metadata_all_workers());
 	silence_workers(true);
@@ -354,6 +356,7 @@ distribute_new_tables(const UtilityCall *call)
 		if (shell && metadata_table(address->objectId) == NULL)
 			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
 									   METADATA_DEFAULT_STORAGE, NULL);
+		dropped_names_check(address->objectId);
 	}
 }
 

@@ -129,14 +129,15 @@ def fingerprint() -> str:
 
 def install_python(root: Path, suite: str) -> None:
     """A virtual environment with the pinned tools; wheels come through this machine's pip."""
-    requirements = (TREE / "requirements.txt").read_text()
+    files = ("requirements.txt", "tests/requirements.txt")
+    requirements = "".join((TREE / file).read_text() for file in files)
     stamp = root / ".venv" / f"installed-{hashlib.sha256(requirements.encode()).hexdigest()[:12]}"
     if stamp.exists():
         return
     wheels = CACHE / f"wheels-{suite}"
     run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-        + [f"--python-version={PYTHON[suite]}", "--requirement", TREE / "requirements.txt"]
+        + [f"--python-version={PYTHON[suite]}", "--requirement", TREE / "tests/requirements.txt"]
         + ["--dest", wheels]
     )
     shutil.copytree(wheels, root / "wheels", dirs_exist_ok=True)
@@ -144,7 +145,7 @@ def install_python(root: Path, suite: str) -> None:
     run_inside(
         root,
         ["/.venv/bin/pip", "install", "--quiet", "--no-index", "--find-links=/wheels"]
-        + ["--requirement", "/src/requirements.txt"],
+        + ["--requirement", "/src/tests/requirements.txt"],
     )
     stamp.touch()
 
