@@ -191,19 +191,15 @@ strata_store_definition(PG_FUNCTION_ARGS)
 
 /* ---------------------------------------------------------------- SECURITY LABEL */
 
-/*
- * Labels that did not come through ddl_security_label(): of other objects, of databases without
- * the extension.  pg_upgrade brings the metadata along, and the labels as they are.
- */
+/* Labels that did not come through ddl_security_label(): of other objects, of databases without the extension. */
 static void
 check_label(const ObjectAddress *object, const char *label)
 {
-	if (!IsBinaryUpgrade)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("provider \"%s\" has no label for this object", PROVIDER),
-						errdetail("Its labels are definitions of distributed tables, in databases "
-								  "with extension \"strata\"."),
-						errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("provider \"%s\" has no label for this object", PROVIDER),
+					errdetail("Its labels are definitions of distributed tables, in databases with "
+							  "extension \"strata\"."),
+					errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
 }
 
 /* Distribute the table as its label says, by the functions that the user might call. */
@@ -229,7 +225,7 @@ ddl_security_label(UtilityCall *call)
 	Relation relation;
 
 	if (statement->provider == NULL || strcmp(statement->provider, PROVIDER) != 0 ||
-		statement->objtype != OBJECT_TABLE || IsBinaryUpgrade)
+		statement->objtype != OBJECT_TABLE)
 	{
 		ddl_alter_object(call);
 		return;
