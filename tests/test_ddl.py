@@ -441,8 +441,6 @@ def test_functions_of_local_tables_stay_local(pair: Pair) -> None:
     assert pair.on_workers(count) == [0, 0]
     pair.same("SELECT first(h), count(t.*) FROM rows_here() AS h, t GROUP BY 1")
     pair.execute("ALTER FUNCTION first (here) COST 9; DROP FUNCTION first (here)")
-    pair.execute("CREATE FUNCTION shared () RETURNS integer LANGUAGE sql AS 'SELECT 1'")
-    refused(pair, "DROP FUNCTION shared (), rows_here ()", names="separate")
 
 
 def test_schemas_with_everything_in_them_come_and_go(pair: Pair) -> None:

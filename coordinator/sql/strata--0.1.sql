@@ -758,6 +758,12 @@ REVOKE ALL ON FUNCTION strata.is_local_extension(text) FROM PUBLIC;
 COMMENT ON FUNCTION strata.is_local_extension(text) IS
     'is the extension one of strata.local_extensions, which workers do not get?';
 
+CREATE FUNCTION strata.object_is_everywhere(class oid, object oid) RETURNS boolean
+    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'strata_object_is_everywhere';
+REVOKE ALL ON FUNCTION strata.object_is_everywhere(oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.object_is_everywhere(oid, oid) IS
+    'do the workers have the object?  Not if it is built on something that only this server has';
+
 CREATE FUNCTION strata.schema_commands(
     OUT ordinal bigint, OUT object text, OUT command text, OUT relation regclass, OUT optional boolean)
     RETURNS SETOF record
@@ -796,6 +802,7 @@ AS $$
     ), wanted AS MATERIALIZED (
         SELECT n.* FROM node AS n
          WHERE NOT EXISTS (SELECT FROM owned AS o WHERE (o.classid, o.objid) = (n.class, n.oid))
+           AND strata.object_is_everywhere(n.class, n.oid)
     ), part (class, oid, whole_class, whole) AS MATERIALIZED (
         -- Catalog entries that belong to a wanted object.
         SELECT class, oid, class, oid FROM wanted

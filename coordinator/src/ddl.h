@@ -47,8 +47,11 @@ extern void ddl_run_without_scans(UtilityCall *call);
 /* Before changing the parse tree: makes it ours. */
 extern Node *ddl_modifiable_statement(UtilityCall *call);
 
-/* The statement's own text, palloc'd. */
+/* In ddl_text.c: the statement's own text as workers read it, palloc'd. */
 extern char *ddl_statement_text(const UtilityCall *call);
+
+/* The same, with names in the place of CURRENT_USER and the like among these roles (RoleSpec *, may be NULL) of its tree. */
+extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
 
 /* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
 extern List *ddl_created_objects(const UtilityCall *call);
@@ -86,8 +89,15 @@ extern void ddl_create_object(UtilityCall *call);
 extern void ddl_alter_object(UtilityCall *call);
 extern void ddl_security_label(UtilityCall *call); /* table_definition.c */
 extern void ddl_drop_objects(UtilityCall *call);
-extern bool ddl_objects_are_everywhere(ObjectType type, List *objects);
+
+/* In ddl_place.c: do the workers have it, or may they? */
 extern bool ddl_object_is_everywhere(const ObjectAddress *object);
+
+/*
+ * Those of existing objects that are everywhere (ObjectAddress *); *all, if that is not NULL: are there no others?
+ * Missing ones do not count.
+ */
+extern List *ddl_objects_everywhere(ObjectType type, List *objects, bool *all);
 
 /* In ddl_extension.c */
 extern void ddl_create_schema(UtilityCall *call);
@@ -162,11 +172,7 @@ extern void ddl_send_privileges(const ObjectAddress *object);
 /* In ddl_access.c */
 extern void ddl_grant(UtilityCall *call);
 
-/*
- * In ddl_role.c.  The statement's text, with names in the place of CURRENT_USER, CURRENT_ROLE and
- * SESSION_USER among these roles (RoleSpec *, may be NULL) of its parse tree.
- */
-extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
+/* In ddl_role.c */
 extern void ddl_create_role(UtilityCall *call);
 extern void ddl_alter_role(UtilityCall *call);
 extern void ddl_alter_role_set(UtilityCall *call);
@@ -186,9 +192,11 @@ extern void maintenance_cluster(UtilityCall *call);
 extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count);
 
 /*
- * Functions that take or return rows of a table stay on the coordinator while the
- * table is local; now that the workers have it, they get the functions, too.
+ * In ddl_row_type.c.  What is built on a type stays on the coordinator while the workers lack what the type needs, a table
+ * for one.  Before that changes, it is noted, with the type itself if it is no table's; afterwards the workers
+ * get what they can have now, and lose what they cannot have any more.
  */
-extern void ddl_send_row_type_functions(Oid relation);
+extern List *ddl_note_dependents(Oid type);
+extern void ddl_move_dependents(const List *noted);
 
 #endif

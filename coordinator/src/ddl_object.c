@@ -5,185 +5,23 @@
  * Fragments of queries run on the workers, and so everything they can name must exist there.
  * Commands are sent as the user typed them, with the session's search_path.
  *
- * An object is "everywhere" unless the workers cannot have it or need not have it: objects
- * of temporary schemas and of our own, trigger functions, and what is built on a local
- * table (a function that takes its rows, for example).  The same test decides for a
- * command that creates an object, after it ran here, and for one that changes or drops
- * it, before it runs.  Objects made before the first worker was added were copied by
- * add_worker().
+ * Which objects the workers have, ddl_place.c says: for a command that creates an object, after it ran here, and
+ * for one that changes or drops it, before it runs.  What a command names and they have not, they are not told.
+ * Objects made before the first worker was added were copied by add_worker().
  */
 #include "postgres.h"
 
 #include "ddl.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "catalog/dependency.h"
-#include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_constraint.h"
-#include "catalog/pg_depend.h"
-#include "catalog/pg_extension.h"
-#include "catalog/pg_namespace.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
-#include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_type.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
-#include "local_extension.h"
 #include "statement_class.h"
-
-/* ---------------------------------------------------------------- what is everywhere */
-
-static bool
-namespace_is_everywhere(Oid namespace)
-{
-	const char *name = OidIsValid(namespace) ? get_namespace_name(namespace) : NULL;
-
-	if (name == NULL)
-		return true;
-	return !isAnyTempNamespace(namespace) && strcmp(name, "strata") != 0 &&
-		   strcmp(name, "strata_partial") != 0 && strcmp(name, "strata_worker") != 0;
-}
-
-/* Is this a relation, or the index of a table, that the workers lack?  Composite types are relations, too. */
-static bool
-relation_is_local(Oid relation)
-{
-	return get_rel_relkind(relation) != RELKIND_COMPOSITE_TYPE && ddl_find_table(relation) == NULL;
-}
-
-/* Does an object depend on a relation, or its row type, or an extension's object that the workers lack? */
-static bool
-depends_on_local_object(const ObjectAddress *object)
-{
-	Relation depend = table_open(DependRelationId, AccessShareLock);
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple tuple;
-	bool found = false;
-
-	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(object->classId));
-	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(object->objectId));
-	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, keys);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
-		Oid relation = InvalidOid;
-
-		if (entry->refclassid == RelationRelationId)
-			relation = entry->refobjid;
-		else if (entry->refclassid == TypeRelationId)
-		{
-			Oid element = get_element_type(entry->refobjid);
-
-			relation = get_typ_typrelid(OidIsValid(element) ? element : entry->refobjid);
-		}
-		found = (OidIsValid(relation) && relation_is_local(relation)) ||
-				local_extension_has(entry->refclassid, entry->refobjid);
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
-	return found;
-}
-
-/* Is the table that a constraint belongs to one of ours?  Constraints of domains are not asked. */
-static bool
-constraint_is_everywhere(Oid constraint)
-{
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-	Oid table;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	table = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
-	ReleaseSysCache(tuple);
-	return !OidIsValid(table) || metadata_table(table) != NULL;
-}
-
-static bool
-function_is_everywhere(Oid function)
-{
-	Oid result = get_func_rettype(function);
-
-	return result != TRIGGEROID && result != EVENT_TRIGGEROID;
-}
-
-bool
-ddl_object_is_everywhere(const ObjectAddress *object)
-{
-	if (!namespace_is_everywhere(object->classId == NamespaceRelationId
-									 ? object->objectId
-									 : get_object_namespace(object)) ||
-		local_extension_has(object->classId, object->objectId))
-		return false;
-	switch (object->classId)
-	{
-		case RelationRelationId:
-			return get_rel_relkind(object->objectId) == RELKIND_COMPOSITE_TYPE ||
-				   ddl_find_table(object->objectId) != NULL;
-		case ConstraintRelationId:
-			if (!constraint_is_everywhere(object->objectId))
-				return false;
-			break;
-		case ExtensionRelationId:
-			return !ddl_extension_stays(get_extension_name(object->objectId));
-		case ProcedureRelationId:
-			if (!function_is_everywhere(object->objectId))
-				return false;
-			break;
-		default:
-			break;
-	}
-	return !depends_on_local_object(object);
-}
-
-/*
- * Are all of these existing objects everywhere?  ERROR if some are and some are not;
- * missing ones do not count.
- */
-bool
-ddl_objects_are_everywhere(ObjectType type, List *objects)
-{
-	int everywhere = 0;
-	int local = 0;
-	ListCell *cell;
-
-	foreach(cell, objects)
-	{
-		Relation relation = NULL;
-		ObjectAddress address = get_object_address(type, lfirst(cell), &relation, AccessShareLock,
-												   true);
-
-		if (relation != NULL)
-			table_close(relation, AccessShareLock);
-		if (!OidIsValid(address.objectId))
-			continue;
-		if (ddl_object_is_everywhere(&address))
-			everywhere++;
-		else
-			local++;
-	}
-	if (everywhere > 0 && local > 0)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("some of the objects exist on the workers and some on the coordinator only"),
-			 errhint("Use a separate statement for each object.")));
-	return everywhere > 0;
-}
 
 /* ---------------------------------------------------------------- commands */
 
@@ -224,57 +62,6 @@ ddl_create_object(UtilityCall *call)
 	ddl_send_everywhere(text);
 	foreach(cell, ddl_created_objects(call))
 		ddl_send_privileges(lfirst(cell));
-}
-
-/* Functions whose arguments or result are of this type, in the order of their OIDs. */
-static List *
-functions_of_type(Oid type)
-{
-	Relation depend = table_open(DependRelationId, AccessShareLock);
-	List *functions = NIL;
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(TypeRelationId));
-	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(type));
-	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
-
-		if (entry->classid == ProcedureRelationId)
-			functions = list_append_unique_oid(functions, entry->objid);
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
-	list_sort(functions, list_oid_cmp);
-	return functions;
-}
-
-void
-ddl_send_row_type_functions(Oid relation)
-{
-	Oid type = get_rel_type_id(relation);
-	List *functions = list_concat_unique_oid(functions_of_type(type),
-											 functions_of_type(get_array_type(type)));
-	ListCell *cell;
-
-	foreach(cell, functions)
-	{
-		ObjectAddress address;
-		char *definition;
-
-		ObjectAddressSet(address, ProcedureRelationId, lfirst_oid(cell));
-		if (get_func_prokind(lfirst_oid(cell)) == PROKIND_AGGREGATE ||
-			!ddl_object_is_everywhere(&address))
-			continue;
-		definition = TextDatumGetCString(
-			DirectFunctionCall1(pg_get_functiondef, ObjectIdGetDatum(lfirst_oid(cell))));
-		ddl_send_everywhere(psprintf("SET LOCAL check_function_bodies = off; %s", definition));
-	}
 }
 
 /* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
@@ -423,12 +210,13 @@ altered_objects(Node *statement, ObjectType *type)
 	return object == NULL ? NIL : object_list(*type, object);
 }
 
-/* Do the workers have all of these objects?  Kinds that are the coordinator's are not looked up. */
-static bool
-workers_have(ObjectType type, List *objects)
+/* Those of the objects that the workers have (ObjectAddress *).  Kinds that are the coordinator's are not looked up. */
+static List *
+find_on_workers(ObjectType type, List *objects, bool *all)
 {
-	return metadata_all_workers() != NULL && statement_class_object_place(type) != OBJECT_HERE &&
-		   ddl_objects_are_everywhere(type, objects);
+	if (metadata_all_workers() == NULL || statement_class_object_place(type) == OBJECT_HERE)
+		return NIL;
+	return ddl_objects_everywhere(type, objects, all);
 }
 
 /* What the workers are sent for ALTER of an object that they have; asked for before it runs here. */
@@ -465,6 +253,16 @@ follow_database_owner(const AlterOwnerStmt *alter)
 			psprintf("SELECT strata_worker.own_database(%s)", quote_literal_cstr(owner)));
 }
 
+/* The type that an ALTER may give, or take from, what workers lack; InvalidOid: none. */
+static Oid
+get_altered_type(const Node *statement, List *objects)
+{
+	if (objects == NIL || metadata_all_workers() == NULL ||
+		!(IsA(statement, AlterTableStmt) || IsA(statement, AlterDomainStmt)))
+		return InvalidOid;
+	return LookupTypeNameOid(NULL, linitial_node(TypeName, objects), true);
+}
+
 /*
  * ALTER of an object that is not a table.  Scans are suspended because a changed
  * domain is checked against all tables that use it: the workers do that.
@@ -472,29 +270,78 @@ follow_database_owner(const AlterOwnerStmt *alter)
 void
 ddl_alter_object(UtilityCall *call)
 {
+	Node *statement = call->statement->utilityStmt;
 	ObjectType type;
-	List *objects = altered_objects(call->statement->utilityStmt, &type);
-	char *text;
+	List *objects = altered_objects(statement, &type);
+	List *everywhere = NIL;
+	List *dependents = NIL;
+	Oid altered;
+	char *text = NULL;
 
 	ddl_lock_for_change();
-	if (objects == NIL || !workers_have(type, objects))
+	if (objects != NIL)
+		everywhere = find_on_workers(type, objects, NULL);
+	altered = get_altered_type(statement, objects);
+	if (OidIsValid(altered))
+		dependents = ddl_note_dependents(altered);
+	if (everywhere != NIL)
 	{
-		ddl_run_locally(call);
-		if (IsA(call->statement->utilityStmt, AlterOwnerStmt) && type == OBJECT_DATABASE)
-			follow_database_owner(castNode(AlterOwnerStmt, call->statement->utilityStmt));
-		return;
+		text = build_alter(call, type);
+		ddl_run_without_scans(call);
 	}
-	text = build_alter(call, type);
-	ddl_run_without_scans(call);
-	ddl_send_everywhere(text);
+	else
+		ddl_run_locally(call);
+	if (IsA(statement, AlterOwnerStmt) && type == OBJECT_DATABASE)
+		follow_database_owner(castNode(AlterOwnerStmt, statement));
+	ddl_move_dependents(dependents);
+	if (everywhere != NIL && ddl_object_is_everywhere(linitial(everywhere)))
+		ddl_send_everywhere(text);
+}
+
+/* DROP of these objects alone, which the workers have of those that the command names. */
+static char *
+build_drop(const DropStmt *drop, List *objects)
+{
+	StringInfoData sql;
+	const char *separator = " ";
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	/* aggregates go by what they take, as functions do: identities do not have the syntax of DROP AGGREGATE */
+	appendStringInfoString(&sql, drop->removeType == OBJECT_AGGREGATE
+									 ? "DROP ROUTINE"
+									 : CreateCommandName((Node *) drop));
+	foreach(cell, objects)
+	{
+		appendStringInfo(&sql, "%s%s", separator, getObjectIdentity(lfirst(cell), false));
+		separator = ", ";
+	}
+	if (drop->behavior == DROP_CASCADE)
+		appendStringInfoString(&sql, " CASCADE");
+	return sql.data;
+}
+
+static void
+drop_objects(UtilityCall *call, const DropStmt *drop)
+{
+	List *everywhere;
+	char *text = NULL;
+	bool all;
+
+	ddl_lock_for_change();
+	everywhere = find_on_workers(drop->removeType, drop->objects, &all);
+	if (everywhere != NIL && !all)
+		text = build_drop(drop, everywhere);
+	ddl_run_locally(call);
+	if (everywhere != NIL)
+		ddl_send_everywhere(text != NULL ? text : ddl_statement_text(call));
 }
 
 /* DROP of anything.  Tables are dropped on the workers by the object access hook. */
 void
 ddl_drop_objects(UtilityCall *call)
 {
-	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
-	bool everywhere;
+	const DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
 
 	switch (drop->removeType)
 	{
@@ -511,11 +358,7 @@ ddl_drop_objects(UtilityCall *call)
 			ddl_drop_extensions(call);
 			break;
 		default:
-			ddl_lock_for_change();
-			everywhere = workers_have(drop->removeType, drop->objects);
-			ddl_run_locally(call);
-			if (everywhere)
-				ddl_send_everywhere(ddl_statement_text(call));
+			drop_objects(call, drop);
 			break;
 	}
 }

@@ -38,56 +38,6 @@
 
 PG_FUNCTION_INFO_V1(strata_role_setting);
 
-/* ---------------------------------------------------------------- names */
-
-/* Does the name depend on the session?  A worker's session has another session_user. */
-static bool
-is_session_name(const RoleSpec *role)
-{
-	return role->roletype == ROLESPEC_CURRENT_USER || role->roletype == ROLESPEC_CURRENT_ROLE ||
-		   role->roletype == ROLESPEC_SESSION_USER;
-}
-
-static int
-compare_locations(const ListCell *a, const ListCell *b)
-{
-	return lfirst_node(RoleSpec, a)->location - lfirst_node(RoleSpec, b)->location;
-}
-
-char *
-ddl_text_with_role_names(const UtilityCall *call, List *roles)
-{
-	const char *text = ddl_statement_text(call);
-	int start = Max(call->statement->stmt_location, 0);
-	int done = 0;
-	List *sorted = NIL;
-	StringInfoData result;
-	ListCell *cell;
-
-	foreach(cell, roles)
-	{
-		if (lfirst(cell) != NULL && is_session_name(lfirst_node(RoleSpec, cell)))
-			sorted = lappend(sorted, lfirst(cell));
-	}
-	list_sort(sorted, compare_locations);
-
-	initStringInfo(&result);
-	foreach(cell, sorted)
-	{
-		const RoleSpec *role = lfirst_node(RoleSpec, cell);
-		int offset = role->location - start;
-
-		if (role->location < 0 || offset < done)
-			continue;
-		appendBinaryStringInfo(&result, text + done, offset - done);
-		appendStringInfoString(&result, ddl_role_name(role));
-		done = offset +
-			   strspn(text + offset, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
-	}
-	appendStringInfoString(&result, text + done);
-	return result.data;
-}
-
 /* ---------------------------------------------------------------- roles */
 
 /* All attributes that workers know of, as strata.role_attributes() writes them. */

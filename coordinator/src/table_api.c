@@ -11,6 +11,7 @@
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -119,9 +120,12 @@ static void
 distribute(Oid relation, const char *key, int shard_count, const char *colocate_with,
 		   const char *storage, PeriodRequest *periods)
 {
+	List *dependents;
+
 	relation = period_convert_partitioned(relation, periods);
+	dependents = ddl_note_dependents(get_rel_type_id(relation));
 	table_lifecycle_distribute(relation, key, shard_count, colocate_with, storage, periods);
-	ddl_send_row_type_functions(relation);
+	ddl_move_dependents(dependents);
 }
 
 Datum
@@ -165,15 +169,22 @@ strata_create_distributed_table_of_type(PG_FUNCTION_ARGS)
 Datum
 strata_create_reference_table(PG_FUNCTION_ARGS)
 {
-	table_lifecycle_replicate(get_relation_argument(fcinfo, 0));
-	ddl_send_row_type_functions(get_relation_argument(fcinfo, 0));
+	Oid relation = get_relation_argument(fcinfo, 0);
+	List *dependents = ddl_note_dependents(get_rel_type_id(relation));
+
+	table_lifecycle_replicate(relation);
+	ddl_move_dependents(dependents);
 	PG_RETURN_VOID();
 }
 
 Datum
 strata_undistribute_table(PG_FUNCTION_ARGS)
 {
-	table_lifecycle_localize(get_relation_argument(fcinfo, 0));
+	Oid relation = get_relation_argument(fcinfo, 0);
+	List *dependents = ddl_note_dependents(get_rel_type_id(relation));
+
+	table_lifecycle_localize(relation);
+	ddl_move_dependents(dependents);
 	PG_RETURN_VOID();
 }
 

@@ -26,7 +26,6 @@
 #include "miscadmin.h"
 #include "nodes/nodes.h"
 #include "parser/parse_node.h"
-#include "parser/parser.h"
 #include "tcop/cmdtag.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -148,38 +147,6 @@ ddl_modifiable_statement(UtilityCall *call)
 		call->read_only_tree = false;
 	}
 	return call->statement->utilityStmt;
-}
-
-/*
- * A message is read as a whole before its first command runs, and a prepared command when it was prepared: with
- * another standard_conforming_strings the workers would find other commands in the text.
- */
-static void
-check_reads_alike(const char *text, const Node *command)
-{
-	List *commands = raw_parser(text, RAW_PARSE_DEFAULT);
-
-	if (list_length(commands) != 1 ||
-		nodeTag(linitial_node(RawStmt, commands)->stmt) != nodeTag(command))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot send a command to workers that was read with another "
-							   "standard_conforming_strings"),
-						errhint("Change the setting in a message of its own.")));
-}
-
-char *
-ddl_statement_text(const UtilityCall *call)
-{
-	int start = Max(call->statement->stmt_location, 0);
-	int length = call->statement->stmt_len;
-
-	char *text;
-
-	if (length <= 0)
-		length = strlen(call->source) - start;
-	text = pnstrdup(call->source + start, length);
-	check_reads_alike(text, call->statement->utilityStmt);
-	return text;
 }
 
 List *

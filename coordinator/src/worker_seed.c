@@ -4,10 +4,9 @@
  *
  * In order: roles (strata.sync_roles()); extensions, schemas, types and functions of users, and
  * our tables, each after what it depends on and with its owner and privileges
- * (strata.schema_commands() lists them from the catalogs); the rows of reference tables; indexes;
- * foreign keys.  Objects that only some
- * statement might need (extensions, functions, aggregates) are tried one by one, and a failure is a
- * warning: a function over local tables has no business on a worker.  Whatever the
+ * (strata.schema_commands() lists them from the catalogs, without what is built on local tables); the
+ * rows of reference tables; indexes; foreign keys.  Objects that only some statement might need
+ * (extensions, functions, aggregates) are tried one by one, and a failure is a warning.  Whatever the
  * tables need must succeed.
  *
  * What all that computes, by functions of whoever owns an object, must not have the administrator's rights:

@@ -62,7 +62,7 @@ SUPERUSERS = {
         strata.add_worker strata.aggregate_definition strata.changed_privileges
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
-        strata.find_table_faults strata.is_local_extension
+        strata.find_table_faults strata.is_local_extension strata.object_is_everywhere
         strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
         strata.node_lock_waits strata.object_privileges strata.privilege_commands
         strata.recreate_lost_shards strata.remove_worker strata.role_commands
