@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -282,3 +283,34 @@ def test_a_shard_that_pg_partman_forgot_is_told(maintained: Cluster, schema: str
     for _ in wait_until("the log tells", timeout=60):
         if f'pg_partman does not know shard "{schema}.t_s0"' in node.log_text(begin):
             break
+
+
+def test_execute_reads_what_moved_while_it_waited_for_the_table(cluster: Cluster, schema: str):
+    """It has a snapshot before it has locks, and takes another one."""
+    make_table(cluster)
+    node = cluster.coordinator
+    node.execute("INSERT INTO t SELECT i, '2017-03-01', i FROM generate_series(1, 50) AS i")
+    with node.connect() as mover, node.connect() as reader, ThreadPoolExecutor() as pool:
+        reader.execute(
+            f"SET search_path = {schema}; SET plan_cache_mode = force_generic_plan;"
+            " PREPARE q AS SELECT count(*) FROM t; EXECUTE q"
+        )
+        for number, statement in enumerate(("EXECUTE q", "CREATE TABLE kept AS EXECUTE q")):
+            mover.execute(f"BEGIN; LOCK TABLE {schema}.t")
+            waiting = pool.submit(reader.execute, statement)
+            for _ in wait_until("the reader waits"):
+                if node.value(
+                    "SELECT count(*) FROM pg_locks WHERE pid = %s AND NOT granted",
+                    (reader.info.backend_pid,),
+                ):
+                    break
+            # as the background process does that moves rows
+            mover.execute(
+                "UPDATE strata.distributed_table SET moved_by = pg_current_xact_id()"
+                f" WHERE relation = '{schema}.t'::regclass;"
+                f" INSERT INTO {schema}.t VALUES ({number + 100}, '2017-03-01', 1); COMMIT"
+            )
+            waiting.result()
+            if number == 0:
+                assert waiting.result().fetchone() == (51,)
+        assert reader.execute("TABLE kept").fetchone() == (52,)

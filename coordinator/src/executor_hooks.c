@@ -24,6 +24,7 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "metadata.h"
 #include "period_cutoff.h"
@@ -33,6 +34,7 @@
 #include "snapshot_pin.h"
 
 int executor_depth = 0;
+bool executor_runs_prepared = false;
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
@@ -130,9 +132,24 @@ executor_prepare_result_relation(ResultRelInfo *result)
 		remove_constraint_triggers(result, false);
 }
 
+/*
+ * A statement's snapshot is taken when its tables are locked, so that no rows move between leaves of workers
+ * behind it; but EXECUTE, a command, has one before it gets its plan, and may have waited for locks since.
+ */
+static void
+renew_snapshot(QueryDesc *query)
+{
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE ||
+		IsolationUsesXactSnapshot())
+		return;
+	UnregisterSnapshot(query->snapshot);
+	query->snapshot = RegisterSnapshot(GetTransactionSnapshot());
+}
+
 static void
 start_query(QueryDesc *query, int eflags)
 {
+	bool nested = executor_depth > (executor_runs_prepared ? 1 : 0);
 	ListCell *cell;
 
 	if (!IsParallelWorker())
@@ -140,6 +157,8 @@ start_query(QueryDesc *query, int eflags)
 		reference_write_flush();
 		if (IsolationIsSerializable() && metadata_available())
 			serializable_check_plan(query->plannedstmt);
+		if (executor_runs_prepared && !nested)
+			renew_snapshot(query);
 	}
 
 	if (previous_executor_start)
@@ -150,7 +169,7 @@ start_query(QueryDesc *query, int eflags)
 	if (IsParallelWorker() || !metadata_available())
 		return;
 	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
-		period_check_snapshot(query, executor_depth > 0);
+		period_check_snapshot(query, nested);
 	snapshot_pin_start_query(query, eflags);
 	foreach(cell, query->estate->es_opened_result_relations)
 		executor_prepare_result_relation(lfirst(cell));

@@ -14,6 +14,9 @@
  */
 extern int executor_depth;
 
+/* The client's statement is an EXECUTE, with or without CREATE TABLE AS. */
+extern bool executor_runs_prepared;
+
 /*
  * Prepare a result relation for local inserts: no index is opened for a shell, and
  * triggers that the workers' own constraints stand for are removed.  ERROR when a

@@ -409,6 +409,18 @@ handle_call(UtilityCall *call)
 	}
 }
 
+static bool
+runs_prepared(Node *statement)
+{
+	if (IsA(statement, CreateTableAsStmt))
+	{
+		Query *query = castNode(Query, ((CreateTableAsStmt *) statement)->query);
+
+		return query->utilityStmt != NULL && IsA(query->utilityStmt, ExecuteStmt);
+	}
+	return IsA(statement, ExecuteStmt);
+}
+
 static void
 process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo parameters,
@@ -426,6 +438,8 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 		.completion = completion,
 	};
 
+	bool runs_prepared_before = executor_runs_prepared;
+
 	if (!IsA(statement->utilityStmt, TransactionStmt))
 		maintenance_worker_before_command(statement->utilityStmt);
 
@@ -439,6 +453,7 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 
 	reference_write_flush();
 	executor_depth++;
+	executor_runs_prepared = executor_depth == 1 && runs_prepared(statement->utilityStmt);
 	PG_TRY();
 	{
 		handle_call(&call);
@@ -446,6 +461,7 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 	PG_FINALLY();
 	{
 		executor_depth--;
+		executor_runs_prepared = runs_prepared_before;
 	}
 	PG_END_TRY();
 
