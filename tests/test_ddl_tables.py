@@ -412,3 +412,71 @@ def test_shards_do_not_compute_with_the_row_type_of_their_table(pair: Pair) -> N
         with pytest.raises(psycopg.errors.FeatureNotSupported, match=message):
             pair.distribute("own", "k")
         pair.execute("DROP TABLE own")
+
+
+@pytest.mark.parametrize("table", ["t", "r"])
+def test_checks_that_are_not_inherited_hold(pair: Pair, table: str) -> None:
+    for part in (
+        "ADD CONSTRAINT small CHECK (v < 20) NO INHERIT",
+        "ADD CONSTRAINT later CHECK (v <> 7) NO INHERIT NOT VALID",
+        "ADD COLUMN n integer CHECK (n > 0) NO INHERIT, ADD CHECK (id < 1000) NO INHERIT",
+    ):
+        pair.same(f"ALTER TABLE {table} {part}")
+    pair.all_same(
+        [
+            f"INSERT INTO {table} VALUES (101, 30)",
+            f"UPDATE {table} SET v = v + 15",
+            f"UPDATE {table} SET n = -1",
+            f"INSERT INTO {table} (id, v) VALUES (102, 7)",
+            f"ALTER TABLE {table} VALIDATE CONSTRAINT later",
+            f"DELETE FROM {table} WHERE v = 7",
+            f"ALTER TABLE {table} VALIDATE CONSTRAINT later",
+            f"ALTER TABLE {table} DROP CONSTRAINT small",
+            f"UPDATE {table} SET v = v + 15 RETURNING *",
+            "SELECT conname, connoinherit, pg_get_constraintdef(oid) FROM pg_constraint"
+            f" WHERE conrelid = '{table}'::regclass AND contype = 'c'",
+        ]
+    )
+
+
+def test_a_table_with_such_checks_can_be_distributed(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE own (k integer, v integer CHECK (v > 0) NO INHERIT);"
+        "INSERT INTO own VALUES (1, 15);"
+        "ALTER TABLE own ADD CONSTRAINT late CHECK (v > 9) NO INHERIT NOT VALID"
+    )
+    pair.distribute("own", "k")
+    pair.all_same(
+        [
+            "INSERT INTO own VALUES (2, 7)",
+            "UPDATE own SET v = 6",
+            "UPDATE own SET v = 10 RETURNING *",
+            "ALTER TABLE own VALIDATE CONSTRAINT late",
+        ]
+    )
+
+
+@pytest.mark.parametrize("column_type", ["part", "part[]", "unseen", "seen", "holder"])
+def test_columns_of_a_local_table_s_row_type_are_refused(pair: Pair, column_type: str) -> None:
+    pair.execute(
+        "CREATE TABLE part (a integer); CREATE VIEW seen AS SELECT * FROM part;"
+        "CREATE TABLE holder (p part); CREATE TEMP TABLE unseen (a integer)"
+    )
+    pair.execute(f"CREATE TABLE own (k integer, x {column_type}); CREATE TABLE later (k integer)")
+    for create in (
+        "create_distributed_table('own', 'k')",
+        "create_reference_table('own')",
+    ):
+        with pytest.raises(
+            psycopg.errors.FeatureNotSupported, match='"x" of table "own" has a type'
+        ):
+            pair.ours.execute(f"SELECT {create}")
+    pair.distribute("later", "k")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match='"x" of table "later" has a type'):
+        pair.ours.execute(f"ALTER TABLE later ADD COLUMN x {column_type}")
+    pair.same("SELECT * FROM later")
+    pair.execute("DROP TABLE own, unseen")
+    pair.ours.execute("SELECT create_reference_table('part')")
+    pair.execute("CREATE TABLE whole (k integer, x part); INSERT INTO whole VALUES (1, ROW(2))")
+    pair.distribute("whole", "k")
+    pair.same("SELECT * FROM whole WHERE (x).a = 2")

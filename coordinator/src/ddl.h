@@ -80,7 +80,7 @@ extern void ddl_truncate(UtilityCall *call);
 extern void ddl_check_created(const UtilityCall *call);
 
 /* ERROR unless what columns, constraints and indexes of the table compute is the same on the workers. */
-extern void ddl_check_expressions(Oid relid, TableKind kind);
+extern void ddl_check_columns(Oid relid, TableKind kind);
 extern void ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
 	pg_attribute_noreturn();
 

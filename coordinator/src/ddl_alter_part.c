@@ -674,7 +674,7 @@ build_new_constraint(const AlterParts *parts, Oid oid)
 	form = (Form_pg_constraint) GETSTRUCT(tuple);
 	if (form->conrelid == parts->relation &&
 		!list_member(parts->constraints_before, makeString(pstrdup(NameStr(form->conname)))))
-		sql = pg_get_constraintdef_command(oid);
+		sql = table_ddl_inherited_check(form, pg_get_constraintdef_command(oid));
 	ReleaseSysCache(tuple);
 	return sql;
 }

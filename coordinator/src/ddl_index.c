@@ -357,7 +357,7 @@ ddl_create_index(UtilityCall *call)
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, kind);
 	ddl_check_created(call);
-	ddl_check_expressions(relid, kind);
+	ddl_check_columns(relid, kind);
 	foreach(cell, ddl_created_objects(call))
 	{
 		const ObjectAddress *address = lfirst(cell);

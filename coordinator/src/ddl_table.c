@@ -422,11 +422,11 @@ alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
 
 /* What columns, constraints and indexes compute is the same on the workers. */
 void
-ddl_check_expressions(Oid relid, TableKind kind)
+ddl_check_columns(Oid relid, TableKind kind)
 {
 	Relation relation = table_open(relid, NoLock);
 
-	distribution_check_expressions(relation, kind == TABLE_REFERENCE);
+	distribution_check_columns(relation, kind == TABLE_REFERENCE);
 	table_close(relation, NoLock);
 }
 
@@ -463,7 +463,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	if (everywhere)
 	{
 		ddl_check_created(call);
-		ddl_check_expressions(relid, kind);
+		ddl_check_columns(relid, kind);
 	}
 	ddl_drop_defaults(relid, defaults);
 	if (everywhere)

@@ -38,6 +38,7 @@
 
 #include "distribution_check.h"
 #include "metadata.h"
+#include "only_here.h"
 
 static const char *
 get_kind_name(bool is_reference)
@@ -134,7 +135,7 @@ distribution_check_table(Relation relation, bool is_reference)
 				 errhint("SELECT strata.undistribute_table() makes it local again.")));
 
 	check_relation_kind(relation, is_reference);
-	distribution_check_expressions(relation, is_reference);
+	distribution_check_columns(relation, is_reference);
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
@@ -155,7 +156,7 @@ distribution_check_table(Relation relation, bool is_reference)
 						errhint("Add one with SELECT strata.add_worker(name, conninfo).")));
 }
 
-/* ---------------------------------------------------------------- its expressions */
+/* ---------------------------------------------------------------- its columns */
 
 static bool
 walk_column(Node *node, AttrNumber *column)
@@ -215,11 +216,27 @@ distribution_check_index(Relation relation, bool is_reference, const IndexStmt *
 }
 
 void
-distribution_check_expressions(Relation relation, bool is_reference)
+distribution_check_columns(Relation relation, bool is_reference)
 {
-	TupleConstr *constraints = RelationGetDescr(relation)->constr;
+	TupleDesc desc = RelationGetDescr(relation);
+	TupleConstr *constraints = desc->constr;
 	ListCell *lc;
 
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (!column->attisdropped && only_here_type(column->atttypid))
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of table \"%s\" has a type that workers do not have",
+						NameStr(column->attname), RelationGetRelationName(relation)),
+				 errdetail("Only the coordinator has type %s: it is temporary, or made of a local "
+						   "table's row type.",
+						   format_type_be(column->atttypid)),
+				 errhint("Use CREATE TYPE ... AS, or distribute that table first.")));
+	}
 	foreach(lc, RelationGetIndexList(relation))
 	{
 		HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
@@ -233,7 +250,7 @@ distribution_check_expressions(Relation relation, bool is_reference)
 	for (int i = 0; i < constraints->num_defval; i++)
 	{
 		const AttrDefault *value = &constraints->defval[i];
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), value->adnum - 1);
+		Form_pg_attribute column = TupleDescAttr(desc, value->adnum - 1);
 
 		if (column->attgenerated != '\0')
 			check_expression(relation, is_reference, stringToNode(value->adbin),

@@ -23,8 +23,11 @@ extern void distribution_check_table(Relation relation, bool is_reference);
  */
 extern bool distribution_check_trigger(int16 type);
 
-/* ERROR unless generated columns, CHECK constraints and indexes mean the same in the tables of the workers. */
-extern void distribution_check_expressions(Relation relation, bool is_reference);
+/*
+ * ERROR unless the workers have the types of the columns, and generated columns, CHECK constraints and indexes mean
+ * the same in their tables.
+ */
+extern void distribution_check_columns(Relation relation, bool is_reference);
 
 /* The same for an index that is to be made: a command as transformIndexStmt() leaves it, with a name. */
 extern void distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create);

@@ -358,20 +358,26 @@ append_column_settings(StringInfo sql, Relation relation)
 
 /* ---------------------------------------------------------------- constraints and indexes */
 
+char *
+table_ddl_inherited_check(Form_pg_constraint constraint, char *definition)
+{
+	const char *no_inherit = " NO INHERIT";
+	const char *end = constraint->convalidated ? "" : " NOT VALID";
+	int length = strlen(definition) - strlen(no_inherit) - strlen(end);
+
+	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
+		strncmp(definition + length, no_inherit, strlen(no_inherit)) == 0)
+		strcpy(definition + length, end);
+	return definition;
+}
+
 /* Definition of a constraint as in CREATE TABLE, without its name. */
 static char *
 get_constraint_definition(Form_pg_constraint constraint)
 {
-	char *definition = TextDatumGetCString(
-		DirectFunctionCall1(pg_get_constraintdef, ObjectIdGetDatum(constraint->oid)));
-	const char *suffix = " NO INHERIT";
-	int length = strlen(definition) - strlen(suffix);
-
-	/* Partitions cannot be left out of a CHECK; for a table without children it is the same. */
-	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
-		strcmp(definition + length, suffix) == 0)
-		definition[length] = '\0';
-	return definition;
+	return table_ddl_inherited_check(
+		constraint, TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
+															ObjectIdGetDatum(constraint->oid))));
 }
 
 static char *

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "catalog/pg_constraint.h"
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
@@ -45,6 +46,12 @@ extern char *table_ddl_column(Relation relation, AttrNumber attribute);
 
 /* How a generated column is computed. */
 extern char *table_ddl_generation_expression(Relation relation, AttrNumber attribute);
+
+/*
+ * A constraint's definition, which is changed in place, without the NO INHERIT of a CHECK: partitions, as shards are,
+ * cannot be left out, and for a table without children it is the same.
+ */
+extern char *table_ddl_inherited_check(Form_pg_constraint constraint, char *definition);
 
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *table_ddl_indexes(Relation relation);
