@@ -113,10 +113,45 @@ def test_an_exception_block_can_tell_which_constraint_it_was(pair: Pair) -> None
     assert pair.same("SELECT which(11)") == [("person_pkey",)]
 
 
-def test_two_indexes_of_the_same_columns_keep_the_workers_name(pair: Pair) -> None:
+def test_indexes_of_the_same_columns_are_told_apart(pair: Pair) -> None:
     with pair.transaction():
-        pair.execute("CREATE UNIQUE INDEX again ON late (id) WHERE id > 10")
-        found = failure(pair.ours, "INSERT INTO late VALUES (11), (11)")
-        assert found["sqlstate"] == "23505"
-        assert found["table_name"] == "late"
-        assert found["message_detail"] == "Key (id)=(11) already exists."
+        pair.execute(
+            "CREATE UNIQUE INDEX again ON late (id) WHERE id > 10;"
+            "ALTER TABLE person ADD CONSTRAINT same UNIQUE (id), ADD CONSTRAINT third UNIQUE (id);"
+            "ALTER TABLE person DROP CONSTRAINT person_pkey CASCADE"
+        )
+        for statement in (
+            "INSERT INTO late VALUES (11), (11)",
+            "INSERT INTO late VALUES (3), (3); SET CONSTRAINTS ALL IMMEDIATE",
+            "INSERT INTO person VALUES (3, 'o', 'o', 20)",
+            "UPDATE person SET id = 4 WHERE id = 4 AND false; INSERT INTO person VALUES (4)",
+        ):
+            assert failure(pair.ours, statement) == failure(pair.theirs, statement)
+
+
+def test_users_who_own_nothing_get_the_table_s_names(pair: Pair) -> None:
+    """A worker, where nothing is granted to them, shows them no key; the name does not depend on it."""
+    pair.execute("CREATE ROLE name_reader")
+    try:
+        with pair.transaction():
+            pair.execute(
+                "GRANT USAGE ON SCHEMA test_error_names TO name_reader;"
+                "GRANT SELECT, INSERT, UPDATE ON person, visit, late TO name_reader;"
+                "CREATE UNIQUE INDEX again ON late (id) WHERE id > 10; SET ROLE name_reader"
+            )
+            for statement in (
+                "INSERT INTO person VALUES (3, 'o', 'o', 20)",
+                "INSERT INTO person SELECT g, 'o', 'o', 20 FROM generate_series(100, 1, -1) AS g",
+                "UPDATE visit SET n = 1 WHERE id = 3 RETURNING n / 0",
+                "INSERT INTO visit VALUES (5, 1)",
+                "INSERT INTO late VALUES (11), (11)",
+                "INSERT INTO late VALUES (3), (3); SET CONSTRAINTS ALL IMMEDIATE",
+                "DO $$BEGIN RAISE unique_violation USING SCHEMA = 'test_error_names',"
+                " CONSTRAINT = 'person_pkey', MESSAGE = 'mine'; END$$",
+            ):
+                ours = failure(pair.ours, statement)
+                theirs = failure(pair.theirs, statement)
+                ours["message_detail"] = theirs["message_detail"] = None
+                assert ours == theirs
+    finally:
+        pair.execute("DROP ROLE name_reader")

@@ -7,9 +7,9 @@
  * ("was it orders_pkey?"), so they get those of the table, as from one PostgreSQL.
  *
  * - A shard is known by its name, from which the table's follows (table_ddl_partition_name()).
- * - A shard's unique index is known by its columns, which the error's detail shows in the same
- *   words on all nodes and in all languages: Key (a, b)=(1, 2).  Where two unique indexes of the
- *   table have the same columns, the worker's name stays.
+ * - A shard's unique index has been named by the worker (worker/src/index_names.c).  If it was not, it is known
+ *   by its columns, which the error's detail shows in the same words on all nodes and in all
+ *   languages: Key (a, b)=(1, 2).
  * - A foreign key to a distributed table has one more constraint, with a generated name, per shard
  *   that it points to; the detail shows the columns that it points to.
  *

@@ -330,4 +330,5 @@ _PG_init(void)
 	caller_initialize();
 	own_statement_initialize();
 	users_code_initialize();
+	index_names_initialize();
 }
