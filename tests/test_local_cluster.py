@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +31,22 @@ def test_the_cluster_sizes_itself(cluster: Cluster) -> None:
         assert worker.value("SHOW max_parallel_workers_per_gather") == expected
         assert worker.settings["max_parallel_workers_per_gather"] == expected
         worker.disconnect()
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 0), (8, 7)])
+def test_the_role_sizes_a_host_likewise(cores: int, expected: int) -> None:
+    """A host has one server."""
+    host = {"postgresql_cores": cores, "postgresql_memory_mb": 4096, "cluster_group": "worker"}
+    command = [CHECKOUT / ".venv/bin/ansible", "localhost", "-i", "localhost,", "-c", "local"]
+    command += ["-e", f"@{CHECKOUT / 'roles/postgresql/defaults/main.yml'}", "-e", json.dumps(host)]
+    command += [
+        "-m",
+        "debug",
+        "-a",
+        "var=postgresql_sized_parameters.max_parallel_workers_per_gather",
+    ]
+    result = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert re.search(r"per_gather\W+(\d+)", result.stdout)[1] == str(expected)
 
 
 @pytest.mark.parametrize("ci", ["", "true"])
