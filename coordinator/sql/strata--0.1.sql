@@ -287,11 +287,7 @@ BEGIN
         END IF;
     END IF;
     IF definition ? 'columnar_options' THEN
-        BEGIN
-            PERFORM strata.set_columnar_options(relation, definition ->> 'columnar_options');
-        EXCEPTION WHEN undefined_column THEN  -- which went with its type
-            RAISE WARNING 'table "%" has no columnar options now: %', relation, SQLERRM;
-        END;
+        PERFORM strata.set_columnar_options(relation, definition ->> 'columnar_options');
     END IF;
     IF policy IS NOT NULL THEN
         BEGIN

@@ -30,7 +30,6 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
-#include "columnar_options.h"
 #include "compat.h"
 #include "ddl_alter_part.h"
 #include "distribution_check.h"
@@ -467,10 +466,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	}
 	ddl_drop_defaults(relid, defaults);
 	if (everywhere)
-	{
 		alter_parts_send(call, parts);
-		columnar_options_follow(relid);
-	}
 	ddl_set_defaults(relid, defaults);
 }
 

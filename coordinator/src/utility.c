@@ -35,6 +35,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "columnar_options.h"
 #include "connection.h"
 #include "constraint_mode.h"
 #include "copy_from.h"
@@ -62,6 +63,9 @@ static List *created_objects = NIL;
 
 /* Tables whose key column the running command has dropped. */
 static List *keys_dropped = NIL;
+
+/* Columnar tables of which commands not finished yet have dropped columns, which options may name. */
+static List *columns_dropped = NIL;
 
 /* ---------------------------------------------------------------- for the handlers */
 
@@ -380,11 +384,24 @@ check_access_method(Node *statement)
 					 "coordinator's own run CREATE EXTENSION strata_columnar.")));
 }
 
+/* The workers have dropped the columns, too: what is left of options that named them? */
+static void
+follow_dropped_columns(int first)
+{
+	List *tables = list_copy_tail(columns_dropped, first);
+	ListCell *cell;
+
+	columns_dropped = list_truncate(columns_dropped, first);
+	foreach(cell, tables)
+		columnar_options_follow(lfirst_oid(cell));
+}
+
 /* Run one command, and bring what it created in order. */
 static void
 handle_call(UtilityCall *call)
 {
 	const StatementClass *class;
+	int first_dropped;
 
 	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
 	{
@@ -394,12 +411,14 @@ handle_call(UtilityCall *call)
 	check_access_method(call->statement->utilityStmt);
 	class = statement_class_find(nodeTag(call->statement->utilityStmt));
 	call->first_created = list_length(created_objects);
+	first_dropped = list_length(columns_dropped);
 	if (class->handler != NULL)
 		class->handler(call);
 	else
 		ddl_run_locally(call);
 	index_validity_restore();
 	ddl_follow_dropped_constraints();
+	follow_dropped_columns(first_dropped);
 
 	if (list_length(created_objects) > call->first_created)
 	{
@@ -488,18 +507,21 @@ static void
 note_dropped_relation(Oid relid, AttrNumber attribute)
 {
 	const DistributedTable *table = metadata_table(relid);
+	MemoryContext old;
 
 	if (table == NULL)
 		return;
 	if (attribute == InvalidAttrNumber)
-		forget_table(relid);
-	else if (table->kind == TABLE_DISTRIBUTED && attribute == table->key_attribute)
 	{
-		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-
-		keys_dropped = lappend_oid(keys_dropped, relid);
-		MemoryContextSwitchTo(old);
+		forget_table(relid);
+		return;
 	}
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	if (table->kind == TABLE_DISTRIBUTED && attribute == table->key_attribute)
+		keys_dropped = lappend_oid(keys_dropped, relid);
+	if (table->is_columnar)
+		columns_dropped = lappend_oid(columns_dropped, relid);
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -531,6 +553,7 @@ end_transaction(XactEvent event, void *arg)
 	{
 		created_objects = NIL;
 		keys_dropped = NIL;
+		columns_dropped = NIL;
 		ddl_forget_dropped_constraints();
 	}
 }
