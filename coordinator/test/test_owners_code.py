@@ -166,6 +166,41 @@ def test_a_cursor_ends_with_the_statement_that_opened_it(pair: Pair) -> None:
     pair.execute("RESET SESSION AUTHORIZATION")
 
 
+@pytest.mark.parametrize(
+    ("command", "user"),
+    [
+        ("CREATE INDEX ON t (count_in_all(v))", OWNER),
+        ("CREATE INDEX ON t (count_in_all(v))", "postgres"),  # core runs it as the owner
+        ("CREATE INDEX CONCURRENTLY ON t ((v + count_in_all(1)))", OWNER),
+        ("ALTER TABLE t ADD CHECK (count_in(v) > 0)", OWNER),
+        ("ALTER TABLE t ALTER v TYPE bigint USING count_in(v)", OWNER),
+    ],
+)
+def test_a_superusers_function_changes_no_table_on_one_worker(
+    pair: Pair, command: str, user: str
+) -> None:
+    """Everybody may call it; on a worker it would change one copy of a reference table."""
+    pair.execute(
+        f"""
+        CREATE TABLE counter (k integer PRIMARY KEY, n integer);
+        CREATE FUNCTION count_in (integer) RETURNS integer SECURITY DEFINER LANGUAGE plpgsql AS
+            $$ BEGIN UPDATE {SCHEMA}.counter SET n = n + 1; RETURN $1; END $$;
+        CREATE FUNCTION count_in_all (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+            $$ BEGIN RETURN {SCHEMA}.count_in($1); END $$;
+        """
+    )
+    distribute(pair)
+    pair.reference("counter")
+    pair.execute("INSERT INTO counter VALUES (1, 0)")
+    as_owner(pair, "INSERT INTO t SELECT g, g FROM generate_series(1, 50) AS g")
+    pair.execute(f'SET SESSION AUTHORIZATION "{user}"')
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="cannot use table"):
+        pair.ours.execute(command)
+    pair.execute("RESET SESSION AUTHORIZATION")
+    # what the coordinator computes for itself may count, in all copies
+    assert len(set(pair.on_workers("SELECT n FROM counter"))) == 1
+
+
 def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
     distribute(pair)
     pair.ours.execute("CREATE INDEX i ON t (v)")

@@ -85,6 +85,7 @@ static UsersSetting users_settings[] = {
 static int running = 0; /* scopes */
 static CommandState command_state = COMMAND_NONE;
 static int key_queries = 0; /* of foreign keys, and those inside of them */
+static int upkeep = 0;		/* functions that keep partial aggregates */
 static bool known_conforming_strings = true;
 
 bool
@@ -187,6 +188,14 @@ caller_leave(Scope before)
 }
 
 CommandState
+caller_classify_command(bool privileged)
+{
+	if (command_state == COMMAND_ORDINARY || (!privileged && !superuser()))
+		return COMMAND_ORDINARY;
+	return COMMAND_PRIVILEGED;
+}
+
+CommandState
 caller_set_command(CommandState state)
 {
 	CommandState before = command_state;
@@ -207,11 +216,28 @@ caller_is_key_query(void)
 	return key_queries == 1 && InNoForceRLSOperation();
 }
 
+void
+caller_begin_upkeep(void)
+{
+	upkeep++;
+}
+
+void
+caller_end_upkeep(void)
+{
+	upkeep--;
+}
+
+/* A restricted operation is a table owner's code, whoever's function that has called by now. */
 bool
 caller_is_watched(void)
 {
-	return caller_runs_for_users || key_queries > 0 ||
-		   (command_state == COMMAND_WATCHED && !superuser());
+	if (caller_runs_for_users || key_queries > 0)
+		return true;
+	if (command_state == COMMAND_ORDINARY)
+		return upkeep == 0;
+	return command_state == COMMAND_PRIVILEGED &&
+		   (!superuser() || InSecurityRestrictedOperation());
 }
 
 bool
@@ -383,9 +409,11 @@ end_transaction(XactEvent event, void *arg)
 			if (session_is_marked() && !IsParallelWorker())
 				SetUserIdAndSecContext(GetOuterUserId(), 0);
 			forget_caller();
+			upkeep = 0;
 			break;
 		case XACT_EVENT_ABORT: /* core has restored the user */
 			forget_caller();
+			upkeep = 0;
 			break;
 		default:
 			break;

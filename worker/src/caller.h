@@ -39,18 +39,26 @@ extern void caller_use_settings(void);
 extern void caller_use_fixed_input(void);
 
 /*
- * A command of the coordinator is executed.  If it is a user's, which computes what users have written (indexes,
- * constraints, defaults), SQL inside of it is watched, too, unless a superuser's function has taken over.
+ * A command of the coordinator is executed, which computes what users have written (indexes, constraints,
+ * defaults).  SQL inside of it is watched, too.  If an ordinary role gave the command, so is what functions of superusers do
+ * that it calls, but for those that keep partial aggregates; if a superuser did, his own code is not.
  */
 typedef enum CommandState
 {
 	COMMAND_NONE,
-	COMMAND_SERVICE,
-	COMMAND_WATCHED
+	COMMAND_SERVICE,	/* it computes nothing of users */
+	COMMAND_PRIVILEGED, /* a superuser's, or core's that runs as one */
+	COMMAND_ORDINARY
 } CommandState;
 
+/* Of a command that is no service, and runs with more rights than its user's or not. */
+extern CommandState caller_classify_command(bool privileged);
 extern CommandState caller_set_command(CommandState state); /* returns what was before */
 extern bool caller_is_watched(void);
+
+/* A function that keeps partial aggregates begins, or has ended, an error included. */
+extern void caller_begin_upkeep(void);
+extern void caller_end_upkeep(void);
 
 /*
  * Queries of foreign keys, from planning to their end, which core runs as the tables' owners; and what runs inside of them.

@@ -147,9 +147,9 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 	if (!own && !caller_runs_keys())
 	{
 		caller_check_nothing_is_parsed();
-		/* a parallel worker takes its query, which it cannot tell from an own one, out of what runs for users */
+		/* a parallel worker takes its query, which it cannot tell from an own one, out of what is watched */
 		return call_planner(query, text,
-							caller_runs_for_users ? options & ~CURSOR_OPT_PARALLEL_OK : options,
+							caller_is_watched() ? options & ~CURSOR_OPT_PARALLEL_OK : options,
 							parameters);
 	}
 	if (own)
@@ -464,8 +464,8 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	}
 	sets_state = session_is_marked() && (own ? !is_parsed_inside : !is_service(command));
 	if (sets_state)
-		command_before = caller_set_command(is_service(command) ? COMMAND_SERVICE
-																: COMMAND_WATCHED);
+		command_before = caller_set_command(
+			is_service(command) ? COMMAND_SERVICE : caller_classify_command(privileged));
 	if (privileged)
 	{
 		guarded = function_guard_switch(true);

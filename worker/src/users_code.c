@@ -8,7 +8,8 @@
  * Queries of foreign keys are excepted, which core runs as the tables' owners, but not what these compute.
  *
  * Commands compute what users have written, too (indexes, constraints, defaults).  SQL inside of them is held
- * alike, unless a function of a superuser's has taken over.
+ * alike, that of SECURITY DEFINER functions included: a superuser's, which everybody may call, would change one
+ * copy of a table.  Only those of strata_partial, which an event trigger calls, are let through.
  */
 #include "postgres.h"
 
@@ -116,7 +117,7 @@ users_code_check_command(Node *command)
 /*
  * While a statement is parsed nothing holds what a function does (a constant can be checked by one), so none of users' runs.
  * fmgr tells of a call when it has applied the function's own settings, and of its end when these are gone: so
- * this only looks, and changes nothing.
+ * this only looks, and changes nothing of the user's and his settings.
  */
 static bool
 is_users_function(Oid function)
@@ -130,6 +131,26 @@ is_users_function(Oid function)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	result = !superuser_arg(((Form_pg_proc) GETSTRUCT(tuple))->proowner);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* A function of strata_partial that works with its owner's rights: nobody else can make one there. */
+static bool
+keeps_partials(Oid function)
+{
+	HeapTuple tuple;
+	Form_pg_proc form;
+	bool result;
+
+	if (function < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	result = form->prosecdef && superuser_arg(form->proowner) &&
+			 form->pronamespace == get_namespace_oid("strata_partial", true);
 	ReleaseSysCache(tuple);
 	return result;
 }
@@ -149,6 +170,12 @@ watch_call(FmgrHookEventType event, FmgrInfo *function, Datum *private)
 		caller_check_nothing_is_parsed();
 	if (previous_fmgr_hook != NULL)
 		previous_fmgr_hook(event, function, private);
+	if (!keeps_partials(function->fn_oid))
+		return;
+	if (event == FHET_START) /* the last that is done: fmgr tells of the end of what has begun */
+		caller_begin_upkeep();
+	else
+		caller_end_upkeep();
 }
 
 void
