@@ -188,6 +188,37 @@ def test_functions_of_the_owner_do_not_run_as_the_administrator(
     node.execute("DROP ROLE period_owner")
 
 
+def test_functions_of_rows_that_move_change_no_table(maintained: Cluster, schema: str):
+    """Each worker would change its own copy of the list."""
+    node = maintained.coordinator
+    maintained.create_role("period_mover")
+    node.execute(f"GRANT ALL ON SCHEMA {schema} TO period_mover")
+    with node.connect(user="period_mover") as owner:
+        owner.execute(f"SET search_path = {schema}")
+        owner.execute(
+            "CREATE TABLE list (n int PRIMARY KEY, port text);"
+            "CREATE FUNCTION note() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
+            f" UPDATE {schema}.list SET port = current_setting('port'); RETURN true;"
+            " EXCEPTION WHEN insufficient_privilege OR read_only_sql_transaction THEN RETURN true; END $$;"
+            f"CREATE TABLE t (k int, at date NOT NULL, CHECK ({schema}.note()))"
+        )
+        owner.execute(
+            "SELECT strata.create_reference_table('list');"
+            "SELECT strata.create_distributed_table('t', 'k', 4, partition_by => 'at',"
+            " partition_interval => '1 day')"
+        )
+        owner.execute("INSERT INTO list VALUES (1, '')")
+        owner.execute("INSERT INTO t SELECT i, '2017-03-01' FROM generate_series(1, 50) AS i")
+    wait_for_empty_defaults(maintained, schema)
+    assert rows_of(maintained, schema, "_p2017_03_01$") == 50
+    # the coordinator computes the constraint, too, and may change the list: everywhere
+    assert (
+        len({worker.value(f"SELECT port FROM {schema}.list") for worker in maintained.workers}) == 1
+    )
+    node.execute("DROP OWNED BY period_mover CASCADE")
+    node.execute("DROP ROLE period_mover")
+
+
 def test_what_is_folded_in_the_background_is_the_owners(maintained: Cluster, schema: str):
     """Planner and ATTACH PARTITION call functions of constants in constraints and indexes."""
     node = maintained.coordinator

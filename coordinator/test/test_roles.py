@@ -551,6 +551,31 @@ def test_nobody_becomes_a_superuser_by_what_a_new_worker_computes(cluster: Clust
         session.execute("DROP SCHEMA app CASCADE")
 
 
+def test_a_new_workers_copies_are_not_changed_by_what_it_computes(cluster: Cluster) -> None:
+    """The CHECK of one reference table would change another one, which is there already, on that worker alone."""
+    with cluster.coordinator.connect() as session:
+        session.execute("CREATE ROLE ann LOGIN; CREATE SCHEMA app AUTHORIZATION ann")
+    with cluster.coordinator.connect(options="-c role=ann") as owner:
+        for statement in (
+            "CREATE TABLE app.first (id integer PRIMARY KEY, n integer)",
+            "SELECT strata.create_reference_table('app.first'); INSERT INTO app.first VALUES (1, 0)",
+            """CREATE FUNCTION app.touch () RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                UPDATE app.first SET n = n + 1;
+                RETURN true;
+            EXCEPTION WHEN insufficient_privilege THEN RETURN true; END $$""",
+            "CREATE TABLE app.second (id integer PRIMARY KEY CHECK (app.touch()))",
+            "SELECT strata.create_reference_table('app.second'); INSERT INTO app.second VALUES (1)",
+        ):
+            owner.execute(statement)
+    node = cluster.add_worker()
+    assert node.query("SELECT id FROM app.second") == [(1,)]
+    # the coordinator computes the constraint, too, and may change the list: everywhere
+    assert node.query("SELECT n FROM app.first") == cluster.workers[0].query(
+        "SELECT n FROM app.first"
+    )
+    cluster.coordinator.execute("DROP SCHEMA app CASCADE")
+
+
 def test_a_worker_whose_superuser_is_an_ordinary_role_here_is_not_added(cluster: Cluster) -> None:
     cluster.coordinator.execute("CREATE ROLE a")
     node = cluster.new_node("other")

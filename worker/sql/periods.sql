@@ -22,7 +22,7 @@ CREATE FUNCTION strata_worker.execute_as_owner(relation regclass, command text) 
     AS 'MODULE_PATHNAME', 'strata_worker_execute_as_owner';
 REVOKE ALL ON FUNCTION strata_worker.execute_as_owner(regclass, text) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.execute_as_owner(regclass, text) IS
-    'runs a command with the rights of the relation''s owner, and fires no triggers; returns the rows it processed';
+    'runs an INSERT or DELETE with the rights of the relation''s owner, and fires no triggers; returns the rows it processed';
 
 CREATE FUNCTION strata_worker.execute_keeping_settings(command text) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -308,7 +308,7 @@ BEGIN
         -- A leaf that foreign keys refer to cannot be truncated; its space is used again.
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', rest.leaf) INTO misplaced;
         IF NOT misplaced AND NOT EXISTS (SELECT FROM pg_constraint AS f WHERE f.confrelid = rest.leaf) THEN
-            PERFORM strata_worker.execute_as_owner(shard, format('TRUNCATE ONLY %s', rest.leaf));
+            EXECUTE format('TRUNCATE ONLY %s', rest.leaf);
         END IF;
     END IF;
     EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',

@@ -49,6 +49,7 @@
 #include "utils/xml.h"
 
 #include "caller.h"
+#include "function_guard.h"
 #include "session_mark.h"
 
 #define ROLE_COMMAND "strata_worker.role"
@@ -157,7 +158,7 @@ caller_enter(bool for_users, bool read_only)
 bool
 caller_runs_keys(void)
 {
-	return InNoForceRLSOperation() && session_is_marked();
+	return InNoForceRLSOperation() && (session_is_marked() || function_guard_is_up());
 }
 
 Scope
@@ -236,8 +237,10 @@ caller_is_watched(void)
 		return true;
 	if (command_state == COMMAND_ORDINARY)
 		return upkeep == 0;
-	return command_state == COMMAND_PRIVILEGED &&
-		   (!superuser() || InSecurityRestrictedOperation());
+	if (InSecurityRestrictedOperation() &&
+		(command_state == COMMAND_PRIVILEGED || function_guard_is_up()))
+		return true;
+	return command_state == COMMAND_PRIVILEGED && !superuser();
 }
 
 bool

@@ -15,6 +15,9 @@
  * PARTITION OF copies indexes).  Functions of superusers are trusted, and core's own
  * with harmful effects are not IMMUTABLE, hence not folded; rows are computed in copy_rows.c only.
  *
+ * Such a function touches no table here, not even its owner's: it would change one copy of a reference table
+ * (caller_is_watched).
+ *
  * Calls nest strictly, so who ran before each is a stack, in TopTransactionContext.
  */
 #include "postgres.h"
@@ -148,6 +151,12 @@ function_guard_switch(bool enable)
 
 	guarded = enable;
 	return before;
+}
+
+bool
+function_guard_is_up(void)
+{
+	return guarded;
 }
 
 /* guard_functions(enable): from now on, until the transaction ends; what was before */

@@ -10,4 +10,6 @@ extern void function_guard_initialize(void);
 /* Begin or end to guard; what was before.  It ends with the transaction anyway. */
 extern bool function_guard_switch(bool enable);
 
+extern bool function_guard_is_up(void);
+
 #endif

@@ -9,7 +9,8 @@
  * C, as core does for CREATE INDEX: SET ROLE, which such a function may RESET, is no cure.
  *
  * No triggers fire when rows move, those of foreign keys included: the same row goes and comes back within one
- * transaction, and ATTACH PARTITION checks what it brings.
+ * transaction, and ATTACH PARTITION checks what it brings.  What these commands compute touches no table: they
+ * run as core runs the queries of foreign keys, which users_code.c tells from what is inside of them.
  */
 #include "postgres.h"
 
@@ -31,9 +32,12 @@ PG_FUNCTION_INFO_V1(strata_worker_execute_as_owner);
 PG_FUNCTION_INFO_V1(strata_worker_attach_index);
 PG_FUNCTION_INFO_V1(strata_worker_execute_keeping_settings);
 
-/* Run a command; an error restores user and settings, as (sub)transactions do. */
+/*
+ * Run a command; an error restores user and settings, as (sub)transactions do.  Either it moves rows, or it is
+ * a utility command.
+ */
 static int64
-execute_as(Oid owner, bool fires_triggers, const char *command)
+execute_as(Oid owner, bool moves_rows, const char *command)
 {
 	Oid user;
 	int security_context;
@@ -41,10 +45,11 @@ execute_as(Oid owner, bool fires_triggers, const char *command)
 	int64 rows;
 
 	GetUserIdAndSecContext(&user, &security_context);
-	if (!fires_triggers)
+	if (moves_rows)
 		(void) set_config_option("session_replication_role", "replica", PGC_SUSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
-	SetUserIdAndSecContext(owner, security_context | SECURITY_RESTRICTED_OPERATION);
+	SetUserIdAndSecContext(owner, security_context | SECURITY_RESTRICTED_OPERATION |
+									  (moves_rows ? SECURITY_NOFORCE_RLS : 0));
 	SPI_connect();
 	if (SPI_execute(command, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", command);
@@ -60,7 +65,7 @@ Datum
 strata_worker_execute_as_owner(PG_FUNCTION_ARGS)
 {
 	Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-	int64 rows = execute_as(relation->rd_rel->relowner, false,
+	int64 rows = execute_as(relation->rd_rel->relowner, true,
 							text_to_cstring(PG_GETARG_TEXT_PP(1)));
 
 	table_close(relation, NoLock);
@@ -95,7 +100,7 @@ strata_worker_attach_index(PG_FUNCTION_ARGS)
 	char *part = name_own_index(PG_GETARG_OID(1), &owner);
 	char *parent = name_own_index(PG_GETARG_OID(0), &owner);
 
-	(void) execute_as(owner, true, psprintf("ALTER INDEX %s ATTACH PARTITION %s", parent, part));
+	(void) execute_as(owner, false, psprintf("ALTER INDEX %s ATTACH PARTITION %s", parent, part));
 	PG_RETURN_VOID();
 }
 
