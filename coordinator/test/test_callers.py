@@ -315,6 +315,48 @@ def test_code_on_workers_does_not_touch_even_the_callers_own_tables(
             assert "STABLE" in caught.value.diag.message_hint
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        "current_query()",
+        "(SELECT string_agg(query, '') FROM pg_stat_activity)",
+        "(SELECT string_agg(pg_stat_get_backend_activity(i), '') FROM pg_stat_get_backend_idset() AS i)",
+    ],
+)
+def test_code_on_workers_does_not_see_the_coordinators_statements(
+    pair: Pair, mallory: Twin, look: str
+) -> None:
+    """They hold what a view's sub-select, or a function of its owner's, has found."""
+    pair.execute(
+        "CREATE VIEW hides AS SELECT k, v FROM callers_closed.owned"
+        " WHERE v::text <> (SELECT 'hid' || 'den' || max(v) FROM callers_closed.secret);"
+        f"GRANT SELECT ON hides TO {MALLORY}"
+    )
+    mallory.ours.execute(
+        f"CREATE FUNCTION look () RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN {look}; END $$;"
+        "CREATE FUNCTION looks (integer) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN"
+        " RETURN test_callers.look(); EXCEPTION WHEN insufficient_privilege THEN RETURN ''refused''; END'"
+    )
+    if "SELECT" not in look:
+        mallory.ours.execute(f"CREATE DOMAIN looking AS integer CHECK ({look} <> '')")
+    try:
+        query = "SELECT max(looks(v)) FROM hides"
+        assert "max(test_callers.looks" in str(
+            mallory.ours.execute(f"EXPLAIN (VERBOSE) {query}").fetchall()
+        )
+        assert mallory.ours.execute(query).fetchone() == ("refused",)
+        if "SELECT" not in look:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                mallory.ours.execute(
+                    "SELECT count(*) FROM hides WHERE '{3}'::looking[] <> ARRAY[v]::looking[]"
+                )
+    finally:
+        mallory.ours.execute(
+            "DROP DOMAIN IF EXISTS looking; DROP FUNCTION looks (integer), look ()"
+        )
+        pair.execute("DROP VIEW hides")
+
+
 def test_a_function_that_is_closed_to_the_caller_is_not_run(mallory: Twin, pair: Pair) -> None:
     pair.execute(
         f"CREATE FUNCTION closed_one (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';"

@@ -4,7 +4,8 @@
  *
  * Users' statements.  An own statement over users' tables computes what users have written.  Code inside of it
  * finds no table here: each holds a part of its rows, no policies, and a copy of a reference table
- * must not be changed alone.  It runs no utility command, makes no object, and what only reads runs read only.
+ * must not be changed alone.  It runs no utility command, makes no object, sees no statement's text, and what
+ * only reads runs read only.
  * Queries of foreign keys are excepted, which core runs as the tables' owners, but not what these compute.
  *
  * Commands compute what users have written, too (indexes, constraints, defaults).  SQL inside of them is held
@@ -24,6 +25,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
@@ -81,12 +83,42 @@ check_permissions(COMPAT_CHECK_PERMISSIONS_ARGUMENTS)
 	return true;
 }
 
+/*
+ * Does it show statements?  Those here are the coordinator's: they name what a view, or a function of somebody
+ * else's, hides from the user, with values that these have read.  By name: of an extension, in whatever schema.
+ */
+static bool
+shows_statements(Oid function)
+{
+	const char *name;
+
+	if (function < FirstNormalObjectId)
+		return function == F_CURRENT_QUERY || function == F_PG_STAT_GET_ACTIVITY ||
+			   function == F_PG_STAT_GET_BACKEND_ACTIVITY;
+	name = get_func_name(function);
+	return name != NULL && strcmp(name, "pg_stat_statements") == 0;
+}
+
+static void
+check_execution(Oid function)
+{
+	if ((caller_is_watched() || caller_is_parsing()) && shows_statements(function))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot call function \"%s\" in a function that runs on a worker",
+							   get_func_name(function)),
+						errdetail("It shows statements of the coordinator."),
+						errhint("A function that calls it must be declared STABLE or VOLATILE, not "
+								"IMMUTABLE: then the coordinator evaluates it.")));
+}
+
 /* No object comes, changes or goes in a user's statement; large objects do by functions of core. */
 static void
 watch_objects(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
 {
 	if (previous_object_access != NULL)
 		previous_object_access(access, class, object, part, argument);
+	if (access == OAT_FUNCTION_EXECUTE)
+		check_execution(object);
 	if ((caller_runs_for_users || caller_is_in_key_query()) &&
 		(access == OAT_POST_CREATE || access == OAT_POST_ALTER || access == OAT_DROP ||
 		 access == OAT_TRUNCATE))
