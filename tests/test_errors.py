@@ -541,6 +541,59 @@ def test_a_function_of_the_users_is_in_the_context(pair: Pair) -> None:
     pair.ours.execute("TRUNCATE done; DROP FUNCTION breaks")
 
 
+ENCODINGS = """
+CREATE FUNCTION say (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+    $$ BEGIN RAISE NOTICE '\u6f22%', $1; RETURN $1; END $$;
+CREATE FUNCTION garble (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql SET client_encoding = 'LATIN1' AS $$ BEGIN
+    RAISE EXCEPTION 'x\u00f0y' USING DETAIL = '\u00f0', HINT = '\u00f0\u00f0'; END $$;
+CREATE FUNCTION speak (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM set_config('Client_Encoding', 'LATIN1', false); RETURN $1; END $$;
+CREATE TYPE pair_of AS (a integer, b integer);
+CREATE FUNCTION first_of (pair_of) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+    $$ BEGIN RAISE NOTICE '\u6f22'; RETURN $1.a; END $$;
+CREATE CAST (pair_of AS integer) WITH FUNCTION first_of (pair_of) AS IMPLICIT;
+CREATE TABLE late (id integer PRIMARY KEY, p pair_of REFERENCES other_ref DEFERRABLE INITIALLY DEFERRED);
+"""
+
+
+def test_a_notice_that_the_client_cannot_read_undoes_nothing(pair: Pair) -> None:
+    """It came while libpq read, and broke off a COMMIT that the worker then did."""
+    ours = pair.ours
+    try:
+        ours.execute("CREATE TABLE other_ref (id integer PRIMARY KEY)")
+        pair.reference("other_ref")
+        ours.execute(ENCODINGS)
+        pair.distribute("late", "id")
+        ours.execute("INSERT INTO other_ref VALUES (1); SET client_encoding = 'LATIN1'")
+        assert ours.execute("SELECT count(*) FROM done WHERE say(id) > 0").fetchone() == (0,)
+        ours.execute("INSERT INTO late VALUES (1, (1, 1))")
+        ours.execute("INSERT INTO late SELECT g, (1, 1)::pair_of FROM generate_series(2, 9) AS g")
+        assert ours.execute("SELECT count(say(id)) FROM late").fetchone() == (9,)
+        ours.execute("RESET client_encoding")
+        # code that changes the encoding of its messages brings no broken text
+        for field in ("MESSAGE_TEXT", "PG_EXCEPTION_DETAIL", "PG_EXCEPTION_HINT"):
+            ours.execute(
+                "DO $$ DECLARE t text; BEGIN PERFORM sum(garble(id)) FROM late;"
+                f" EXCEPTION WHEN raise_exception THEN GET STACKED DIAGNOSTICS t = {field};"
+                " PERFORM set_config('test.text', replace(t, '?', 'q'), false); END $$"
+            )
+            text = ours.execute("SELECT current_setting('test.text')").fetchone()[0]
+            assert set(text) <= set("xqy")
+        # nor rows that are in another encoding than the coordinator takes them for
+        for kind in ("text", "varchar", "name", "json"):
+            with pytest.raises(psycopg.errors.CharacterNotInRepertoire):
+                ours.execute(
+                    "CREATE TABLE broken AS SELECT s.t FROM (SELECT id, max(to_json(chr(200 + id))"
+                    f"::text)::{kind} AS t FROM late WHERE speak(id) > 0 GROUP BY id) AS s"
+                )
+    finally:
+        ours.execute("RESET client_encoding; DROP TABLE IF EXISTS late, other_ref")
+        ours.execute(
+            "DROP FUNCTION IF EXISTS say (integer), garble (integer), speak (integer);"
+            "DROP TYPE IF EXISTS pair_of CASCADE"
+        )
+
+
 def test_a_table_that_vanished_from_a_worker_is_reported_with_the_workers_name(
     pair: Pair, cluster: Cluster
 ) -> None:

@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -90,12 +92,39 @@ typedef struct RemoteError
 static const int name_fields[] = {PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME, PG_DIAG_COLUMN_NAME,
 								  PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME};
 
+/*
+ * A copy of a text from a worker that is valid here.  Code of users runs there and can change client_encoding while its
+ * statement lasts; what is no character is replaced.  row_codec.c refuses such rows.
+ */
+static char *
+copy_text(const char *text)
+{
+	int encoding = GetDatabaseEncoding();
+	char *result = pstrdup(text);
+	char *rest = result;
+	int length = strlen(result);
+
+	while (length > 0)
+	{
+		int valid = pg_encoding_verifymbstr(encoding, rest, length);
+
+		rest += valid;
+		length -= valid;
+		if (length > 0)
+		{
+			*rest++ = '?';
+			length--;
+		}
+	}
+	return result;
+}
+
 static char *
 copy_error_field(const PGresult *result, int field)
 {
 	const char *value = PQresultErrorField(result, field);
 
-	return value ? pstrdup(value) : NULL;
+	return value ? copy_text(value) : NULL;
 }
 
 bool
@@ -205,16 +234,44 @@ connection_report(int elevel, WorkerConnection *conn, PGresult *result, const ch
 					 error.hint ? errhint("%s", error.hint) : 0, set_error_names(&error)));
 }
 
+/* Does the text exist in the client's encoding?  Never throws for want of a character. */
+static bool
+client_can_read(const char *text)
+{
+	int here = GetDatabaseEncoding();
+	int there = pg_get_client_encoding();
+	int length;
+	int size;
+	Oid conversion;
+	unsigned char *buffer;
+
+	if (text == NULL || here == there || here == PG_SQL_ASCII || there == PG_SQL_ASCII ||
+		pg_is_ascii(text))
+		return true;
+	conversion = IsTransactionState() ? FindDefaultConversionProc(here, there) : InvalidOid;
+	if (!OidIsValid(conversion))
+		return false;
+	length = strlen(text);
+	size = length * MAX_CONVERSION_GROWTH + 1;
+	buffer = palloc(size);
+	return pg_do_encoding_conversion_buf(conversion, here, there, (unsigned char *) text, length,
+										 buffer, size, true) == length;
+}
+
+/*
+ * libpq calls this while it reads, so it must not throw: libpq would be left in the middle of a message, and what a COMMIT
+ * has done would not be known.  A notice that the client's encoding cannot show goes to the log alone.
+ */
 void
 connection_receive_notice(void *arg, const PGresult *result)
 {
 	WorkerConnection *conn = arg;
 	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
 	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
 	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	char *message;
+	char *detail;
+	char *hint;
 	int elevel;
 
 	/* commit_protocol.c must know; the function's name does not depend on lc_messages */
@@ -225,7 +282,8 @@ connection_receive_notice(void *arg, const PGresult *result)
 		conn->snapshot_pinned = true;
 		return;
 	}
-	if (conn->quiet || severity == NULL || message == NULL)
+	if (conn->quiet || severity == NULL ||
+		PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) == NULL)
 		return;
 
 	if (strcmp(severity, "WARNING") == 0)
@@ -237,6 +295,11 @@ connection_receive_notice(void *arg, const PGresult *result)
 	else
 		return;
 
+	message = copy_error_field(result, PG_DIAG_MESSAGE_PRIMARY);
+	detail = copy_error_field(result, PG_DIAG_MESSAGE_DETAIL);
+	hint = copy_error_field(result, PG_DIAG_MESSAGE_HINT);
+	if (!client_can_read(message) || !client_can_read(detail) || !client_can_read(hint))
+		elevel = LOG_SERVER_ONLY;
 	ereport(elevel, (errcode(connection_make_sqlstate(sqlstate)), errmsg_internal("%s", message),
 					 detail ? errdetail_internal("%s", detail) : 0, hint ? errhint("%s", hint) : 0,
 					 errcontext("worker \"%s\"", conn->worker_name)));

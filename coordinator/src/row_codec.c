@@ -5,8 +5,8 @@
  * Why not simply SendFunctionCall() and ReceiveFunctionCall() for everything: a
  * coordinator that merges millions of rows spends most of its time here.  Types
  * whose send function writes the Datum's own bytes, in network order, are
- * converted in place; the bytes come from a server of the same encoding that has
- * validated them, so they are not verified again.
+ * converted in place.  Text is verified: the worker speaks our encoding, but code of users that runs in a
+ * statement there can change that (set_config) while its rows are sent.
  *
  * Three things must not be forgotten:
  *
@@ -268,12 +268,16 @@ decode_field(Field *field, char *data, int length)
 	switch (field->format)
 	{
 		case FIELD_VARLENA:
+			if (field->type != BYTEAOID)
+				(void) pg_verifymbstr(data, length, false);
 			return decode_varlena(data, length);
 		case FIELD_UUID:
 			check_length(length, UUID_LEN);
 			return PointerGetDatum(memcpy(palloc(UUID_LEN), data, UUID_LEN));
-		case FIELD_FUNCTION:
 		case FIELD_TEXT:
+			(void) pg_verifymbstr(data, length, false);
+			return decode_by_function(field, data, length);
+		case FIELD_FUNCTION: /* verifies what is text */
 			return decode_by_function(field, data, length);
 		default:
 			return decode_fixed(field, data, length);
