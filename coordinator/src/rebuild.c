@@ -23,6 +23,7 @@
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -39,6 +40,7 @@
 #include "utils/ruleutils.h"
 
 #include "compat.h"
+#include "explicit_cast.h"
 #include "partial_aggregate.h"
 #include "rebuild.h"
 #include "row_format.h"
@@ -71,11 +73,24 @@ collate(Node *expr, Oid collation)
 	return (Node *) result;
 }
 
+Node *
+rebuild_param(Node *expr, int id)
+{
+	Param *param = makeNode(Param);
+
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = id;
+	param->paramtype = exprType(expr);
+	param->paramtypmod = -1;
+	param->paramcollid = get_typcollation(param->paramtype);
+	param->location = -1;
+	return collate((Node *) param, exprCollation(expr));
+}
+
 /* Ship the value of an expression: $n. */
 static Node *
 make_shipped_param(Node *expr, RebuildLevel *level)
 {
-	Param *param = makeNode(Param);
 	int id = 1;
 	ListCell *lc;
 
@@ -87,14 +102,7 @@ make_shipped_param(Node *expr, RebuildLevel *level)
 	}
 	if (id > list_length(*level->params))
 		*level->params = lappend(*level->params, copyObject(expr));
-
-	param->paramkind = PARAM_EXTERN;
-	param->paramid = id;
-	param->paramtype = exprType(expr);
-	param->paramtypmod = -1;
-	param->paramcollid = get_typcollation(param->paramtype);
-	param->location = -1;
-	return collate((Node *) param, exprCollation(expr));
+	return rebuild_param(expr, id);
 }
 
 /*
@@ -423,7 +431,7 @@ make_used_rte(RebuildLevel *level, Index rti)
 				if (sub->rti != rti)
 					continue;
 				rte->subquery = build_query(&inner, NIL);
-				names = make_column_names(list_length(rte->subquery->targetList));
+				names = make_column_names(ExecCleanTargetListLength(rte->subquery->targetList));
 				rte->eref = makeAlias(rte->eref->aliasname, names);
 				rte->alias = makeAlias(rte->eref->aliasname, NIL);
 			}
@@ -684,7 +692,8 @@ rebuild_deparse(Query *query)
 
 	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	sql = neutralize_text(pg_get_querydef(row_null_test_guard(query), false));
+	query = explicit_cast_query(row_null_test_guard(query));
+	sql = neutralize_text(pg_get_querydef(query, false));
 	row_format_leave_sql_mode(nest_level);
 	return sql;
 }

@@ -21,6 +21,9 @@ extern Query *rebuild_query(DistPath *path, List *tlist, List **params);
 extern Query *rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list,
 							 List *returning, List **params);
 
+/* $id in the place of an expression whose value is shipped: of the same type and collation. */
+extern Node *rebuild_param(Node *expr, int id);
+
 /* Text of a query, all names qualified. */
 extern char *rebuild_deparse(Query *query);
 

@@ -25,6 +25,7 @@
 #include "access/transam.h"
 #include "catalog/dependency.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -41,6 +42,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "explicit_cast.h"
 #include "local_extension.h"
 #include "only_here.h"
 #include "partial_aggregate.h"
@@ -506,6 +508,50 @@ is_unshippable_var(Var *var, PlannerInfo *root)
 	return false;
 }
 
+/* Are these the names that the columns of ROW(...) have? */
+static bool
+are_row_names(List *names)
+{
+	ListCell *lc;
+
+	foreach(lc, names)
+	{
+		char name[NAMEDATALEN];
+
+		snprintf(name, sizeof(name), "f%d", foreach_current_index(lc) + 1);
+		if (strcmp(strVal(lfirst(lc)), name) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Does a row have a type that workers have?  Views and local tables are on the coordinator only. */
+static bool
+is_row_type_shippable(Oid type)
+{
+	Oid relation = get_typ_typrelid(type);
+	char kind = get_rel_relkind(relation);
+
+	return kind == RELKIND_COMPOSITE_TYPE ||
+		   (kind == RELKIND_RELATION && metadata_table(relation) != NULL);
+}
+
+/*
+ * Rows that SQL cannot say: ROW(...) gives its columns names of its own, which to_json() and its
+ * like show; and a whole row of a view or sub-select, whose columns have others, is one, when the
+ * planner has put the columns in the view's place.
+ */
+static bool
+is_unshippable_row(Node *node)
+{
+	RowExpr *row = IsA(node, RowExpr) ? (RowExpr *) node : explicit_cast_row((Const *) node);
+
+	if (row == NULL) /* a constant NULL */
+		return false;
+	return row->row_typeid == RECORDOID ? !are_row_names(row->colnames)
+										: !is_row_type_shippable(row->row_typeid);
+}
+
 /* Does the tree hold anything that must not be evaluated by a worker? */
 static bool
 walk_unshippable(Node *node, ShippableContext *context)
@@ -520,7 +566,14 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_Var:
 			return is_unshippable_var((Var *) node, context->root);
 		case T_Const:
-			return false;
+			/* arrays of records have no literals either */
+			return (((Const *) node)->consttype == RECORDOID && is_unshippable_row(node)) ||
+				   (((Const *) node)->consttype == RECORDARRAYOID &&
+					!((Const *) node)->constisnull);
+		case T_RowExpr:
+			if (is_unshippable_row(node))
+				return true;
+			break;
 		case T_Param:
 		{
 			Param *param = (Param *) node;
@@ -589,6 +642,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 	/* One value for the whole execution: evaluated here, shipped as that value. */
 	if (shippable_is_shipped_value(context->root, node))
 		return false;
+	if (!explicit_cast_is_possible(node))
+		return true;
 
 	/* the coordinator's tableoid may be the OID of something else there, the OID of a name is another */
 	if ((IsA(node, RelabelType) || IsA(node, FuncExpr) || IsA(node, CoerceViaIO)) &&

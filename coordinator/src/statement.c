@@ -19,6 +19,8 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -39,16 +41,8 @@ typedef struct StatementContext
 static Node *
 make_value_param(Node *expr, StatementContext *context)
 {
-	Param *param = makeNode(Param);
-
 	*context->params = lappend(*context->params, copyObject(expr));
-	param->paramkind = PARAM_EXTERN;
-	param->paramid = context->offset + list_length(*context->params);
-	param->paramtype = exprType(expr);
-	param->paramtypmod = -1;
-	param->paramcollid = exprCollation(expr);
-	param->location = -1;
-	return (Node *) param;
+	return rebuild_param(expr, context->offset + list_length(*context->params));
 }
 
 static bool
@@ -313,15 +307,19 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 	foreach(lc, attributes)
 	{
 		AttrNumber attno = lfirst_int(lc);
-		Param *param = makeNode(Param);
+		Oid type;
+		int32 typmod;
+		Oid collation;
+		Node *value;
 
-		param->paramkind = PARAM_EXTERN;
-		param->paramid = ++position;
-		get_atttypetypmodcoll(target->relid, attno, &param->paramtype, &param->paramtypmod,
-							  &param->paramcollid);
-		param->location = -1;
+		/* that it has the column's modifier already is nothing that the text can say */
+		get_atttypetypmodcoll(target->relid, attno, &type, &typmod, &collation);
+		value = rebuild_param((Node *) makeNullConst(type, -1, get_typcollation(type)), ++position);
+		value = coerce_to_target_type(NULL, value, type, type, typmod, COERCION_ASSIGNMENT,
+									  COERCE_IMPLICIT_CAST, -1);
+		assign_expr_collations(NULL, value);
 		columns = lappend(columns,
-						  makeTargetEntry((Expr *) param, attno,
+						  makeTargetEntry((Expr *) value, attno,
 										  get_attname(target->relid, attno, false), false));
 	}
 	query->targetList = columns;
