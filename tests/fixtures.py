@@ -32,7 +32,7 @@ def new_root() -> Path:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A coordinator, two workers, and `plain`, one PostgreSQL without Strata to compare with."""
-    with Cluster(new_root(), workers=2, plain=True) as made:
+    with Cluster(new_root(), workers=2, plain=True, assertions=True) as made:
         yield made
 
 

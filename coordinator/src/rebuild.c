@@ -43,6 +43,7 @@
 #include "explicit_cast.h"
 #include "partial_aggregate.h"
 #include "rebuild.h"
+#include "round_trip.h"
 #include "row_format.h"
 #include "row_null_test.h"
 #include "shippable.h"
@@ -695,6 +696,7 @@ rebuild_deparse(Query *query)
 	query = explicit_cast_query(row_null_test_guard(query));
 	sql = neutralize_text(pg_get_querydef(query, false));
 	row_format_leave_sql_mode(nest_level);
+	round_trip_check(query, sql);
 	return sql;
 }
 

@@ -187,6 +187,13 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_explain_is_generic(es) false
 #endif
 
+/* A column tells which outer joins above it may make it NULL; since 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_forget_nulling(var) ((var)->varnullingrels = NULL)
+#else
+#define compat_forget_nulling(var) ((void) 0)
+#endif
+
 /* merge_action() in RETURNING, since 17: a value of the row, though it names no column. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_merge_action(node) IsA(node, MergeSupportFunc)

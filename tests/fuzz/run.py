@@ -299,7 +299,9 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="strata-fuzz-") as directory:
         Path(directory).chmod(0o755)  # the account of the servers has to enter it
-        with Cluster(Path(directory) / "cluster", options.workers, plain=True) as cluster:
+        with Cluster(
+            Path(directory) / "cluster", options.workers, plain=True, assertions=True
+        ) as cluster:
             return fuzz(cluster, options)
 
 

@@ -17,7 +17,7 @@ SEED = 27
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:
     """Of its own: superusers' calls may do to it what they say."""
-    with Cluster(new_root(), workers=2, plain=True) as cluster:
+    with Cluster(new_root(), workers=2, plain=True, assertions=True) as cluster:
         cluster.create_role(functions.ROLE)
         yield cluster
 
