@@ -143,7 +143,39 @@ class Generator:
             )
         if choice < 0.17:
             return f"nullif({self.expr(scope, type_, depth - 1)}, {self.constant(type_)})"
+        if choice < 0.24 and type_ in (NUM, TEXT, INT):
+            self.use("cast")
+            return self.cast(scope, type_, depth - 1)
         return self.compound(scope, type_, depth)
+
+    def cast(self, scope: Scope, type_: str, depth: int) -> str:
+        """A cast around a cast: by a domain, a modifier, or a function that is inlined."""
+
+        def sub(t: str) -> str:
+            return self.expr(scope, t, depth)
+
+        return self.rng.choice(
+            {
+                NUM: [
+                    lambda: f"({sub(NUM)})::{SCHEMA}.whole",
+                    lambda: f"({sub(NUM)})::numeric(20, 1)::numeric",
+                    lambda: f"{SCHEMA}.rounded({sub(NUM)})",
+                    lambda: f"({sub(FLOAT)})::real::numeric",
+                ],
+                TEXT: [
+                    lambda: f"({sub(TEXT)})::{SCHEMA}.two_letters::text",
+                    lambda: f"({sub(TEXT)})::char(3)::text",
+                    lambda: f"{SCHEMA}.first_two({sub(TEXT)})",
+                    lambda: f"{SCHEMA}.as_text(({sub(FLOAT)})::real / 3)",
+                    lambda: f"{SCHEMA}.as_text({sub(INT)})",
+                    lambda: f"(({sub(NUM)})::{SCHEMA}.whole)::text",
+                ],
+                INT: [
+                    lambda: f"length(({sub(TEXT)})::varchar(2)::char(2) || 'x')",
+                    lambda: f"(to_jsonb(row({sub(INT)}, 1))->>'f1')::numeric::integer",
+                ],
+            }[type_]
+        )()
 
     def compound(self, scope: Scope, type_: str, depth: int) -> str:
         """An operator or function that yields the type."""

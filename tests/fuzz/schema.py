@@ -39,6 +39,17 @@ TABLES = (
     Table("l1", "integer", "local", 40, primary_key="id"),
 )
 
+TYPES = (
+    f"CREATE DOMAIN {SCHEMA}.whole AS numeric(20, 0)",
+    f"CREATE DOMAIN {SCHEMA}.two_letters AS varchar(2)",
+    f"CREATE FUNCTION {SCHEMA}.rounded(numeric) RETURNS numeric LANGUAGE sql IMMUTABLE"
+    f" AS 'SELECT $1::{SCHEMA}.whole'",
+    f"CREATE FUNCTION {SCHEMA}.first_two(text) RETURNS text LANGUAGE sql IMMUTABLE"
+    f" AS 'SELECT $1::{SCHEMA}.two_letters'",
+    f"CREATE FUNCTION {SCHEMA}.as_text(double precision) RETURNS text LANGUAGE sql IMMUTABLE"
+    " AS 'SELECT $1::text'",
+)
+
 COLUMNS = ("id", "k", "a", "b", "t", "n", "f", "d")
 
 
@@ -110,7 +121,7 @@ def insert_sql(table: Table) -> str:
 
 def create_sql(distributed: bool) -> list[str]:
     """All statements that make the schema; without the calls of strata for the plain server."""
-    statements = [f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}"]
+    statements = [f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}", *TYPES]
     for table in TABLES:
         statements.append(table_ddl(table))
         call = distribute_sql(table)

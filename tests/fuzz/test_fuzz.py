@@ -106,7 +106,7 @@ def test_a_seed_is_a_query() -> None:
 def test_the_grammar_reaches_every_feature() -> None:
     seen = set().union(*(generator.generate(SEED + n).features for n in range(QUERIES)))
     assert seen >= {
-        "case", "correlated", "cte", "derived", "distinct", "error", "filter", "for update",
+        "case", "cast", "correlated", "cte", "derived", "distinct", "error", "filter", "for update",
         "full join", "function", "group by", "grouping sets", "having", "lateral", "left join",
         "limit", "parameter", "recursive", "right join", "routed", "scalar subquery",
         "set operation", "sublink", "subquery in limit", "tablesample", "values", "window",
