@@ -18,6 +18,7 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -169,6 +170,64 @@ walk_incomplete_text(Node *node, void *context)
 	return expression_tree_walker(node, walk_incomplete_text, context);
 }
 
+/* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
+static void
+strip_planned_ctes(PlannerInfo *root, Query *original)
+{
+	List *inlined = NIL;
+	int i = 0;
+	ListCell *lc;
+
+	foreach(lc, original->cteList)
+	{
+		if (i >= list_length(root->cte_plan_ids) || list_nth_int(root->cte_plan_ids, i) < 0)
+			inlined = lappend(inlined, lfirst(lc));
+		i++;
+	}
+	original->cteList = inlined;
+}
+
+/*
+ * Does the text, shipped whole, name what workers do not have, and the planner has perhaps folded away: a local
+ * table, the row of a view?  Or a FULL JOIN ... USING, for which ruleutils renames columns, those of
+ * the statement's target too, which cannot be?
+ */
+static bool
+walk_unreadable_text(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		RangeTblEntry *rte = (RangeTblEntry *) node;
+
+		return rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_VIEW &&
+			   metadata_table(rte->relid) == NULL;
+	}
+	if (IsA(node, RowExpr) || IsA(node, Var))
+	{
+		if (type_is_rowtype(exprType(node)) && !shippable_row_type(exprType(node)))
+			return true;
+	}
+	if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype == JOIN_FULL &&
+		((JoinExpr *) node)->usingClause != NIL)
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_unreadable_text, context,
+								 QTW_EXAMINE_RTES_BEFORE | QTW_IGNORE_JOINALIASES);
+	return expression_tree_walker(node, walk_unreadable_text, context);
+}
+
+/* Can workers read the statement as it was written? */
+static bool
+text_is_readable(PlannerInfo *root, Query *original)
+{
+	Query *text = copyObject(original);
+
+	strip_planned_ctes(root, text);
+	return !walk_unreadable_text((Node *) text, NULL);
+}
+
 static bool
 text_is_complete(PlannerInfo *root, Query *original)
 {
@@ -223,31 +282,16 @@ match_insert_columns(Query *original)
 			in_order &= ((Var *) value)->varattno == i;
 		else
 		{
-			/* core has copied the SELECT's literal */
+			/* core has copied the SELECT's literal, which has kept its place in the text */
 			only_vars = false;
-			in_order &= exprType((Node *) given->expr) == UNKNOWNOID;
+			in_order &= IsA(value, Const) && IsA(given->expr, Const) &&
+						((Const *) value)->location >= 0 &&
+						((Const *) value)->location == ((Const *) given->expr)->location;
 		}
 	}
 	if (only_vars && !in_order)
 		list_sort(original->targetList, compare_sources);
 	return only_vars || in_order;
-}
-
-/* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
-static void
-strip_planned_ctes(PlannerInfo *root, Query *original)
-{
-	List *inlined = NIL;
-	int i = 0;
-	ListCell *lc;
-
-	foreach(lc, original->cteList)
-	{
-		if (i >= list_length(root->cte_plan_ids) || list_nth_int(root->cte_plan_ids, i) < 0)
-			inlined = lappend(inlined, lfirst(lc));
-		i++;
-	}
-	original->cteList = inlined;
 }
 
 /* What is evaluated for a row that is there already, and for what is returned. */
@@ -484,8 +528,8 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	modify->locus.colocation_id = modify->table->colocation->id;
 
 	if (source != NULL && text_is_complete(root, modify->original) &&
-		root->parse->withCheckOptions == NIL && !has_user_triggers(modify->table) &&
-		match_insert_columns(modify->original))
+		text_is_readable(root, modify->original) && root->parse->withCheckOptions == NIL &&
+		!has_user_triggers(modify->table) && match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
@@ -549,7 +593,7 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL)
 		modify_obstacle_report(root, modify->original, modify->table);
-	if (!text_is_complete(root, modify->original))
+	if (!text_is_complete(root, modify->original) || !text_is_readable(root, modify->original))
 	{
 		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
 			modify_obstacle_report(root, modify->original, modify->table);

@@ -525,13 +525,15 @@ are_row_names(List *names)
 	return true;
 }
 
-/* Does a row have a type that workers have?  Views and local tables are on the coordinator only. */
-static bool
-is_row_type_shippable(Oid type)
+bool
+shippable_row_type(Oid type)
 {
-	Oid relation = get_typ_typrelid(type);
-	char kind = get_rel_relkind(relation);
+	Oid relation = get_typ_typrelid(getBaseType(type));
+	char kind;
 
+	if (!OidIsValid(relation)) /* a record */
+		return true;
+	kind = get_rel_relkind(relation);
 	return kind == RELKIND_COMPOSITE_TYPE ||
 		   (kind == RELKIND_RELATION && metadata_table(relation) != NULL);
 }
@@ -549,7 +551,7 @@ is_unshippable_row(Node *node)
 	if (row == NULL) /* a constant NULL */
 		return false;
 	return row->row_typeid == RECORDOID ? !are_row_names(row->colnames)
-										: !is_row_type_shippable(row->row_typeid);
+										: !shippable_row_type(row->row_typeid);
 }
 
 /* Does the tree hold anything that must not be evaluated by a worker? */

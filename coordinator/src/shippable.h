@@ -32,6 +32,9 @@ extern bool shippable_system_column(PlannerInfo *root, Var *var);
 /* Does a PARAM_EXEC parameter come from an outer query (not from an InitPlan)? */
 extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
 
+/* Do workers have this type of rows?  Those of views and local tables are on the coordinator only. */
+extern bool shippable_row_type(Oid type);
+
 /* Can values of the type cross between nodes as a column of a result? */
 extern bool shippable_type(Oid type);
 

@@ -229,6 +229,8 @@ assign_generated(Oid relid)
 								false);
 	}
 	table_close(relation, NoLock);
+	if (entry == NULL)
+		elog(ERROR, "statement assigns nothing");
 	return entry;
 }
 
