@@ -273,3 +273,32 @@ def test_statements_that_change_rows_are_shipped_as_they_were_meant(
         shop.same(statement)
         shop.same("SELECT * FROM s ORDER BY k")
         shop.same("SELECT * FROM here ORDER BY k")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s.k, x.o, x.c FROM s LEFT JOIN LATERAL"
+        " (SELECT s.a AS o, u.c FROM u WHERE u.k = s.k) x ON true ORDER BY 1, 2, 3",
+        "SELECT s.k, x.o, x.c FROM s LEFT JOIN LATERAL"
+        " (SELECT s.a AS o, u.c FROM u WHERE u.k = s.k) x ON x.o > 1 ORDER BY 1, 2, 3",
+        "SELECT s.k, x.o, x.c FROM s LEFT JOIN LATERAL"
+        " (SELECT s.a + u.a AS o, u.c FROM u WHERE u.a = s.a) x ON true ORDER BY 1, 2, 3",
+        "SELECT here.k, x.o, x.c FROM here LEFT JOIN LATERAL"
+        " (SELECT here.a AS o, u.c FROM u WHERE u.a < here.k) x ON true ORDER BY 1, 2, 3",
+        "SELECT s.k, x.o, y.c FROM s LEFT JOIN LATERAL (SELECT s.a AS o, u.* FROM u WHERE u.k = s.k)"
+        " x ON true LEFT JOIN u y ON y.k = x.o ORDER BY 1, 2, 3",
+        "SELECT s.k, x.c FROM s LEFT JOIN LATERAL"
+        " (SELECT u.c, r.a FROM r RIGHT JOIN u ON r.k = s.a WHERE u.k = s.k) x ON true ORDER BY 1, 2",
+        "SELECT s.k, x.* FROM s LEFT JOIN LATERAL"
+        " (SELECT u.c, s.a AS o, r.a FROM u JOIN r ON r.k = u.a WHERE u.k = s.k) x ON true ORDER BY 1, 2",
+        "SELECT s.k, x.* FROM s, LATERAL (SELECT u.c, coalesce(r.a, s.a) AS o FROM u LEFT JOIN r"
+        " ON r.k = s.a WHERE u.k = s.k) x ORDER BY 1, 2",
+        "SELECT s.k, x.* FROM s, LATERAL (SELECT u.c, q.o FROM (SELECT r.k, s.b AS o FROM r) q"
+        " RIGHT JOIN u ON q.k = u.a WHERE u.k = s.k) x ORDER BY 1, 2, 3",
+        "SELECT s.k, x.* FROM s, LATERAL (SELECT u.c, q.o FROM (SELECT d.k, s.b AS o FROM s d) q"
+        " RIGHT JOIN u ON q.k = u.a WHERE u.k = s.k) x ORDER BY 1, 2, 3",
+    ],
+)
+def test_lateral_outputs_outer_columns(shop: Pair, query: str) -> None:
+    shop.same(query)
