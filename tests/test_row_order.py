@@ -61,6 +61,14 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         "SELECT row_number() OVER (), k, v FROM sorted",
         "SELECT k, first_value(v) OVER () FROM sorted",
         "SELECT k, v, row_number() OVER (PARTITION BY k) FROM (SELECT * FROM part ORDER BY k, v) s",
+        "SELECT sum(v) FROM (SELECT v, row_number() OVER () AS n FROM"
+        " (SELECT v FROM part WHERE k = 3 ORDER BY v DESC) s) w WHERE n < 3",
+        "SELECT sum(v) FROM (SELECT v, row_number() OVER (PARTITION BY k) AS n FROM"
+        " (SELECT k, v FROM part ORDER BY k, v DESC) s) w WHERE n + v % 1 < 3",
+        "SELECT k, v, row_number() OVER (PARTITION BY k) FROM (SELECT * FROM part ORDER BY k, v) s"
+        " ORDER BY v, k",
+        "SELECT w.k, n, t.g FROM (SELECT k, v, row_number() OVER (PARTITION BY k) AS n FROM"
+        " (SELECT * FROM part ORDER BY k, v) s) w JOIN t ON w.k = t.k AND w.v < 60",
     ],
 )
 def test_what_looks_at_the_order_of_a_sub_select_gets_it(pair: Pair, query: str):

@@ -79,7 +79,8 @@ dist_path_forget_order(DistPath *path)
 	if (!path->ordered)
 		return;
 	path->ordered = false;
-	path->subs = dist_subs_unsorted(path->subs);
+	if (!path->has_windows) /* these may have numbered the rows */
+		path->subs = dist_subs_unsorted(path->subs);
 }
 
 bool
