@@ -14,6 +14,7 @@
 
 #include "access/transam.h"
 #include "access/tupdesc.h"
+#include "catalog/dependency.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -25,6 +26,7 @@
 #include "utils/typcache.h"
 
 #include "ddl.h"
+#include "local_extension.h"
 #include "only_here.h"
 
 typedef struct KnownObject
@@ -126,9 +128,12 @@ only_here_object(Oid classid, Oid objectid)
 	if (known != NULL)
 		return known->only_here;
 
-	/* both may have what is known forgotten */
-	result = !ddl_object_is_everywhere(&address) ||
-			 (classid == TypeRelationId && is_made_of_such(objectid));
+	/* these may have what is known forgotten */
+	if (OidIsValid(getExtensionOfObject(classid, objectid)))
+		result = local_extension_has(classid, objectid);
+	else
+		result = !ddl_object_is_everywhere(&address) ||
+				 (classid == TypeRelationId && is_made_of_such(objectid));
 	known = hash_search(get_known_objects(), &address, HASH_ENTER, NULL);
 	known->only_here = result;
 	return result;
