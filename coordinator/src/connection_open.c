@@ -42,7 +42,8 @@
 #define PINNED_SETTINGS                                                        \
 	"SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; " \
 	"SET idle_session_timeout = 0; SET escape_string_warning = off; "          \
-	"SET default_transaction_deferrable = off; " COMPAT_PINNED_SETTINGS
+	"SET default_transaction_deferrable = off; "                               \
+	"SET array_nulls = on; SET xmloption = content; " COMPAT_PINNED_SETTINGS
 
 /* So often a statement on a worker looks whether its coordinator is still there. */
 #define CLIENT_CHECK_MS 1000
@@ -161,7 +162,6 @@ begin_handshake(Attempt *attempt)
 		case CONNECTION_GREETING_MEMBER: /* introduce() follows */
 			appendStringInfoString(&message,
 								   "SET default_transaction_isolation = 'read committed'; "
-								   "SET array_nulls = on; SET xmloption = content; "
 								   "SET search_path = pg_catalog, pg_temp");
 			break;
 		case CONNECTION_GREETING_ATTACH:
