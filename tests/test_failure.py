@@ -19,6 +19,7 @@ from tests.failover import (
     become_standby,
     behind_proxy,
     conninfo_of,
+    drops_packets,
     frozen,
     make_standby,
     packets_dropped,
@@ -317,6 +318,7 @@ def test_a_wire_that_loses_all_packets_is_found_and_replaced(cluster: Cluster) -
         assert session.execute("SELECT sum(v) FROM t").fetchall() == [(0,)]
 
 
+@drops_packets
 def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> None:
     """Keepalives where rows are awaited, the user timeout for what was sent; the heartbeat stands still."""
     victim = cluster.workers[1]
@@ -360,6 +362,7 @@ def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> 
             assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
 
 
+@drops_packets
 def test_a_worker_whose_packets_are_dropped_is_down_within_five_seconds(cluster: Cluster) -> None:
     with cluster.coordinator.connect() as session:
         session.execute("SELECT count(*) FROM t")
@@ -375,6 +378,7 @@ def test_a_worker_whose_packets_are_dropped_is_down_within_five_seconds(cluster:
         assert session.execute("SELECT count(*), sum(v) FROM t").fetchall() == [(100, 0)]
 
 
+@drops_packets
 def test_a_worker_that_is_cut_off_ends_the_coordinators_sessions(cluster: Cluster) -> None:
     """And with them their locks, whatever its configuration says, within strata.worker_timeout."""
     worker = cluster.workers[1]
