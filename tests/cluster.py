@@ -549,7 +549,8 @@ class Cluster:
         if name == "coordinator" and self.extension:
             settings["shared_preload_libraries"] = "'strata'"
         elif self.extension:
-            settings["shared_preload_libraries"] = "'strata_columnar, strata_tiering'"
+            ours = "" if name == "plain" else ", strata_worker"
+            settings["shared_preload_libraries"] = f"'strata_columnar, strata_tiering{ours}'"
         if self.assertions:
             settings |= self._assertion_settings()
         if not self.durable:

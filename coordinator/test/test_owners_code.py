@@ -201,6 +201,59 @@ def test_a_superusers_function_changes_no_table_on_one_worker(
     assert len(set(pair.on_workers("SELECT n FROM counter"))) == 1
 
 
+def count_by_an_index(pair: Pair, more: str = "") -> None:
+    """A table with an index whose function would count in the worker's copy alone, where it may."""
+    pair.execute(
+        f"""
+        CREATE TABLE counter (k integer PRIMARY KEY, n integer);
+        CREATE FUNCTION count_in () RETURNS void SECURITY DEFINER LANGUAGE plpgsql AS
+            $$ BEGIN UPDATE {SCHEMA}.counter SET n = n + 1; END $$;
+        CREATE FUNCTION try () RETURNS void LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM {SCHEMA}.count_in();
+            EXCEPTION WHEN insufficient_privilege OR read_only_sql_transaction THEN NULL; END $$;
+        CREATE FUNCTION counted (integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM {SCHEMA}.try(); RETURN $1; END $$;
+        """
+    )
+    pair.ours.execute(
+        "SELECT strata.create_distributed_table('t', 'k', 4, 'none', storage => 'heap')"
+    )
+    pair.reference("counter")
+    pair.ours.execute("INSERT INTO counter VALUES (1, 0)")
+    as_owner(pair, f"CREATE INDEX i ON t (counted(v)); {more}")
+    as_owner(pair, "INSERT INTO t SELECT g, g FROM generate_series(1, 300) AS g")
+
+
+@pytest.mark.parametrize("command", ["ANALYZE {}.t", "REINDEX TABLE {}.t", "VACUUM FULL {}.t"])
+def test_maintenance_by_hand_on_a_worker_changes_no_copy(pair: Pair, command: str) -> None:
+    count_by_an_index(pair)
+    before = pair.on_workers("SELECT n FROM counter")
+    pair.cluster.workers[0].execute(command.format(SCHEMA))
+    assert pair.on_workers("SELECT n FROM counter") == before
+
+
+@pytest.mark.long
+def test_autovacuum_on_a_worker_changes_no_copy(pair: Pair) -> None:
+    worker = pair.cluster.workers[0]
+    worker.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
+    worker.execute("ALTER SYSTEM SET autovacuum = on")
+    worker.reload()
+    try:
+        count_by_an_index(pair, "ALTER TABLE t SET (autovacuum_analyze_threshold = 1)")
+        before = pair.on_workers("SELECT n FROM counter")
+        for _ in wait_until("the shards are analysed", timeout=60):
+            if worker.value(
+                "SELECT bool_and(last_autoanalyze IS NOT NULL) FROM pg_stat_user_tables"
+                f" WHERE schemaname = '{SCHEMA}' AND relname LIKE 't\\_s%'"
+            ):
+                break
+        assert pair.on_workers("SELECT n FROM counter") == before
+    finally:
+        worker.execute("ALTER SYSTEM RESET autovacuum_naptime")
+        worker.execute("ALTER SYSTEM RESET autovacuum")
+        worker.reload()
+
+
 def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
     distribute(pair)
     pair.ours.execute("CREATE INDEX i ON t (v)")

@@ -229,6 +229,17 @@ caller_end_upkeep(void)
 	upkeep--;
 }
 
+/*
+ * Does a process of this server's own work on tables, as autovacuum does?  It computes indexes and statistics of
+ * shards, and knows no coordinator.  (Parallel workers are counted, too, which do not know of the leader's command.)
+ */
+static bool
+is_background_maintenance(void)
+{
+	return (MyBackendType == B_AUTOVAC_WORKER || MyBackendType == B_BG_WORKER) &&
+		   OidIsValid(get_namespace_oid("strata_worker", true));
+}
+
 /* A restricted operation is a table owner's code, whoever's function that has called by now. */
 bool
 caller_is_watched(void)
@@ -237,8 +248,8 @@ caller_is_watched(void)
 		return true;
 	if (command_state == COMMAND_ORDINARY)
 		return upkeep == 0;
-	if (InSecurityRestrictedOperation() &&
-		(command_state == COMMAND_PRIVILEGED || function_guard_is_up()))
+	if (InSecurityRestrictedOperation() && (command_state == COMMAND_PRIVILEGED ||
+											function_guard_is_up() || is_background_maintenance()))
 		return true;
 	return command_state == COMMAND_PRIVILEGED && !superuser();
 }

@@ -429,6 +429,15 @@ is_service(Node *command)
 		   IsA(command, AlterExtensionStmt);
 }
 
+/* A command of an administrator's by hand that computes owners' indexes and statistics, on a worker. */
+static bool
+is_maintenance(Node *command)
+{
+	return (IsA(command, VacuumStmt) || IsA(command, ReindexStmt) || IsA(command, ClusterStmt) ||
+			IsA(command, IndexStmt)) &&
+		   IsTransactionState() && OidIsValid(get_namespace_oid("strata_worker", true));
+}
+
 static void
 run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 			ProcessUtilityContext context, ParamListInfo parameters, QueryEnvironment *environment,
@@ -462,7 +471,10 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		if (!is_parsed_inside)
 			caller_use_settings();
 	}
-	sets_state = session_is_marked() && (own ? !is_parsed_inside : !is_service(command));
+	if (session_is_marked())
+		sets_state = own ? !is_parsed_inside : !is_service(command);
+	else
+		sets_state = is_maintenance(command);
 	if (sets_state)
 		command_before = caller_set_command(
 			is_service(command) ? COMMAND_SERVICE : caller_classify_command(privileged));

@@ -10,7 +10,8 @@
  *
  * Commands compute what users have written, too (indexes, constraints, defaults).  SQL inside of them is held
  * alike, that of SECURITY DEFINER functions included: a superuser's, which everybody may call, would change one
- * copy of a table.  Only those of strata_partial, which an event trigger calls, are let through.
+ * copy of a table.  Only those of strata_partial, which an event trigger calls, are let through.  So it is when
+ * this server itself maintains tables (autovacuum), if the library is preloaded.
  */
 #include "postgres.h"
 
