@@ -21,7 +21,9 @@ GROUP = 10_000  # rows
 def server() -> Iterator[Node]:
     with Cluster(new_root(), workers=0, extension=False) as made:
         node = made.coordinator
-        node.settings["shared_preload_libraries"] = "'strata_columnar, strata_tiering, strata_worker'"
+        node.settings["shared_preload_libraries"] = (
+            "'strata_columnar, strata_tiering, strata_worker'"
+        )
         node.settings["autovacuum"] = "off"
         node.restart()
         node.execute("CREATE EXTENSION strata_columnar; CREATE EXTENSION strata_tiering")
