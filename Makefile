@@ -2,7 +2,7 @@
 #
 # This file only says what depends on what.  The work is in coordinator/ and worker/ (PGXS),
 # scripts/ (the machine), tests/ (pytest, the demo) and benchmarks/.
-# Settings: WORKERS, SCALE (demo); LAB, SUITE (lab); PYTEST, FUZZ, BENCH (more arguments); PG_MAJOR, PG_CONFIG.
+# Settings: WORKERS, SCALE (demo); LAB, SUITE (lab); PYTEST, FUZZ, COMPAT, BENCH (more arguments); PG_MAJOR, PG_CONFIG.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -19,6 +19,7 @@ SCALE ?= 0.1
 PYTEST ?=
 FUZZ ?= --seconds inf
 BENCH ?=
+COMPAT ?=
 
 PYTHON := .venv/bin/python
 EXTENSIONS := extensions/columnar extensions/tiering worker coordinator
@@ -31,7 +32,7 @@ LAB ?= lab
 SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
-.PHONY: help build install demo down clean check check-fast check-slow fuzz bench lint format psql
+.PHONY: help build install demo down clean check check-fast check-slow fuzz compat bench lint format psql
 .PHONY: packages python lab lab-down deb check-17 drill
 
 help: ## List the targets
@@ -129,6 +130,9 @@ check-17: ## Tests on PostgreSQL 17 of Debian 13, with the package installed, in
 
 fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
 	@$(PYTHON) -m tests.fuzz $(FUZZ)
+
+compat: install python ## PostgreSQL's own tests beside plain PostgreSQL (COMPAT="--variant key --file join")
+	@$(PYTHON) -m tests.compat $(COMPAT)
 
 bench: install python ## Measure the performance budgets
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt

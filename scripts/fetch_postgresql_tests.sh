@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Put PostgreSQL's own tests, from Debian's source package, into a directory.
+#
+# Usage: fetch_postgresql_tests.sh MAJOR DIRECTORY
+#
+# They are the files below src/test/regress and src/test/isolation: not ours, so they are taken when they are needed.
+# apt gets a configuration of its own, because machines rarely have deb-src lines: the mirrors that the machine's
+# sources name for this Debian release, whose signatures are checked as always.  Needs no root.
+set -euo pipefail
+major=$1
+directory=$(realpath --canonicalize-missing "$2")
+[[ ! -e $directory/complete ]] || exit 0
+
+# shellcheck source=/dev/null
+. /etc/os-release
+mkdir -p "$(dirname "$directory")"
+work=$(mktemp -d "$directory.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{lists/partial,cache/archives/partial,etc,tests}
+
+# "URL release component", as in http://deb.debian.org/debian/ bookworm main
+# shellcheck disable=SC2016  # apt fills in these names
+mirrors=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+	awk -v suite="$VERSION_CODENAME" '$2 ~ "^" suite "(-|$)" && $3 == "main"' | sort -u)
+[[ -n $mirrors ]] || mirrors="http://deb.debian.org/debian $VERSION_CODENAME main"
+sed 's/^/deb-src [signed-by=\/usr\/share\/keyrings\/debian-archive-keyring.gpg] /' <<<"$mirrors" >"$work/etc/sources.list"
+
+apt_here()
+{
+	local tool=$1
+	shift
+	"$tool" -qq -o Acquire::Retries=3 -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
+		-o Dir::Etc::SourceList="$work/etc/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+		-o Debug::NoLocking=true -o APT::Sandbox::User= "$@"
+}
+
+# the newest version of those that the mirrors really have: some lag behind their own lists
+fetch_newest()
+{
+	local version versions
+	versions=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
+		awk '$1 == "Version:" { print $2 }' | sort --version-sort --reverse --unique)
+	for version in $versions; do
+		(cd "$work" && apt_here apt-get source --tar-only "postgresql-$major=$version") >>"$work/log" 2>&1 &&
+			return
+	done
+	cat "$work/log" >&2
+	return 1
+}
+
+echo "Taking the tests of PostgreSQL $major from Debian's source package ..."
+apt_here apt-get update
+fetch_newest
+tar -xf "$work"/postgresql-*.orig.tar.* -C "$work/tests" --strip-components=3 --wildcards \
+	'*/src/test/regress/*' '*/src/test/isolation/*'
+touch "$work/tests/complete"
+# who was faster did the same
+rm -rf "$directory"
+mv "$work/tests" "$directory"
