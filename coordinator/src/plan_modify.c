@@ -189,8 +189,7 @@ strip_planned_ctes(PlannerInfo *root, Query *original)
 
 /*
  * Does the text, shipped whole, name what workers do not have, and the planner has perhaps folded away: a local
- * table, the row of a view?  Or a FULL JOIN ... USING, for which ruleutils renames columns, those of
- * the statement's target too, which cannot be?
+ * table, the row of a view?
  */
 static bool
 walk_unreadable_text(Node *node, void *context)
@@ -209,9 +208,6 @@ walk_unreadable_text(Node *node, void *context)
 		if (type_is_rowtype(exprType(node)) && !shippable_row_type(exprType(node)))
 			return true;
 	}
-	if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype == JOIN_FULL &&
-		((JoinExpr *) node)->usingClause != NIL)
-		return true;
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, walk_unreadable_text, context,
 								 QTW_EXAMINE_RTES_BEFORE | QTW_IGNORE_JOINALIASES);

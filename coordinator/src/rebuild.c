@@ -343,9 +343,8 @@ visible_columns(RangeTblEntry *rte)
 	return columns;
 }
 
-/* The RTE_JOIN that ruleutils wants for a JoinExpr: unnamed, all columns of both children. */
-static void
-add_join_rte(Query *query, JoinExpr *join)
+void
+rebuild_join_rte(Query *query, JoinExpr *join)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 	int children[2];
@@ -382,8 +381,8 @@ add_join_rte(Query *query, JoinExpr *join)
 	join->rtindex = list_length(query->rtable);
 }
 
-static RangeTblEntry *
-make_unused_rte(void)
+RangeTblEntry *
+rebuild_unused_rte(void)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 
@@ -470,7 +469,7 @@ build_from_item(Node *item, Query *query, RebuildLevel *level)
 		(List *) mutate_expr(((JoinExpr *) item)->quals, level));
 	if (((JoinExpr *) item)->quals == NULL)
 		join->quals = NULL;
-	add_join_rte(query, join);
+	rebuild_join_rte(query, join);
 	return (Node *) join;
 }
 
@@ -555,10 +554,10 @@ build_query(RebuildLevel *level, List *tlist)
 	query->canSetTag = true;
 
 	for (int i = 0; i < list_length(path->root->parse->rtable); i++)
-		query->rtable = lappend(query->rtable, make_unused_rte());
+		query->rtable = lappend(query->rtable, rebuild_unused_rte());
 	if (list_length(query->rtable) == 1)
 		query->rtable = lappend(query->rtable,
-								make_unused_rte()); /* so that columns are qualified */
+								rebuild_unused_rte()); /* so that columns are qualified */
 
 	foreach(lc, path->from)
 		from = lappend(from, build_from_item(lfirst(lc), query, level));

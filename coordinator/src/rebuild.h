@@ -24,6 +24,15 @@ extern Query *rebuild_modify(DistPath *path, CmdType command, Index target, List
 /* $id in the place of an expression whose value is shipped: of the same type and collation. */
 extern Node *rebuild_param(Node *expr, int id);
 
+/* A range-table entry in the place of one that is not used, so that no other changes its number. */
+extern RangeTblEntry *rebuild_unused_rte(void);
+
+/*
+ * Add the RTE_JOIN that ruleutils wants for a JoinExpr: unnamed, all columns of both children, which
+ * must have theirs already.
+ */
+extern void rebuild_join_rte(Query *query, JoinExpr *join);
+
 /* Text of a query, all names qualified. */
 extern char *rebuild_deparse(Query *query);
 

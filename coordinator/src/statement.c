@@ -267,12 +267,77 @@ mend_assignments(Query *query)
 	}
 }
 
+static bool
+walk_full_using(Node *node, void *context)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype == JOIN_FULL &&
+		((JoinExpr *) node)->usingClause != NIL)
+		return true;
+	return expression_tree_walker(node, walk_full_using, context);
+}
+
+/* ON in the place of USING, in this FROM item and those inside it, whose entries get other numbers. */
+static void
+replace_using(Node *item, Query *query)
+{
+	JoinExpr *join = (JoinExpr *) item;
+	int old;
+
+	if (IsA(item, FromExpr))
+	{
+		ListCell *lc;
+
+		foreach(lc, ((FromExpr *) item)->fromlist)
+			replace_using(lfirst(lc), query);
+	}
+	if (!IsA(item, JoinExpr))
+		return;
+	replace_using(join->larg, query);
+	replace_using(join->rarg, query);
+	old = join->rtindex;
+	join->usingClause = NIL;
+	join->join_using_alias = NULL;
+	join->isNatural = false;
+	join->alias = NULL;
+	rebuild_join_rte(query, join);
+	lfirst(list_nth_cell(query->rtable, old - 1)) = rebuild_unused_rte();
+}
+
+/*
+ * A column that FULL JOIN ... USING merges has a name of its own, and ruleutils renames all others of that
+ * name: those of the target, too, which SQL cannot.  So the statement says ON.
+ */
+static void
+spell_out_using(Query *query)
+{
+	ListCell *lc;
+
+	if (!walk_full_using((Node *) query->jointree, NULL))
+		return;
+	query->targetList = (List *) compat_flatten_joins(query, query->targetList);
+	query->returningList = (List *) compat_flatten_joins(query, query->returningList);
+	query->jointree = (FromExpr *) compat_flatten_joins(query, query->jointree);
+	query->mergeActionList = (List *) compat_flatten_joins(query, query->mergeActionList);
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && rte->lateral)
+			rte->subquery = (Query *) compat_flatten_joins(query, rte->subquery);
+		rte->functions = (List *) compat_flatten_joins(query, rte->functions);
+	}
+	replace_using((Node *) query->jointree, query);
+}
+
 char *
 statement_deparse(PlannerInfo *root, Query *query, List **params)
 {
 	StatementContext context = {.root = root, .params = params};
 
 	query = (Query *) mutate_statement((Node *) query, &context);
+	spell_out_using(query);
 	mend_assignments(query);
 	query->returningList = rebuild_transport_tlist(query->returningList);
 	return rebuild_deparse(query);

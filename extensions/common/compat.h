@@ -194,6 +194,13 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_forget_nulling(var) ((void) 0)
 #endif
 
+/* Columns of joins in an expression of the query as what they stand for; needs optimizer/optimizer.h. */
+#if PG_VERSION_NUM >= 160000
+#define compat_flatten_joins(query, node) flatten_join_alias_vars(NULL, query, (Node *) (node))
+#else
+#define compat_flatten_joins(query, node) flatten_join_alias_vars(query, (Node *) (node))
+#endif
+
 /* merge_action() in RETURNING, since 17: a value of the row, though it names no column. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_merge_action(node) IsA(node, MergeSupportFunc)
