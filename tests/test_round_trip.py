@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from tests.cluster import Cluster
@@ -257,6 +258,10 @@ def shop(pair: Pair) -> Pair:
         "UPDATE s SET b = to_jsonb(row(a, b))->>'f2' WHERE (a, b) = row(1, 'b1')",
         # joins and lists
         "UPDATE s SET a = x.a FROM (u FULL JOIN r USING (k)) AS x WHERE x.k = s.k",
+        "UPDATE s SET a = u.a FROM u FULL JOIN r USING (k) WHERE u.k = s.k RETURNING s.*, u.k, r.k",
+        "DELETE FROM s USING u FULL JOIN r USING (k, a), LATERAL (SELECT k + 1 AS k) l"
+        " WHERE u.k = s.k AND a < l.k RETURNING s.k, a, l.k",
+        "DELETE FROM s USING u NATURAL FULL JOIN r WHERE u.k = s.k RETURNING s.*, u.*, r.*",
         "DELETE FROM s USING u JOIN r USING (k) WHERE u.k = s.k RETURNING s.k",
         "DELETE FROM s USING (VALUES (1, 'x'), (2, 'y')) w (k, n) WHERE w.k = s.k RETURNING w.n, s.k",
         # literals in the order of the SELECT, not of the table
@@ -302,3 +307,40 @@ def test_statements_that_change_rows_are_shipped_as_they_were_meant(
 )
 def test_lateral_outputs_outer_columns(shop: Pair, query: str) -> None:
     shop.same(query)
+
+
+def test_columns_are_rewritten_as_the_expression_says(pair: Pair) -> None:
+    pair.execute("CREATE TABLE rewritten AS SELECT k, n, f, v, a FROM t")
+    pair.distribute("rewritten", "k")
+    pair.execute(
+        """
+        ALTER TABLE rewritten ALTER n TYPE text USING n::whole::text,
+            ALTER f TYPE text USING as_text(f), ALTER v TYPE varchar(9) USING cut_more(v);
+        ALTER TABLE rewritten ALTER a TYPE varchar(3) USING as_text(a);
+        """
+    )
+    pair.same("SELECT * FROM rewritten ORDER BY k")
+    pair.execute("DROP TABLE rewritten")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE s ADD CONSTRAINT whole_row CHECK (s IS NOT NULL)",
+        "CREATE INDEX whole_row ON s ((s IS NULL))",
+        "CREATE INDEX whole_row ON s (a) WHERE s IS NOT NULL",
+        "ALTER TABLE s ALTER b TYPE text USING to_jsonb(s)->>'b'",
+        "CREATE TABLE whole_row (k integer, CHECK (whole_row IS NOT NULL));"
+        " SELECT create_distributed_table('whole_row', 'k')",
+        "CREATE TABLE whole_row (k integer); CREATE INDEX ON whole_row ((whole_row IS NULL));"
+        " SELECT create_distributed_table('whole_row', 'k')",
+    ],
+)
+def test_whole_rows_that_partitions_cannot_have_are_refused(shop: Pair, statement: str) -> None:
+    with pytest.raises(
+        psycopg.errors.FeatureNotSupported, match=r"whole row|several nodes"
+    ) as error:
+        shop.ours.execute(statement)
+    assert "partitioned tables" in error.value.diag.message_detail
+    shop.same("INSERT INTO s (k, b) VALUES (1000, 'b') RETURNING *")
+    shop.same("DELETE FROM s WHERE k = 1000")

@@ -48,6 +48,8 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "distribution_check.h"
+#include "explicit_cast.h"
 #include "remote_command.h"
 #include "row_format.h"
 #include "table_ddl.h"
@@ -140,8 +142,13 @@ deparse_for_rows(Relation relation, const char *column, TableKind kind, Node *ex
 	char *text;
 
 	level = row_format_enter_sql_mode();
-	text = deparse_expression(folded, context, false, false);
+	text = deparse_expression(explicit_cast_expression(folded), context, false, false);
 	row_format_leave_sql_mode(level);
+	if (kind == TABLE_DISTRIBUTED && distribution_check_names_row(folded))
+		refuse_expression(RelationGetRelid(relation), column,
+						  psprintf("PostgreSQL has no whole rows, as in expression %s, on "
+								   "partitioned tables, which the workers' are.",
+								   text));
 	if (kind == TABLE_REFERENCE && contain_volatile_functions(folded))
 		refuse_expression(
 			RelationGetRelid(relation), column,

@@ -168,13 +168,20 @@ walk_column(Node *node, AttrNumber *column)
 	return expression_tree_walker(node, walk_column, column);
 }
 
+bool
+distribution_check_names_row(Node *expr)
+{
+	AttrNumber whole_row = InvalidAttrNumber;
+
+	return walk_column(expr, &whole_row);
+}
+
 /* ERROR if what the table computes is another thing on the workers; `what` has places for its name and the table's. */
 static void
 check_expression(Relation relation, bool is_reference, Node *expr, const char *what,
 				 const char *name)
 {
 	AttrNumber tableoid = TableOidAttributeNumber;
-	AttrNumber whole_row = InvalidAttrNumber;
 
 	if (walk_column(expr, &tableoid))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -182,12 +189,15 @@ check_expression(Relation relation, bool is_reference, Node *expr, const char *w
 							   psprintf(what, name, RelationGetRelationName(relation))),
 						errdetail("The workers would compute it, and their tables have OIDs of "
 								  "their own.")));
-	if (!is_reference && walk_column(expr, &whole_row))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("%s cannot use the whole row",
-							   psprintf(what, name, RelationGetRelationName(relation))),
-						errdetail("Each shard is a partition, with a row type of its own."),
-						errhint("Name the columns: ROW(a, b).")));
+	if (!is_reference && distribution_check_names_row(expr))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s cannot use the whole row",
+					psprintf(what, name, RelationGetRelationName(relation))),
+			 errdetail(
+				 "The workers have partitioned tables, and each partition a row type of its own."),
+			 errhint("Name the columns: ROW(a, b).")));
 }
 
 /* An index's expressions or predicate as they are stored: the relation cache would fold constants, by users' functions. */

@@ -29,6 +29,9 @@ extern bool distribution_check_trigger(int16 type);
  */
 extern void distribution_check_columns(Relation relation, bool is_reference);
 
+/* Does an expression over one relation name its whole row, which the tables of the workers, being partitioned, cannot? */
+extern bool distribution_check_names_row(Node *expr);
+
 /* The same for an index that is to be made: a command as transformIndexStmt() leaves it, with a name. */
 extern void distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create);
 

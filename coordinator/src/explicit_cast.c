@@ -457,3 +457,9 @@ explicit_cast_query(Query *query)
 		mark_target(result, query);
 	return result;
 }
+
+Node *
+explicit_cast_expression(Node *expression)
+{
+	return mark_casts(expression, NULL);
+}

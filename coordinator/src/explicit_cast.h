@@ -11,6 +11,9 @@
 /* The query, ready for pg_get_querydef(): every cast that its meaning needs is printed. */
 extern Query *explicit_cast_query(Query *query);
 
+/* The same for an expression of its own. */
+extern Node *explicit_cast_expression(Node *expression);
+
 /* Is there SQL for this node, if it is a cast? */
 extern bool explicit_cast_is_possible(Node *node);
 
