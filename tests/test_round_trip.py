@@ -16,7 +16,10 @@ from tests.pair import Pair, open_pair
 
 SCHEMA = """
 CREATE DOMAIN whole AS numeric(10, 0);
+CREATE DOMAIN wholer AS whole;
 CREATE DOMAIN two_letters AS varchar(2);
+CREATE DOMAIN not_zz AS varchar(2) CHECK (VALUE <> 'zz');
+CREATE FUNCTION checked(text) RETURNS not_zz LANGUAGE sql IMMUTABLE AS 'SELECT $1';
 CREATE DOMAIN to_seconds AS timestamptz(0);
 CREATE DOMAIN small AS numeric(4, 1) CHECK (VALUE < 100);
 CREATE TYPE named AS (x integer, y text);
@@ -87,6 +90,10 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         "(n::whole)::integer & 1 = 1",
         "vc COLLATE \"C\" < 'v2'",
         "(v COLLATE \"C\")::two_letters < 'bb'",
+        "n::wholer::whole::text = '3'",
+        "checked(left(v, 2)) = 'ab'",
+        "checked(v) = 'ab'",
+        "ROW(k, v)::named = ROW(1, 'abc')::named",
     ],
 )
 def test_casts_inside_of_casts_reach_the_workers(pair: Pair, where: str) -> None:

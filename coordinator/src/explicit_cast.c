@@ -235,6 +235,12 @@ mark_row(RowExpr *row)
 	return (Node *) result;
 }
 
+static bool
+is_record(Node *node)
+{
+	return IsA(node, RowExpr) && ((RowExpr *) node)->row_typeid == RECORDOID;
+}
+
 /* Two rows side by side would be compared column by column: the operator compares records. */
 static Node *
 mark_operator(OpExpr *operator)
@@ -242,8 +248,8 @@ mark_operator(OpExpr *operator)
 	OpExpr *result = (OpExpr *) expression_tree_mutator((Node *) operator, mark_casts, NULL);
 	RelabelType *record;
 
-	if (list_length(result->args) != 2 || !IsA(linitial(result->args), RowExpr) ||
-		!IsA(lsecond(result->args), RowExpr))
+	if (list_length(result->args) != 2 || !is_record(linitial(result->args)) ||
+		!is_record(lsecond(result->args)))
 		return (Node *) result;
 	record = makeRelabelType(lsecond(result->args), RECORDOID, -1, InvalidOid,
 							 COERCE_EXPLICIT_CAST);

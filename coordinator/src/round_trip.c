@@ -36,6 +36,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "parser/analyze.h"
+#include "parser/parse_coerce.h"
 #include "parser/parse_param.h"
 #include "parser/parser.h"
 #include "parser/parsetree.h"
@@ -182,6 +183,23 @@ form_aggref(Aggref *aggref, FormLevel *level)
 	return (Node *) result;
 }
 
+/*
+ * Is this the cast to a modifier of what has been cast to it already?  A domain's cast brings its own, where one
+ * that is called by name is not known for it.
+ */
+static bool
+is_repeated(FuncExpr *function)
+{
+	FuncExpr *inner = function->args != NIL ? linitial(function->args) : NULL;
+	Oid cast;
+
+	return inner != NULL && IsA(inner, FuncExpr) && inner->funcid == function->funcid &&
+		   list_length(function->args) > 1 &&
+		   equal(lsecond(function->args), lsecond(inner->args)) &&
+		   find_typmod_coercion_function(function->funcresulttype, &cast) == COERCION_PATH_FUNC &&
+		   cast == function->funcid;
+}
+
 /* A function that declares the types of its arguments does not see by which name they come. */
 static Node *
 form_function(FuncExpr *function, FormLevel *level)
@@ -201,7 +219,7 @@ form_function(FuncExpr *function, FormLevel *level)
 			types[i] != ANYOID && exprCollation((Node *) relabel->arg) == relabel->resultcollid)
 			lfirst(lc) = relabel->arg;
 	}
-	return (Node *) result;
+	return is_repeated(result) ? linitial(result->args) : (Node *) result;
 }
 
 static Node *
