@@ -653,14 +653,21 @@ analyse(const Query *original, const char *sql)
 static Query *
 analyse_as_worker(const Query *original, const char *sql)
 {
+	static const char *const settings[][2] = {
+		{"search_path", "pg_catalog, pg_temp"},
+		{"array_nulls", "on"},
+		{"xmloption", "content"},
+	};
 	MemoryContext context = CurrentMemoryContext;
 	int nest_level = NewGUCNestLevel();
 	Query *query = NULL;
 	Oid user;
 	int security;
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	/* what a worker's session has while it parses our statements */
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
 	GetUserIdAndSecContext(&user, &security);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, security | SECURITY_LOCAL_USERID_CHANGE);
 	PG_TRY();
