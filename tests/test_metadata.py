@@ -354,7 +354,11 @@ def test_check_health_finds_nothing_wrong_in_a_healthy_cluster_and_names_a_dead_
     cluster.workers[1].stop()
     dead = coordinator.query("SELECT h::text FROM strata.check_health() AS h")
     assert any("worker2" in row for (row,) in set(dead) - set(tampered))
+    cluster.workers[1].settings["shared_preload_libraries"] = "'strata_columnar, strata_tiering'"
     cluster.workers[1].start()
+    assert ("worker2", "preloaded library") in coordinator.query(
+        "SELECT worker_name, check_name FROM strata.check_health() WHERE NOT ok"
+    )
 
 
 def test_the_cluster_has_an_identity_that_its_workers_know(pair: Pair) -> None:

@@ -1311,6 +1311,14 @@ BEGIN
         RETURN NEXT;
         CONTINUE WHEN NOT answer.success OR answer.result IS NULL;
 
+        -- without it, what the worker computes by itself (autovacuum) is not watched
+        check_name := 'preloaded library';
+        answer := strata.run_on_worker(member.worker_id, 'SHOW shared_preload_libraries', false);
+        ok := answer.success AND answer.result ~ '\mstrata_worker\M';
+        detail := CASE WHEN NOT answer.success THEN answer.result
+                       WHEN NOT ok THEN 'strata_worker is not in shared_preload_libraries there' END;
+        RETURN NEXT;
+
         check_name := 'cluster identity';
         answer := strata.run_on_worker(member.worker_id,
             format('SELECT strata_worker.check_coordinator(%L, %L, %L)',
