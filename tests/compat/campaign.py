@@ -9,7 +9,14 @@ from pathlib import Path
 
 from tests.cluster import Cluster, wait_until
 from tests.compat.compare import DIFFERENT, REFUSED, SAME
-from tests.compat.environment import new_cluster, prepare, schedule, tests_directory
+from tests.compat.environment import (
+    isolation_schedule,
+    new_cluster,
+    prepare,
+    schedule,
+    tests_directory,
+)
+from tests.compat.isolation import run_spec
 from tests.compat.known import read_causes
 from tests.compat.runner import CRASH, Finding, Report, Runner
 from tests.compat.session import LostError, Session
@@ -18,6 +25,7 @@ from tests.compat.variants import Distributor, Variant
 # They test the client.
 NOT_SERVER = frozenset({"psql", "psql_crosstab"})
 FIRST = "test_setup"
+ISOLATION = "isolation/"  # in front of the names of these files
 
 
 class Campaign:
@@ -32,10 +40,12 @@ class Campaign:
         out.mkdir(parents=True, exist_ok=True)
 
     def chosen(self) -> list[str]:
+        """Isolation files run by name only."""
         known = schedule(self.directory)
+        wanted = {FIRST, *self.files} if self.files else set(known)
+        known += [ISOLATION + name for name in isolation_schedule(self.directory)]
         if unknown := set(self.files) - set(known):
             raise SystemExit(f"no such file: {', '.join(sorted(unknown))}")
-        wanted = {FIRST, *self.files} if self.files else set(known)
         return [name for name in known if name in wanted - NOT_SERVER]
 
     def run(self, variant: Variant, root: Path) -> list[Report]:
@@ -62,6 +72,9 @@ class Campaign:
         return reports
 
     def run_file(self, cluster, variant, name, variables, report, last, distributors) -> int:
+        if name.startswith(ISOLATION):
+            path = self.directory / "isolation" / "specs" / f"{name.removeprefix(ISOLATION)}.spec"
+            return run_spec(report, path.read_text(), cluster, variant, last)
         text = (self.directory / "regress" / "sql" / f"{name}.sql").read_text()
         sessions = [Session(node, variables) for node in (cluster.coordinator, cluster.plain)]
         distributor = Distributor(variant, sessions[0])
@@ -135,9 +148,9 @@ class Campaign:
 
 
 def drop_publications(session: Session) -> None:
-    """Those of all tables concern the files that follow; a refused DROP of several leaves some."""
+    """Those of all tables, or of a schema, concern the files that follow; refused commands leave some."""
     session.connect("strata", "postgres")
-    names = session.one("SELECT quote_ident(pubname) FROM pg_publication WHERE puballtables").rows
+    names = session.one("SELECT quote_ident(pubname) FROM pg_publication").rows
     for (name,) in names:
         session.run(f"DROP PUBLICATION {name}")
 

@@ -45,6 +45,11 @@ def schedule(directory: Path) -> list[str]:
     return [name for line in lines if line.startswith("test:") for name in line.split()[1:]]
 
 
+def isolation_schedule(directory: Path) -> list[str]:
+    lines = (directory / "isolation" / "isolation_schedule").read_text().splitlines()
+    return [line.split()[1] for line in lines if line.startswith("test:")]
+
+
 def new_cluster(root: Path) -> Cluster:
     cluster = Cluster(root, workers=2, plain=True)
     for node in cluster.nodes:

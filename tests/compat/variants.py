@@ -16,7 +16,7 @@ SELECT c.oid, array(SELECT quote_literal(attname) FROM pg_catalog.pg_attribute
                     WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND c.oid > {last}
-  AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'strata')
   AND c.relam = (SELECT oid FROM pg_catalog.pg_am WHERE amname = 'heap')
 ORDER BY c.oid
 """
