@@ -72,10 +72,12 @@ SUPERUSERS = {
         strata.find_missing_tier strata.type_definition
         strata.invalidate_metadata strata.replicate_reference_row strata.truncate_reference_table
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
+        strata_partial.partial_name
     """,
     "worker": """
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
+        strata_partial.partial_name
         strata_worker.adopt_leaf strata_worker.attach_coordinator
         strata_worker.check_own_statement strata_worker.check_schema_owner
         strata_worker.check_shard_owner
