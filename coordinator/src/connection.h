@@ -74,7 +74,8 @@ typedef struct WorkerConnection
 	bool replica_wait_cancelled;	  /* a commit there did not wait for its replica */
 	bool silent;					  /* broken off: the worker does not answer */
 	Size longest_message;			  /* sent or received */
-	uint32 generation;				  /* of the worker, when the connection was made */
+	bool stranger;	   /* not greeted: the worker does not know us for its coordinator */
+	uint32 generation; /* of the worker, when the connection was made */
 
 	/* worker_hold.c owns these */
 	struct WorkerUse *use;	/* counters of the worker, NULL when not looked for yet */

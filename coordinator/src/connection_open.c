@@ -378,6 +378,7 @@ take_wire(Attempt *attempt)
 	conn->worker_name = MemoryContextStrdup(TopMemoryContext, attempt->worker->name);
 	conn->generation = attempt->generation;
 	conn->hold_generation = attempt->hold_generation;
+	conn->stranger = greeting == CONNECTION_GREETING_NONE;
 	conn->pg = attempt->pg;
 	attempt->dial->winner->pg = NULL;
 	dial_free(attempt->dial);

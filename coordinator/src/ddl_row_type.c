@@ -148,6 +148,8 @@ ddl_note_dependents(Oid type)
 	ListCell *cell;
 	Oid relation = get_typ_typrelid(type);
 
+	if (!OidIsValid(type)) /* a sequence or index */
+		return NIL;
 	ObjectAddressSet(self->object, TypeRelationId, type);
 	self->own = !OidIsValid(relation) || get_rel_relkind(relation) == RELKIND_COMPOSITE_TYPE;
 	visited = list_make1(&self->object);

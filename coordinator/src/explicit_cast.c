@@ -20,11 +20,16 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_node.h"
 #include "parser/parsetree.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -257,6 +262,52 @@ mark_operator(OpExpr *operator)
 	return (Node *) result;
 }
 
+/* Is it a name that was made of text, and has kept the text's collation?  COLLATE in its place would overrule others. */
+static bool
+is_name_of_text(Node *node)
+{
+	const Const *value = (const Const *) node;
+
+	return IsA(node, Const) && (value->consttype == NAMEOID || value->consttype == NAMEARRAYOID) &&
+		   value->constcollid == DEFAULT_COLLATION_OID;
+}
+
+static Datum
+names_as_text(Datum names)
+{
+	ArrayType *array = DatumGetArrayTypeP(names);
+	Datum *values;
+	bool *nulls;
+	int count;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, &count);
+	for (int i = 0; i < count; i++)
+		if (!nulls[i])
+			values[i] = CStringGetTextDatum(NameStr(*DatumGetName(values[i])));
+	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(array), ARR_DIMS(array),
+											  ARR_LBOUND(array), TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/* As the cast of a text, by which the parser gives it that collation again. */
+static Node *
+mark_name(const Const *name)
+{
+	bool is_array = name->consttype == NAMEARRAYOID;
+	Const *text = makeNullConst(is_array ? TEXTARRAYOID : TEXTOID, -1, DEFAULT_COLLATION_OID);
+	ParseState *pstate = make_parsestate(NULL);
+	Node *cast;
+
+	text->constisnull = name->constisnull;
+	if (!name->constisnull)
+		text->constvalue = is_array ? names_as_text(name->constvalue)
+									: CStringGetTextDatum(NameStr(*DatumGetName(name->constvalue)));
+	cast = coerce_to_target_type(pstate, (Node *) text, text->consttype, name->consttype, -1,
+								 COERCION_EXPLICIT, COERCE_EXPLICIT_CAST, -1);
+	assign_expr_collations(pstate, cast);
+	free_parsestate(pstate);
+	return cast;
+}
+
 static Node *
 mark_casts(Node *node, void *context)
 {
@@ -269,6 +320,8 @@ mark_casts(Node *node, void *context)
 	if (IsA(node, Const) && ((Const *) node)->consttype == RECORDOID &&
 		!((Const *) node)->constisnull)
 		return mark_row(explicit_cast_row((Const *) node));
+	if (is_name_of_text(node))
+		return mark_name((Const *) node);
 	if (IsA(node, RowExpr))
 		return mark_row((RowExpr *) node);
 	if (IsA(node, Query))

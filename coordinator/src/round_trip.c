@@ -222,6 +222,36 @@ form_function(FuncExpr *function, FormLevel *level)
 	return is_repeated(result) ? linitial(result->args) : (Node *) result;
 }
 
+/* What casts an element, with the element in its place. */
+static Node *
+put_element(Node *node, Node *element)
+{
+	if (node == NULL)
+		return NULL;
+	return IsA(node, CaseTestExpr) ? (Node *) copyObject(element)
+								   : expression_tree_mutator(node, put_element, element);
+}
+
+/* ARRAY[...]::type[], for which the parser casts each element. */
+static Node *
+form_array_cast(ArrayCoerceExpr *cast, FormLevel *level)
+{
+	ArrayExpr *array = (ArrayExpr *) cast->arg;
+	List *elements = NIL;
+	ListCell *lc;
+
+	if (!IsA(array, ArrayExpr) || array->multidims)
+		return expression_tree_mutator((Node *) cast, form_expr, level);
+	foreach(lc, array->elements)
+		elements = lappend(elements, put_element((Node *) cast->elemexpr, lfirst(lc)));
+	array = copyObject(array);
+	array->array_typeid = cast->resulttype;
+	array->array_collid = cast->resultcollid;
+	array->element_typeid = get_element_type(cast->resulttype);
+	array->elements = (List *) form_expr((Node *) elements, level);
+	return (Node *) array;
+}
+
 static Node *
 form_expr(Node *node, FormLevel *level)
 {
@@ -237,6 +267,8 @@ form_expr(Node *node, FormLevel *level)
 			return form_aggref((Aggref *) node, level);
 		case T_FuncExpr:
 			return form_function((FuncExpr *) node, level);
+		case T_ArrayCoerceExpr:
+			return form_array_cast((ArrayCoerceExpr *) node, level);
 		case T_WindowFunc:
 		{
 			WindowFunc *function = (WindowFunc *) expression_tree_mutator(node, form_expr, level);

@@ -175,6 +175,8 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 	int count = 0;
 
 	*lexical = false;
+	if (conn->stranger) /* it takes the session's settings from its coordinator only */
+		return 0;
 	watch_all();
 	if (conn->settings == NULL)
 		conn->settings = MemoryContextAllocZero(TopMemoryContext, sizeof(struct SentSettings));

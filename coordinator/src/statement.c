@@ -262,7 +262,7 @@ mend_assignments(Query *query)
 	{
 		MergeAction *action = lfirst(lc);
 
-		if (action->commandType == CMD_UPDATE)
+		if (action->commandType == CMD_UPDATE || action->targetList != NIL)
 			action->targetList = statement_assignments(action->targetList, target);
 	}
 }
