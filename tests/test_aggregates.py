@@ -284,3 +284,20 @@ def test_aggregates_whose_names_look_alike_are_not_taken_for_each_other(pair: Pa
         assert pair.remote_sql(query).count("strata_partial") == 4
     finally:
         pair.execute('DROP SCHEMA IF EXISTS a, "a.b", "a%2Eb", other CASCADE')
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM many WHERE id = -7 GROUP BY id",
+        "SELECT id, count(*) FROM many WHERE id = -7 GROUP BY id",
+        "SELECT count(*) FROM many WHERE grp = -7 GROUP BY grp",
+        "SELECT count(*), grp FROM many WHERE grp = 3 GROUP BY grp, grp + 0",
+        "SELECT DISTINCT grp FROM many WHERE grp = -7",
+        "SELECT DISTINCT grp FROM many WHERE grp = 3",
+        "SELECT * FROM (SELECT grp, id, count(*) FROM many GROUP BY id, grp) AS c WHERE c.id = grp AND grp = 3",
+    ],
+)
+def test_groups_of_what_has_one_value(pair: Pair, query: str) -> None:
+    """Such a column is no reason to group, but without rows there is no group."""
+    pair.same(query)

@@ -115,6 +115,18 @@ def test_merge_into_a_view_means_its_table(pair: Pair) -> None:
             " WHEN MATCHED THEN UPDATE SET age = 70"
         )
         pair.same("SELECT user_id, age FROM users WHERE user_id < 10")
+    with pair.transaction():
+        assert pair.rows("SELECT count(*) FROM users WHERE age <= 20 AND user_id < 100") != [(0,)]
+        pair.same(
+            "MERGE INTO grown g USING users AS s ON g.user_id = s.user_id AND s.user_id < 100"
+            " WHEN MATCHED THEN UPDATE SET age = g.age + 1"
+        )
+        pair.same("SELECT user_id, age FROM users")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot run this MERGE"):
+            pair.ours.execute(
+                "MERGE INTO grown g USING users AS s ON g.user_id = s.user_id AND s.user_id < 100"
+                " WHEN NOT MATCHED BY SOURCE THEN DELETE"
+            )
 
 
 REFUSED_MERGES = {

@@ -181,6 +181,7 @@ partial_aggregate_rename(Aggref *aggref)
 		return aggref;
 	aggref->aggfnoid = partial_aggregate_lookup(aggref->aggfnoid);
 	aggref->aggsplit = AGGSPLIT_SIMPLE;
+	aggref->aggcollid = get_typcollation(aggref->aggtype); /* of a state that was serialized */
 	if (!OidIsValid(aggref->aggfnoid))
 		elog(ERROR, "aggregate has no partial form");
 	return aggref;

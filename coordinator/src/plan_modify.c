@@ -214,6 +214,25 @@ walk_unreadable_text(Node *node, void *context)
 	return expression_tree_walker(node, walk_unreadable_text, context);
 }
 
+/*
+ * MERGE through a view, which says what becomes of rows without a match?  In SQL over its table those outside of the view
+ * would be such.
+ */
+static bool
+merges_rest_of_view(Query *text)
+{
+	ListCell *lc;
+
+	if (text->commandType != CMD_MERGE || text->jointree->quals == NULL)
+		return false;
+	foreach(lc, text->mergeActionList)
+	{
+		if (compat_merges_unmatched_target((MergeAction *) lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
 /* Can workers read the statement as it was written? */
 static bool
 text_is_readable(PlannerInfo *root, Query *original)
@@ -221,6 +240,8 @@ text_is_readable(PlannerInfo *root, Query *original)
 	Query *text = copyObject(original);
 
 	strip_planned_ctes(root, text);
+	if (merges_rest_of_view(text))
+		return false;
 	return !walk_unreadable_text((Node *) text, NULL);
 }
 

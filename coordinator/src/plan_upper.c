@@ -121,7 +121,7 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 		dist_path_forget_order(path);
 	path->ordered = false; /* groups have none */
 	path->target = make_target(target);
-	path->group_clause = compat_group_clause(root);
+	path->group_clause = root->parse->groupClause; /* all of it: SQL must name what it selects */
 	path->having = (List *) having;
 	path->has_aggs = root->parse->hasAggs;
 	if (!target_is_shippable(path, path->target) ||
@@ -200,7 +200,8 @@ static void
 push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
 					  GroupPathExtraData *extra)
 {
-	List *group_clause = compat_group_clause(root);
+	List *group_clause =
+		root->parse->groupClause; /* also what is redundant: without any there is one group */
 	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
 	PathTarget *partial_target;
 	DistPath *path;
@@ -277,7 +278,7 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		if (input->locus.kind == LOCUS_REPLICATED &&
 			!partial_aggregate_possible((Node *) root->processed_tlist))
 			continue;
-		if (stage_is_complete(input, compat_group_clause(root), root->processed_tlist))
+		if (stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
 			push_full_grouping(root, output_rel, input, extra->havingQual);
 		else
 			push_partial_grouping(root, output_rel, input, extra);
@@ -335,7 +336,6 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
 	Query *parse = root->parse;
 	PathTarget *target = root->upper_targets[UPPERREL_DISTINCT];
-	List *distinct_clause = compat_distinct_clause(root);
 	ListCell *lc;
 
 	if (parse->hasDistinctOn || !is_final_target(root, UPPERREL_DISTINCT) ||
@@ -368,12 +368,12 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 			add_gather(root, output_rel, path, target, NIL);
 		}
 		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED &&
-				 grouping_is_hashable(distinct_clause))
+				 grouping_is_hashable(parse->distinctClause))
 			add_path(output_rel,
 					 (Path *) create_agg_path(
 						 root, output_rel,
 						 gather_path_create(root, output_rel, path, target, NIL, NIL, NIL), target,
-						 AGG_HASHED, AGGSPLIT_SIMPLE, distinct_clause, NIL, NULL, groups));
+						 AGG_HASHED, AGGSPLIT_SIMPLE, parse->distinctClause, NIL, NULL, groups));
 	}
 }
 

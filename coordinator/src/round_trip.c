@@ -179,6 +179,7 @@ form_aggref(Aggref *aggref, FormLevel *level)
 	result->aggdirectargs = (List *) form_expr((Node *) aggref->aggdirectargs, level);
 	result->aggfilter = (Expr *) form_expr((Node *) aggref->aggfilter, level);
 	result->aggsplit = AGGSPLIT_SIMPLE;
+	result->aggtranstype = InvalidOid;
 	result->aggno = result->aggtransno = 0;
 	return (Node *) result;
 }
@@ -313,7 +314,9 @@ form_expr(Node *node, FormLevel *level)
 			return (Node *) value;
 		}
 		default:
-			return expression_tree_mutator(node, form_expr, level);
+			node = expression_tree_mutator(node, form_expr, level);
+			compat_forget_json_format(node);
+			return node;
 	}
 }
 

@@ -11,7 +11,8 @@
  *	- assignments to parts of one column (SET a[1] = 1, a[2] = 2) are nested in one expression, of which it would
  *	  print the last only, and SET of a generated column = DEFAULT is gone: statement_assignments();
  *	- what rules and views have brought in stands in FROM, but does not say so, and the rows that are to be
- *	  inserted are there under their name twice: mend_names().
+ *	  inserted are there under their name twice: mend_names();
+ *	- a view's condition has no place of its own in MERGE: mend_merge().
  */
 #include "postgres.h"
 
@@ -331,12 +332,26 @@ spell_out_using(Query *query)
 	replace_using((Node *) query->jointree, query);
 }
 
+/* A view's condition says which rows of the target there are: no more of them are matched, where ON says so. */
+static void
+mend_merge(Query *query)
+{
+	Node **on = compat_merge_condition(query);
+	FromExpr *from = query->jointree;
+
+	if (query->commandType != CMD_MERGE || on == &from->quals || from->quals == NULL)
+		return;
+	*on = make_and_qual(*on, from->quals);
+	from->quals = NULL;
+}
+
 char *
 statement_deparse(PlannerInfo *root, Query *query, List **params)
 {
 	StatementContext context = {.root = root, .params = params};
 
 	query = (Query *) mutate_statement((Node *) query, &context);
+	mend_merge(query);
 	spell_out_using(query);
 	mend_assignments(query);
 	query->returningList = rebuild_transport_tlist(query->returningList);

@@ -145,14 +145,14 @@ def test_a_cursor_ends_with_the_statement_that_opened_it(pair: Pair) -> None:
         CREATE FUNCTION open_all (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_cursors WHERE name = 'left') THEN
-                PERFORM open_cursor();
+                PERFORM test_owners_code.open_cursor();
             END IF;
             RETURN $1;
         END $$;
         CREATE FUNCTION run_cursor () RETURNS text LANGUAGE plpgsql AS
             $$ BEGIN RETURN cursor_to_xml('left', 1, true, true, ''); END $$;
         CREATE FUNCTION run_all (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS
-            $$ BEGIN PERFORM run_cursor(); RETURN $1; END $$;
+            $$ BEGIN PERFORM test_owners_code.run_cursor(); RETURN $1; END $$;
         """,
     )
     distribute(pair)

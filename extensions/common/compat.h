@@ -71,9 +71,12 @@ typedef RelFileNode CompatFileLocator;
 #define compat_merge_condition(query) (&(query)->mergeJoinCondition)
 #define compat_merges_unmatched_source(action) \
 	((action)->matchKind == MERGE_WHEN_NOT_MATCHED_BY_TARGET)
+#define compat_merges_unmatched_target(action) \
+	((action)->matchKind == MERGE_WHEN_NOT_MATCHED_BY_SOURCE)
 #else
 #define compat_merge_condition(query) (&(query)->jointree->quals)
 #define compat_merges_unmatched_source(action) (!(action)->matched)
+#define compat_merges_unmatched_target(action) ((void) (action), false)
 #endif
 
 /* Direct I/O of data files, since 16: the kernel keeps nothing that was read ahead. */
@@ -194,6 +197,23 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_forget_nulling(var) ((void) 0)
 #endif
 
+/* RETURNING jsonb of a JSON function, as ruleutils prints it and the parser reads it; since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_forget_json_format(node)                                                       \
+	do                                                                                        \
+	{                                                                                         \
+		if (IsA(node, JsonExpr))                                                              \
+		{                                                                                     \
+			JsonExpr *json_ = (JsonExpr *) (node);                                            \
+                                                                                              \
+			json_->returning = copyObject(json_->returning);                                  \
+			json_->returning->format = makeJsonFormat(JS_FORMAT_DEFAULT, JS_ENC_DEFAULT, -1); \
+		}                                                                                     \
+	} while (0)
+#else
+#define compat_forget_json_format(node) ((void) 0)
+#endif
+
 /* Columns of joins in an expression of the query as what they stand for; needs optimizer/optimizer.h. */
 #if PG_VERSION_NUM >= 160000
 #define compat_flatten_joins(query, node) flatten_join_alias_vars(NULL, query, (Node *) (node))
@@ -233,15 +253,6 @@ typedef RangeTblEntry CompatPermissions;
 #else
 #define compat_copy_report_bad_line(cstate) ((void) 0)
 #define compat_copy_bad_lines(cstate) ((uint64) 0)
-#endif
-
-/* GROUP BY and DISTINCT without redundant entries: Query keeps the original ones since 16. */
-#if PG_VERSION_NUM >= 160000
-#define compat_group_clause(root) ((root)->processed_groupClause)
-#define compat_distinct_clause(root) ((root)->processed_distinctClause)
-#else
-#define compat_group_clause(root) ((root)->parse->groupClause)
-#define compat_distinct_clause(root) ((root)->parse->distinctClause)
 #endif
 
 /* A set that lives as long as the session: its owner was a memory context, and is a ResourceOwner since 17. */
