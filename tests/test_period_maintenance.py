@@ -151,13 +151,17 @@ def test_no_reader_misses_rows_that_move(maintained: Cluster, schema: str):
 
 
 def test_older_snapshots_fail_rather_than_miss_rows(maintained: Cluster, schema: str):
-    make_table(maintained)
     node = maintained.coordinator
+    node.execute("ALTER SYSTEM SET strata.period_interval = '1h'")  # not before the snapshot
+    node.reload()
+    make_table(maintained)
     node.execute("INSERT INTO t SELECT i, '2017-03-01', i FROM generate_series(1, 500) AS i")
     node.execute("CREATE TABLE other (k int); SELECT create_distributed_table('other', 'k', 4)")
     with node.connect(autocommit=False) as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute(f"SELECT count(*) FROM {schema}.other")
+        node.execute("ALTER SYSTEM SET strata.period_interval = '200ms'")
+        node.reload()
         wait_for_empty_defaults(maintained, schema)
         with pytest.raises(psycopg.errors.SerializationFailure, match='rows of table "t" moved'):
             reader.execute(f"SELECT count(*) FROM {schema}.t")
