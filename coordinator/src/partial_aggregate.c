@@ -181,7 +181,8 @@ partial_aggregate_rename(Aggref *aggref)
 		return aggref;
 	aggref->aggfnoid = partial_aggregate_lookup(aggref->aggfnoid);
 	aggref->aggsplit = AGGSPLIT_SIMPLE;
-	aggref->aggcollid = get_typcollation(aggref->aggtype); /* of a state that was serialized */
+	if (!type_is_collatable(aggref->aggtype)) /* a state that is serialized */
+		aggref->aggcollid = InvalidOid;
 	if (!OidIsValid(aggref->aggfnoid))
 		elog(ERROR, "aggregate has no partial form");
 	return aggref;
