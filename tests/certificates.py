@@ -7,6 +7,7 @@ certificates of coordinators, and so the workers need no passwords at all.
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class Authority:
         openssl("req", *CURVE, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         openssl(
             "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
-            "-CAcreateserial", "-days", str(days), "-extfile", extensions, "-out", certificate,
+            "-set_serial", str(secrets.randbits(64) + 1), "-days", str(days), "-extfile", extensions, "-out", certificate,
         )  # fmt: skip
         key.chmod(0o600)
         request.unlink()
