@@ -147,6 +147,22 @@ users_code_check_command(Node *command)
 								"IMMUTABLE: then the coordinator evaluates it.")));
 }
 
+/* The catalog's row of a function that is not PostgreSQL's own; false if there is none. */
+static bool
+read_function(Oid function, FormData_pg_proc *form)
+{
+	HeapTuple tuple;
+
+	if (function < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	memcpy(form, GETSTRUCT(tuple), offsetof(FormData_pg_proc, proargtypes));
+	ReleaseSysCache(tuple);
+	return true;
+}
+
 /*
  * While a statement is parsed nothing holds what a function does (a constant can be checked by one), so none of users' runs.
  * fmgr tells of a call when it has applied the function's own settings, and of its end when these are gone: so
@@ -155,37 +171,19 @@ users_code_check_command(Node *command)
 static bool
 is_users_function(Oid function)
 {
-	HeapTuple tuple;
-	bool result;
+	FormData_pg_proc form;
 
-	if (function < FirstNormalObjectId)
-		return false;
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = !superuser_arg(((Form_pg_proc) GETSTRUCT(tuple))->proowner);
-	ReleaseSysCache(tuple);
-	return result;
+	return read_function(function, &form) && !superuser_arg(form.proowner);
 }
 
 /* A function of strata_partial that works with its owner's rights: nobody else can make one there. */
 static bool
 keeps_partials(Oid function)
 {
-	HeapTuple tuple;
-	Form_pg_proc form;
-	bool result;
+	FormData_pg_proc form;
 
-	if (function < FirstNormalObjectId)
-		return false;
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	result = form->prosecdef && superuser_arg(form->proowner) &&
-			 form->pronamespace == get_namespace_oid("strata_partial", true);
-	ReleaseSysCache(tuple);
-	return result;
+	return read_function(function, &form) && form.prosecdef && superuser_arg(form.proowner) &&
+		   form.pronamespace == get_namespace_oid("strata_partial", true);
 }
 
 static bool
