@@ -137,18 +137,28 @@ PARALLEL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", QUERIES)
-def test_memory_of(tables: Node, kind: str) -> None:
-    node, query = QUERIES[kind]
+@contextlib.contextmanager
+def prepared(
+    tables: Node, node: str, query: str, settings: str
+) -> Iterator[tuple[psycopg.Connection, str]]:
+    """A session in which the query's plan, the second value, has the node, and whose pages are in memory."""
     with tables.connect() as connection:
         connection.execute(
-            "SET search_path = vector_memory, public; SET max_parallel_workers_per_gather = 0;"
+            f"SET search_path = vector_memory, public; {settings};"
             "SET work_mem = '4MB'; SET hash_mem_multiplier = 1; SET jit = off"
         )
         plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {query}"))
         assert node in plan, plan
         # the pages that all queries read are in this process's memory, too
         connection.execute("SELECT max(id), max(s), max(n), max(f), max(half) FROM t WHERE few = 1")
+        yield connection, plan
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_memory_of(tables: Node, kind: str) -> None:
+    node, query = QUERIES[kind]
+    settings = "SET max_parallel_workers_per_gather = 0"
+    with prepared(tables, node, query, settings) as (connection, plan):
         grown = measure(connection, query)
         assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB\n{plan}"
 
@@ -156,15 +166,11 @@ def test_memory_of(tables: Node, kind: str) -> None:
 @pytest.mark.parametrize("kind", PARALLEL)
 def test_memory_of_parallel(tables: Node, kind: str) -> None:
     node, query = PARALLEL[kind]
-    with tables.connect() as connection:
-        connection.execute(
-            "SET search_path = vector_memory, public; SET max_parallel_workers_per_gather = 2;"
-            "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
-            "SET work_mem = '4MB'; SET hash_mem_multiplier = 1; SET jit = off"
-        )
-        plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {query}"))
-        assert node in plan, plan
-        connection.execute("SELECT max(id), max(s), max(n), max(f), max(half) FROM t WHERE few = 1")
+    settings = (
+        "SET max_parallel_workers_per_gather = 2;"
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
+    )
+    with prepared(tables, node, query, settings) as (connection, plan):
         watch = Watch(connection.info.backend_pid)
         watch.start()
         try:
