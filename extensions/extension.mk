@@ -17,8 +17,10 @@ EXTRA_CLEAN += $(BUILT_SQL)
 ifdef MODULE_big
 # COMMON_SRC are sources of extensions/common, compiled into the extension's own directory.
 COMMON_OBJS := $(patsubst %.c,src/common_%.o,$(COMMON_SRC))
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c)) $(COMMON_OBJS)
-PG_CPPFLAGS += -I$(COMMON_DIR) -I$(libpq_srcdir)
+SOURCES := $(sort $(shell find src -name '*.c'))
+OBJS = $(patsubst %.c,%.o,$(SOURCES)) $(COMMON_OBJS)
+# headers are named with their folder: #include "wire/connection.h"
+PG_CPPFLAGS += -Isrc -I$(COMMON_DIR) -I$(libpq_srcdir)
 # These three warnings of -Wextra are at odds with PostgreSQL's own headers and idioms.
 PG_CFLAGS += -std=gnu11 -Wall -Wextra -Werror \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
@@ -46,5 +48,5 @@ $(COMMON_OBJS): src/common_%.o: $(COMMON_DIR)/%.c
 	$(CC) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 # Few files and many shared headers: rebuild all when any header changes.
-$(OBJS): $(wildcard src/*.h) $(wildcard $(COMMON_DIR)/*.h)
+$(OBJS): $(shell find src -name '*.h') $(wildcard $(COMMON_DIR)/*.h)
 endif

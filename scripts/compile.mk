@@ -11,6 +11,6 @@ all: $(OBJECTS)
 
 $(OUT)/%.o: %.c scripts/compile.mk
 	@mkdir -p $(@D)
-	@$(CC) $(FLAGS) $(INCLUDES) -MMD -MP -c $< -o $@
+	@$(CC) -I$(firstword $(subst /src/,/src ,$<)) $(FLAGS) $(INCLUDES) -MMD -MP -c $< -o $@
 
 -include $(OBJECTS:.o=.d)

@@ -1,6 +1,6 @@
 """pg_dump and pg_restore: into a cluster of another size, and into a plain PostgreSQL.
 
-What a dump has to carry is in a security label of each table (coordinator/src/table_definition.c).
+What a dump has to carry is in a security label of each table (coordinator/src/table/table_definition.c).
 """
 
 from __future__ import annotations

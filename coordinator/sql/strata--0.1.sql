@@ -8,7 +8,7 @@ GRANT USAGE ON SCHEMA strata TO PUBLIC;
 COMMENT ON SCHEMA strata IS 'Strata: distributed tables over many PostgreSQL servers';
 
 -- ---------------------------------------------------------------------------
--- Metadata.  src/metadata_catalog.h names the columns by number: keep them in step.
+-- Metadata.  src/cluster/metadata_catalog.h names the columns by number: keep them in step.
 -- ---------------------------------------------------------------------------
 
 CREATE TABLE strata.cluster (
@@ -747,7 +747,7 @@ COMMENT ON FUNCTION strata.sync_roles(integer) IS
 
 -- Extensions first, then everything else by its depth in the graph of dependencies.
 -- Objects of extensions come with these.  A NULL command stands for a distributed or
--- reference table, which src/worker_seed.c creates; a command with a relation needs its foreign keys.
+-- reference table, which src/workers/worker_seed.c creates; a command with a relation needs its foreign keys.
 CREATE FUNCTION strata.is_local_extension(name text) RETURNS boolean
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'strata_is_local_extension';
 REVOKE ALL ON FUNCTION strata.is_local_extension(text) FROM PUBLIC;

@@ -656,7 +656,7 @@ COMMENT ON FUNCTION strata_worker.index_list() IS
     'the indexes of the tables on this worker, and whether they are valid on all partitions';
 
 -- ---------------------------------------------------------------------------
--- CREATE INDEX CONCURRENTLY on a partitioned table (coordinator/src/ddl_index.c)
+-- CREATE INDEX CONCURRENTLY on a partitioned table (coordinator/src/ddl/ddl_index.c)
 -- ---------------------------------------------------------------------------
 
 -- Names of the partitions' indexes are made from both names, so that a repeated command finds them;

@@ -4,7 +4,7 @@
  *
  * A statement of the coordinator that reads several workers must see one state of all of them.
  * So the coordinator has each worker take a snapshot while no distributed commit is under way
- * (coordinator/src/gate.c), and sends the statement, or several that belong together, under
+ * (coordinator/src/commit/gate.c), and sends the statement, or several that belong together, under
  * it:
  *
  *		BEGIN ...; SELECT strata_worker.pin_snapshot(0, 0); COPY (SELECT ...) TO STDOUT

@@ -1,0 +1,87 @@
+/*
+ * local_extension.c
+ *		Extensions that only the coordinator has: setting strata.local_extensions.
+ *
+ * CREATE EXTENSION goes to all nodes, because SQL that travels may name what it brings.  What serves one
+ * server, as pg_cron does, has nothing to do on workers, and often cannot be created there.  It is listed in
+ * postgresql.conf, so that all sessions and background processes agree, also later: members of
+ * such an extension are never named in what workers are sent.
+ */
+#include "postgres.h"
+
+#include "cluster/local_extension.h"
+
+#include "catalog/dependency.h"
+#include "commands/extension.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "server/argument.h"
+
+PG_FUNCTION_INFO_V1(strata_is_local_extension);
+
+static char *local_extensions = "";
+
+static bool
+check_names(char **value, void **extra, GucSource source)
+{
+	char *copy = pstrdup(*value);
+	List *names;
+	bool valid = SplitIdentifierString(copy, ',', &names);
+
+	if (!valid)
+		GUC_check_errdetail("List syntax is invalid.");
+	pfree(copy);
+	list_free(names);
+	return valid;
+}
+
+void
+local_extension_initialize(void)
+{
+	DefineCustomStringVariable("strata.local_extensions",
+							   "Extensions that are created on the coordinator only.",
+							   "A list of names, as search_path is.", &local_extensions, "",
+							   PGC_SIGHUP, GUC_LIST_INPUT, check_names, NULL, NULL);
+}
+
+bool
+local_extension_is(const char *name)
+{
+	char *copy;
+	List *names;
+	ListCell *cell;
+	bool found = false;
+
+	if (local_extensions[0] == '\0' || name == NULL)
+		return false;
+	copy = pstrdup(local_extensions);
+	if (SplitIdentifierString(copy, ',', &names))
+	{
+		foreach(cell, names)
+			found = found || strcmp(lfirst(cell), name) == 0;
+	}
+	list_free(names);
+	pfree(copy);
+	return found;
+}
+
+bool
+local_extension_has(Oid classid, Oid objectid)
+{
+	Oid extension;
+
+	if (local_extensions[0] == '\0')
+		return false;
+	extension = getExtensionOfObject(classid, objectid);
+	return OidIsValid(extension) && local_extension_is(get_extension_name(extension));
+}
+
+/* is_local_extension(name) */
+Datum
+strata_is_local_extension(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(local_extension_is(argument_get_text(fcinfo, 0, "name")));
+}

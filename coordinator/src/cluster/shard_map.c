@@ -1,0 +1,194 @@
+/*
+ * shard_map.c
+ *		Which worker holds a key.
+ *
+ * A worker's shards are native hash partitions: the row goes where PostgreSQL's
+ * partition hash says.  We call the very function that core calls
+ * (compute_partition_hash_value), with the function of the key type's default
+ * hash operator class, so that the two can never disagree.  All shards of a
+ * group have the same modulus, hence the remainder is the shard.
+ *
+ * A shard that was lost with its worker (lost_worker.c) is nowhere: a statement that needs it is
+ * refused here, so that no answer leaves its rows out in silence.
+ */
+#include "postgres.h"
+
+#include "access/hash.h"
+#include "catalog/partition.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "lib/stringinfo.h"
+#include "partitioning/partbounds.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "cluster/metadata_catalog.h"
+#include "cluster/shard_map.h"
+
+/* So many tables are named in a message. */
+#define TABLES_NAMED 3
+
+char *
+shard_map_describe_tables(const Colocation *colocation)
+{
+	List *tables = metadata_catalog_group_tables(colocation->id);
+	int count = list_length(tables);
+	StringInfoData text;
+	ListCell *cell;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, count == 1 ? "table" : "tables");
+	foreach(cell, tables)
+	{
+		int position = foreach_current_index(cell);
+		char *name = get_rel_name(lfirst_oid(cell));
+
+		if (position == TABLES_NAMED && count > TABLES_NAMED)
+		{
+			appendStringInfo(&text, " and %d more", count - TABLES_NAMED);
+			break;
+		}
+		appendStringInfo(&text, "%s \"%s\"",
+						 position == 0			 ? ""
+						 : position == count - 1 ? " and"
+												 : ",",
+						 name != NULL ? name : "?");
+	}
+	return text.data;
+}
+
+static void
+report_lost(const Colocation *colocation, int remainder)
+{
+	List *tables = metadata_catalog_group_tables(colocation->id);
+	char *example = tables == NIL ? "..."
+								  : DatumGetCString(DirectFunctionCall1(
+										regclassout, ObjectIdGetDatum(linitial_oid(tables))));
+
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("shard %d of %s was lost with worker \"%s\"", remainder,
+				shard_map_describe_tables(colocation), colocation->lost_with[remainder]),
+		 errdetail_plural("%d of %d shards is lost; the rows of the others can be used.",
+						  "%d of %d shards are lost; the rows of the others can be used.",
+						  colocation->lost_count, colocation->lost_count, colocation->shard_count),
+		 errhint("Name keys of other shards in the statement; or have an administrator give the "
+				 "rows up: SELECT strata.recreate_lost_shards(%s).",
+				 quote_literal_cstr(example))));
+}
+
+void
+shard_map_require_all(const Colocation *colocation)
+{
+	if (colocation->lost_count == 0)
+		return;
+	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
+	{
+		if (colocation->lost_with[remainder] != NULL)
+			report_lost(colocation, remainder);
+	}
+}
+
+/* Remainder of a key that is hashed by this function of the group's operator family. */
+static int
+compute_remainder(const Colocation *colocation, FmgrInfo *hash, Datum key, bool isnull)
+{
+	Oid collation = colocation->key_collation;
+	uint64 value = compute_partition_hash_value(1, hash, &collation, &key, &isnull);
+
+	return (int) (value % (uint64) colocation->shard_count);
+}
+
+static int
+get_shard_worker(const Colocation *colocation, int remainder)
+{
+	int worker = colocation->shard_workers[remainder];
+
+	if (colocation->lost_with[remainder] != NULL)
+		report_lost(colocation, remainder);
+	if (worker == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("shard %d of colocation group %d has no worker", remainder, colocation->id),
+				 errhint("Look at strata.shard.")));
+	return worker;
+}
+
+/*
+ * Type of the operator family under which values of `type` are hashed: the base
+ * type of a domain, text for varchar; InvalidOid when the family has none.
+ */
+static Oid
+find_hashed_type(const Colocation *colocation, Oid type)
+{
+	Oid base = getBaseType(type);
+	Oid opclass;
+
+	if (base == colocation->key_type)
+		return base;
+	if (OidIsValid(get_opfamily_proc(colocation->key_opfamily, base, base, HASHEXTENDED_PROC)))
+		return base;
+
+	/* Binary-compatible types (varchar) borrow another type's operator class. */
+	opclass = GetDefaultOpClass(base, HASH_AM_OID);
+	if (OidIsValid(opclass) && get_opclass_family(opclass) == colocation->key_opfamily)
+	{
+		Oid input = get_opclass_input_type(opclass);
+
+		/*
+		 * A polymorphic class (arrays, enums) hashes each type in its own way: equal values of
+		 * two different types need not have equal hashes.
+		 */
+		if (!IsPolymorphicType(input) && input != RECORDOID)
+			return input;
+	}
+	return InvalidOid;
+}
+
+bool
+shard_map_type_hashable(const Colocation *colocation, Oid type)
+{
+	return OidIsValid(find_hashed_type(colocation, type));
+}
+
+int
+shard_map_remainder(const Colocation *colocation, Datum key, bool isnull)
+{
+	if (!OidIsValid(colocation->hash.fn_oid))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("key type %u of colocation group %d cannot be hashed",
+							   colocation->key_type, colocation->id)));
+
+	/* The function's own cache (fn_extra) lives as long as the group. */
+	return compute_remainder(colocation, unconstify(FmgrInfo *, &colocation->hash), key, isnull);
+}
+
+int
+shard_map_worker(const Colocation *colocation, Datum key, bool isnull)
+{
+	return get_shard_worker(colocation, shard_map_remainder(colocation, key, isnull));
+}
+
+int
+shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull)
+{
+	Oid hashed;
+	Oid function = InvalidOid;
+	FmgrInfo hash;
+
+	if (isnull || type == colocation->key_type)
+		return shard_map_worker(colocation, key, isnull);
+
+	hashed = find_hashed_type(colocation, type);
+	if (hashed == colocation->key_type)
+		return shard_map_worker(colocation, key, isnull);
+	if (OidIsValid(hashed))
+		function = get_opfamily_proc(colocation->key_opfamily, hashed, hashed, HASHEXTENDED_PROC);
+	if (!OidIsValid(function))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+						errmsg("values of type %s cannot be routed by a key of type %s",
+							   format_type_be(type), format_type_be(colocation->key_type))));
+	fmgr_info(function, &hash);
+	return get_shard_worker(colocation, compute_remainder(colocation, &hash, key, false));
+}

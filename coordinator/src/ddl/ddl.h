@@ -1,0 +1,202 @@
+/*
+ * ddl.h
+ *		How each class of utility command reaches the workers.
+ *
+ * A handler does all of one command: it checks, runs the command on the
+ * coordinator with ddl_run_locally(), and then sends to the workers what they must
+ * do.  The coordinator goes first: its locks order concurrent commands, and its
+ * errors (privileges, names, syntax) come before anything is sent.  Everything
+ * happens in one transaction.
+ */
+#ifndef STRATA_DDL_H
+#define STRATA_DDL_H
+
+#include "postgres.h"
+
+#include "catalog/objectaddress.h"
+#include "nodes/bitmapset.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "tcop/utility.h"
+
+#include "cluster/metadata.h"
+#include "stream/ddl_version.h"
+
+/* One call of ProcessUtility. */
+typedef struct UtilityCall
+{
+	PlannedStmt *statement;
+	const char *source; /* the whole query string, of which the statement is a slice */
+	bool read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo parameters;
+	QueryEnvironment *environment;
+	DestReceiver *destination;
+	QueryCompletion *completion;
+	int first_created; /* where this call's objects begin in the list of created ones */
+} UtilityCall;
+
+typedef void (*UtilityHandler)(UtilityCall *call);
+
+/* In utility.c: the command as PostgreSQL runs it. */
+extern void ddl_run_locally(UtilityCall *call);
+
+/* The same with scans of shells suspended (table_am.h): the workers have the rows, and check them. */
+extern void ddl_run_without_scans(UtilityCall *call);
+
+/* Before changing the parse tree: makes it ours. */
+extern Node *ddl_modifiable_statement(UtilityCall *call);
+
+/* In ddl_text.c: the statement's own text as workers read it, palloc'd. */
+extern char *ddl_statement_text(const UtilityCall *call);
+
+/* The same, with names in the place of CURRENT_USER and the like among these roles (RoleSpec *, may be NULL) of its tree. */
+extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
+
+/* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
+extern List *ddl_created_objects(const UtilityCall *call);
+
+/*
+ * Run on all workers, in the local transaction; nothing happens without workers.  Every worker
+ * has every table, also one that holds none of its shards.
+ */
+extern void ddl_send_everywhere(const char *sql);
+
+/* The table's name for other nodes: quoted and schema-qualified. */
+extern char *ddl_relation_name(Oid relation);
+
+/* Name of a role as SQL. */
+extern char *ddl_role_name(const RoleSpec *role);
+
+/* In utility.c: statements that move rows. */
+extern void ddl_copy(UtilityCall *call);
+extern void ddl_set(UtilityCall *call);
+extern void ddl_set_constraints(UtilityCall *call);
+
+/* In ddl_truncate.c */
+extern void ddl_truncate(UtilityCall *call);
+
+/* In ddl_check.c: what the constraints and indexes that a call created must obey. */
+extern void ddl_check_created(const UtilityCall *call);
+
+/* ERROR unless what columns, constraints and indexes of the table compute is the same on the workers. */
+extern void ddl_check_columns(Oid relid, TableKind kind);
+extern void ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
+	pg_attribute_noreturn();
+
+/* In ddl_object.c */
+extern void ddl_create_object(UtilityCall *call);
+extern void ddl_alter_object(UtilityCall *call);
+extern void ddl_security_label(UtilityCall *call); /* table_definition.c */
+extern void ddl_drop_objects(UtilityCall *call);
+
+/* In ddl_place.c: do the workers have it, or may they? */
+extern bool ddl_object_is_everywhere(const ObjectAddress *object);
+
+/*
+ * Those of existing objects that are everywhere (ObjectAddress *); *all, if that is not NULL: are there no others?
+ * Missing ones do not count.
+ */
+extern List *ddl_objects_everywhere(ObjectType type, List *objects, bool *all);
+
+/* In ddl_extension.c */
+extern void ddl_create_schema(UtilityCall *call);
+extern void ddl_drop_schemas(UtilityCall *call);
+extern void ddl_create_extension(UtilityCall *call);
+extern void ddl_alter_extension(UtilityCall *call);
+extern void ddl_drop_extensions(UtilityCall *call);
+
+/* Is the extension created, altered and dropped on this server alone? */
+extern bool ddl_extension_stays(const char *name);
+
+/* The call of a worker's function for a schema, as it is before the command: its name, its owner, an argument. */
+extern char *ddl_schema_command(const char *function, const char *schema, const char *argument);
+
+/* In ddl_table.c */
+extern void ddl_alter_table(UtilityCall *call);
+
+/*
+ * In ddl_default.c: the defaults that a table's workers have (table_ddl_defaults()), and what the workers do when they
+ * change: drop what they had before, and set what they shall have.
+ */
+extern List *ddl_list_defaults(Oid relid);
+extern void ddl_drop_defaults(Oid relid, List *before);
+extern void ddl_set_defaults(Oid relid, List *before);
+
+/* A constraint is being dropped; at the end of the command; at the end of the transaction. */
+extern void ddl_note_dropped_constraint(Oid constraint);
+extern void ddl_follow_dropped_constraints(void);
+extern void ddl_forget_dropped_constraints(void);
+
+/* In ddl_relation.c: the table that a relation is, or whose index it is, when it is ours; else NULL. */
+extern const DistributedTable *ddl_find_table(Oid relid);
+extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);
+
+/* ERROR if a table's kind changed while the command waited for its lock. */
+extern void ddl_ensure_unchanged(Oid relid, TableKind before);
+
+/*
+ * On the workers: ALTER TABLE <relation> <action> of the table and all its partitions, or of the
+ * partitions that hold rows alone.  The table that is not partitioned is its own leaf.
+ */
+extern void ddl_alter_partitions(const char *table, bool leaves_only, const char *action);
+
+/* The statement's text without the word ONLY in front of the table's name. */
+extern char *ddl_text_without_only(const UtilityCall *call, const RangeVar *name);
+
+extern void ddl_create_table(UtilityCall *call);
+extern void ddl_create_trigger(UtilityCall *call);
+extern void ddl_create_rule(UtilityCall *call);
+extern void ddl_rename(UtilityCall *call);
+extern void ddl_set_schema(UtilityCall *call);
+
+extern void ddl_create_statistics(UtilityCall *call);
+extern void ddl_change_publication(UtilityCall *call);
+extern void ddl_move_tables(UtilityCall *call);
+
+/* In ddl_index.c */
+extern void ddl_create_index(UtilityCall *call);
+extern void ddl_drop_indexes(UtilityCall *call);
+
+/*
+ * Before REINDEX: build and attach what an index, or all indexes of a table, lack on workers, outside of any
+ * transaction.  What was unfinished is valid on all nodes then.  Of a whole table, REINDEX CONCURRENTLY
+ * leaves the invalid ones alone.
+ */
+extern void ddl_complete_index(Oid table, Oid index, bool concurrently);
+extern void ddl_complete_indexes(Oid table, bool concurrently);
+
+/* In ddl_privileges.c: grant on the workers what default privileges gave a new object here. */
+extern void ddl_send_privileges(const ObjectAddress *object);
+
+/* In ddl_access.c */
+extern void ddl_grant(UtilityCall *call);
+
+/* In ddl_role.c */
+extern void ddl_create_role(UtilityCall *call);
+extern void ddl_alter_role(UtilityCall *call);
+extern void ddl_alter_role_set(UtilityCall *call);
+extern void ddl_drop_role(UtilityCall *call);
+extern void ddl_send_role_command(UtilityCall *call);
+
+/* In maintenance.c */
+extern void maintenance_vacuum(UtilityCall *call);
+extern void maintenance_reindex(UtilityCall *call);
+extern void maintenance_cluster(UtilityCall *call);
+
+/*
+ * Run one command on each of these workers, all at once, outside of any transaction.  The first
+ * failure is raised when all have ended.  Returns what each answered (first column of the first
+ * row), NULL where that was nothing.
+ */
+extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count);
+
+/*
+ * In ddl_row_type.c.  What is built on a type stays on the coordinator while the workers lack what the type needs, a table
+ * for one.  Before that changes, it is noted, with the type itself if it is no table's; afterwards the workers
+ * get what they can have now, and lose what they cannot have any more.
+ */
+extern List *ddl_note_dependents(Oid type);
+extern void ddl_move_dependents(const List *noted);
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * ddl_extension.c
+ *		Schemas and extensions: what other objects live in, or come with.
+ *
+ * Both bring and take much along.  What a schema or an extension contains is created and dropped
+ * by each node itself, but for our tables: the object access hook has dropped them on the
+ * workers one by one before the command for the whole arrives there.  Our own extensions
+ * differ between the coordinator and the workers and are left out, as those of strata.local_extensions are.
+ */
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
+#include "commands/defrem.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "cluster/local_extension.h"
+#include "cluster/metadata_catalog.h"
+
+static bool
+schema_is_everywhere(const char *name)
+{
+	ObjectAddress address;
+
+	ObjectAddressSet(address, NamespaceRelationId, get_namespace_oid(name, true));
+	return OidIsValid(address.objectId) && ddl_object_is_everywhere(&address);
+}
+
+/* DROP SCHEMA: its tables were dropped on the workers one by one, what is left goes now. */
+void
+ddl_drop_schemas(UtilityCall *call)
+{
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, drop->objects)
+	{
+		const char *name = strVal(lfirst(cell));
+
+		if (schema_is_everywhere(name))
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP SCHEMA IF EXISTS " : ", ",
+							 quote_identifier(name));
+	}
+	ddl_run_locally(call);
+	if (sql.len > 0)
+	{
+		if (drop->behavior == DROP_CASCADE)
+			appendStringInfoString(&sql, " CASCADE");
+		ddl_send_everywhere(sql.data);
+	}
+}
+
+static Oid
+find_schema_owner(const char *name)
+{
+	HeapTuple tuple = SearchSysCache1(NAMESPACENAME, CStringGetDatum(name));
+	Oid owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_namespace) GETSTRUCT(tuple))->nspowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+char *
+ddl_schema_command(const char *function, const char *schema, const char *argument)
+{
+	Oid owner = find_schema_owner(schema);
+
+	return psprintf("SELECT strata_worker.%s(%s, %s, %s)", function, quote_literal_cstr(schema),
+					quote_literal_cstr(GetUserNameFromId(owner, false)),
+					quote_literal_cstr(argument));
+}
+
+bool
+ddl_extension_stays(const char *name)
+{
+	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 ||
+		   local_extension_is(name);
+}
+
+/*
+ * Ours cannot go while tables depend on its metadata: their rows would be left behind on the workers,
+ * unknown to anybody.  Nor while there are workers: they would go on belonging to a cluster that is
+ * no more.  They cannot be told in the same transaction, whose decision row goes with the extension.
+ */
+static void
+check_drop_ours(void)
+{
+	int worker_id = bms_next_member(metadata_all_workers(), -1);
+
+	if (metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
+		metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL)
+		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+						errmsg("cannot drop extension \"strata\" while there are distributed "
+							   "or reference tables"),
+						errhint("Run undistribute_table() on them, or drop them.")));
+	if (worker_id >= 0)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			 errmsg("cannot drop extension \"strata\" while the cluster has workers"),
+			 errdetail_plural("It has %d worker: \"%s\".", "It has %d workers, \"%s\" among them.",
+							  bms_num_members(metadata_all_workers()),
+							  bms_num_members(metadata_all_workers()),
+							  metadata_worker(worker_id)->name),
+			 errhint("Run SELECT strata.remove_worker(name) FROM strata.workers first: the workers "
+					 "can then be added to another cluster.  One that is lost for good goes with "
+					 "strata.remove_worker(name, lost => true).")));
+}
+
+/* DROP EXTENSION */
+void
+ddl_drop_extensions(UtilityCall *call)
+{
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, drop->objects)
+	{
+		const char *name = strVal(lfirst(cell));
+
+		if (strcmp(name, "strata") == 0)
+			check_drop_ours();
+		if (!ddl_extension_stays(name))
+			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
+							 quote_identifier(name));
+	}
+	ddl_run_locally(call);
+	if (sql.len > 0 && metadata_available())
+	{
+		if (drop->behavior == DROP_CASCADE)
+			appendStringInfoString(&sql, " CASCADE");
+		ddl_send_everywhere(sql.data);
+	}
+}
+
+/* CREATE SCHEMA: only the schema; the elements in it were handled one by one. */
+void
+ddl_create_schema(UtilityCall *call)
+{
+	ListCell *cell;
+
+	ddl_run_locally(call);
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+
+		if (address->classId == NamespaceRelationId && ddl_object_is_everywhere(address))
+		{
+			HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
+			Form_pg_namespace form;
+
+			if (!HeapTupleIsValid(tuple))
+				continue;
+			form = (Form_pg_namespace) GETSTRUCT(tuple);
+			ddl_send_everywhere(
+				psprintf("SELECT strata_worker.create_schema(%s, %s)",
+						 quote_literal_cstr(NameStr(form->nspname)),
+						 quote_literal_cstr(GetUserNameFromId(form->nspowner, false))));
+			ReleaseSysCache(tuple);
+			ddl_send_privileges(address);
+		}
+	}
+}
+
+/*
+ * A trusted extension takes CREATE on the database, which counts here; the workers lend it to the role, who
+ * becomes the extension's owner there, too.  An error ends the transaction, and so the loan.
+ */
+static void
+send_with_right(const char *sql)
+{
+	bool lend = !superuser();
+
+	if (lend)
+		ddl_send_everywhere("SELECT strata_worker.lend_create(true)");
+	ddl_send_everywhere(sql);
+	if (lend)
+		ddl_send_everywhere("SELECT strata_worker.lend_create(false)");
+}
+
+/* The error of a worker that cannot have the extension says what can be done. */
+static void
+create_on_workers(const char *name, const char *sql)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		send_with_right(sql);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		error->hint = psprintf("%s%sIf the coordinator alone is to have the extension, add %s to "
+							   "strata.local_extensions in its postgresql.conf and reload it.",
+							   error->hint != NULL ? error->hint : "",
+							   error->hint != NULL ? " " : "", quote_identifier(name));
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * CREATE EXTENSION of anybody's but ours: the workers need the same types and functions, unless
+ * strata.local_extensions says otherwise.
+ */
+void
+ddl_create_extension(UtilityCall *call)
+{
+	CreateExtensionStmt *create = castNode(CreateExtensionStmt, call->statement->utilityStmt);
+	StringInfoData sql;
+	ListCell *cell;
+
+	ddl_run_locally(call);
+	if (ddl_extension_stays(create->extname) || metadata_all_workers() == NULL)
+		return;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE EXTENSION IF NOT EXISTS %s", quote_identifier(create->extname));
+	foreach(cell, create->options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "schema") == 0)
+			appendStringInfo(&sql, " SCHEMA %s", quote_identifier(defGetString(option)));
+		else if (strcmp(option->defname, "new_version") == 0)
+			appendStringInfo(&sql, " VERSION %s", quote_literal_cstr(defGetString(option)));
+		else if (strcmp(option->defname, "cascade") == 0 && defGetBoolean(option))
+			appendStringInfoString(&sql, " CASCADE");
+	}
+	create_on_workers(create->extname, sql.data);
+}
+
+/* ALTER EXTENSION ... UPDATE */
+void
+ddl_alter_extension(UtilityCall *call)
+{
+	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
+
+	ddl_run_locally(call);
+	if (ddl_extension_stays(alter->extname) || metadata_all_workers() == NULL)
+		return;
+	send_with_right(ddl_statement_text(call));
+}

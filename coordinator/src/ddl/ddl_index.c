@@ -1,0 +1,445 @@
+/*
+ * ddl_index.c
+ *		CREATE INDEX and DROP INDEX.
+ *
+ * An index is built from the catalog after the command ran here, because PostgreSQL chooses its
+ * name.  All happens in the user's transaction, but for CONCURRENTLY.
+ *
+ * CREATE INDEX CONCURRENTLY is refused on partitioned tables, which the workers' are.  Instead:
+ *
+ *	1. here, as PostgreSQL does it on the empty shell; the index stays invalid;
+ *	2. on each worker, outside of any transaction: the index ON ONLY the table, one index CONCURRENTLY
+ *	   on each partition, ALTER INDEX ... ATTACH PARTITION as the table's owner.  The worker says which command
+ *	   comes next (strata_worker.next_index_command), from what it has;
+ *	3. here the index becomes valid.
+ *
+ * Whatever stops this leaves an invalid index, as in PostgreSQL.  Because the second step looks at
+ * what is there, the same command again, or REINDEX, completes it; DROP INDEX removes all parts.
+ * No lock is held meanwhile, but for those that CONCURRENTLY takes.
+ */
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+#include "access/attmap.h"
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_utilcmd.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "table/distribution_check.h"
+#include "table/index_validity.h"
+#include "values/row_format.h"
+
+/* ---------------------------------------------------------------- an index left unfinished */
+
+/* Would CREATE INDEX make an index like this one? */
+static bool
+is_same_index(const IndexStmt *wanted, Oid index)
+{
+	Relation relation = index_open(index, AccessShareLock);
+	TupleDesc desc;
+	Relation heap = table_open(relation->rd_index->indrelid, AccessShareLock);
+	AttrMap *map;
+	IndexStmt *existing;
+	bool same;
+
+	desc = RelationGetDescr(heap);
+	map = make_attrmap(desc->natts);
+	for (int i = 0; i < desc->natts; i++)
+		map->attnums[i] = i + 1;
+	existing = generateClonedIndexStmt(NULL, relation, map, NULL);
+	same = wanted->unique == existing->unique &&
+		   strcmp(wanted->accessMethod, existing->accessMethod) == 0 &&
+		   list_length(wanted->indexParams) == list_length(existing->indexParams) &&
+		   equal(wanted->indexIncludingParams, existing->indexIncludingParams) &&
+		   equal(wanted->options, existing->options) &&
+		   equal(wanted->whereClause, existing->whereClause);
+	for (int i = 0; same && i < list_length(wanted->indexParams); i++)
+	{
+		IndexElem *element = copyObject(list_nth_node(IndexElem, wanted->indexParams, i));
+
+		element->indexcolname = list_nth_node(IndexElem, existing->indexParams, i)->indexcolname;
+		same = equal(element, list_nth(existing->indexParams, i));
+	}
+	table_close(heap, NoLock);
+	index_close(relation, NoLock);
+	return same;
+}
+
+/*
+ * The invalid index that this command has begun, or another like it; InvalidOid when there is none.  With a
+ * name in the command it must be the one of this name.
+ */
+static Oid
+find_unfinished(const UtilityCall *call, Oid table)
+{
+	IndexStmt *create = castNode(IndexStmt, call->statement->utilityStmt);
+	IndexStmt *wanted = transformIndexStmt(table, copyObject(create), call->source);
+	Relation relation = table_open(table, AccessShareLock);
+	Oid found = InvalidOid;
+	ListCell *cell;
+
+	foreach(cell, RelationGetIndexList(relation))
+	{
+		Oid index = lfirst_oid(cell);
+
+		if (!get_index_isvalid(index) &&
+			(create->idxname == NULL || strcmp(create->idxname, get_rel_name(index)) == 0) &&
+			is_same_index(wanted, index))
+		{
+			found = index;
+			break;
+		}
+	}
+	table_close(relation, NoLock);
+	return found;
+}
+
+/* ---------------------------------------------------------------- CREATE INDEX CONCURRENTLY */
+
+/* A name like PostgreSQL's own: afterwards nobody tells which one it took. */
+static char *
+choose_name(const IndexStmt *create, Oid table)
+{
+	StringInfoData columns;
+	ListCell *cell;
+
+	initStringInfo(&columns);
+	foreach(cell, list_concat_copy(create->indexParams, create->indexIncludingParams))
+	{
+		const IndexElem *element = lfirst_node(IndexElem, cell);
+
+		appendStringInfo(&columns, "%s%s", columns.len > 0 ? "_" : "",
+						 element->name != NULL ? element->name : "expr");
+	}
+	return ChooseRelationName(get_rel_name(table), columns.data, "idx", get_rel_namespace(table),
+							  false);
+}
+
+/* The same check as ddl_check_created(), before anything is left behind. */
+static void
+check_unique(const IndexStmt *create, const DistributedTable *table)
+{
+	bool has_key = false;
+	bool has_period = !metadata_has_periods(table);
+	ListCell *cell;
+
+	if (!create->unique)
+		return;
+	foreach(cell, create->indexParams)
+	{
+		const IndexElem *element = lfirst_node(IndexElem, cell);
+
+		if (element->name == NULL)
+			continue;
+		has_key |= get_attnum(table->relation, element->name) == table->key_attribute;
+		has_period |= get_attnum(table->relation, element->name) == table->periods.attribute;
+	}
+	if (!has_key || !has_period)
+		ddl_refuse_unique(create->idxname, table, has_key);
+}
+
+/* Before core makes the index, step by step: it would stay behind. */
+static void
+check_row_type(IndexStmt *create, const UtilityCall *call, const DistributedTable *table)
+{
+	Relation relation = table_open(table->relation, NoLock);
+	const IndexStmt *analysed = transformIndexStmt(table->relation, copyObject(create),
+												   call->source);
+
+	distribution_check_index(relation, table->kind == TABLE_REFERENCE, analysed);
+	table_close(relation, NoLock);
+}
+
+/*
+ * Create the index here and leave it invalid.  InvalidOid if there is one of the name already, and
+ * the command says that this is fine.
+ */
+static Oid
+create_invalid(UtilityCall *call, const DistributedTable *table)
+{
+	IndexStmt *create = (IndexStmt *) ddl_modifiable_statement(call);
+	Oid namespace = get_rel_namespace(table->relation);
+	Oid index;
+
+	if (create->idxname == NULL)
+		create->idxname = choose_name(create, table->relation);
+	if (table->kind == TABLE_DISTRIBUTED)
+		check_unique(create, table);
+	if (create->if_not_exists && OidIsValid(get_relname_relid(create->idxname, namespace)))
+	{
+		ddl_run_locally(call);
+		return InvalidOid;
+	}
+	check_row_type(create, call, table);
+	ddl_run_locally(call);
+	index = get_relname_relid(create->idxname, namespace);
+	index_validity_set(index, false);
+	return index;
+}
+
+/* The SQL by which a worker tells its next command for the index. */
+static char *
+build_question(Oid index, Oid table)
+{
+	int level = row_format_enter_sql_mode();
+	char *definition = TextDatumGetCString(
+		DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index)));
+	bool unique = strncmp(definition, "CREATE UNIQUE", strlen("CREATE UNIQUE")) == 0;
+	char *start = psprintf("CREATE %sINDEX %s ON %s ", unique ? "UNIQUE " : "",
+						   quote_identifier(get_rel_name(index)), ddl_relation_name(table));
+
+	row_format_leave_sql_mode(level);
+	if (strncmp(definition, start, strlen(start)) != 0)
+		elog(ERROR, "unexpected index definition \"%s\"", definition);
+	return psprintf("SELECT strata_worker.next_index_command(%s, %s, %s, %s)",
+					quote_literal_cstr(ddl_relation_name(table)),
+					quote_literal_cstr(get_rel_name(index)), unique ? "true" : "false",
+					quote_literal_cstr(definition + strlen(start)));
+}
+
+/* Each worker does one command after the other until it has none left. */
+static void
+build_on_workers(char *question)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int *asked = palloc(bms_num_members(workers) * sizeof(int));
+	char **sqls = palloc(bms_num_members(workers) * sizeof(char *));
+	int count = 0;
+	int worker = -1;
+
+	while ((worker = bms_next_member(workers, worker)) >= 0)
+		asked[count++] = worker;
+	while (count > 0)
+	{
+		char **commands;
+		int busy = 0;
+
+		for (int i = 0; i < count; i++)
+			sqls[i] = question;
+		commands = maintenance_run_each(asked, GetUserId(), sqls, count);
+		for (int i = 0; i < count; i++)
+		{
+			if (commands[i] == NULL)
+				continue;
+			asked[busy] = asked[i];
+			sqls[busy++] = commands[i];
+		}
+		count = busy;
+		(void) maintenance_run_each(asked, GetUserId(), sqls, count);
+	}
+}
+
+/* A new transaction, as CREATE INDEX CONCURRENTLY itself begins several. */
+static void
+begin_next_transaction(void)
+{
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+}
+
+static void
+create_concurrently(UtilityCall *call, Oid table_id)
+{
+	MemoryContext context = AllocSetContextCreate(PortalContext, "strata create index",
+												  ALLOCSET_DEFAULT_SIZES);
+	const DistributedTable *table = metadata_table(table_id);
+	MemoryContext caller;
+	char *question;
+	Oid index = InvalidOid;
+
+	if (table->kind == TABLE_DISTRIBUTED)
+		index = find_unfinished(call, table_id);
+	if (!OidIsValid(index))
+		index = create_invalid(call, table);
+	if (!OidIsValid(index))
+		return;
+
+	caller = MemoryContextSwitchTo(context);
+	question = build_question(index, table_id);
+	MemoryContextSwitchTo(caller);
+	begin_next_transaction();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	build_on_workers(question);
+	begin_next_transaction();
+
+	LockRelationOid(table_id, ShareUpdateExclusiveLock);
+	index_validity_set(index, true);
+	ddl_version_note_change();
+	MemoryContextDelete(context);
+}
+
+/* ---------------------------------------------------------------- REINDEX */
+
+void
+ddl_complete_index(Oid table, Oid index, bool concurrently)
+{
+	/* a constraint's index never was invalid */
+	if (OidIsValid(get_index_constraint(index)))
+		return;
+	build_on_workers(build_question(index, table));
+	if (get_index_isvalid(index))
+		return;
+	if (metadata_table(table)->kind == TABLE_DISTRIBUTED)
+	{
+		LockRelationOid(table, concurrently ? ShareUpdateExclusiveLock : ShareLock);
+		index_validity_set(index, true);
+	}
+	ddl_version_note_change();
+}
+
+void
+ddl_complete_indexes(Oid table, bool concurrently)
+{
+	Relation relation = table_open(table, AccessShareLock);
+	List *indexes = RelationGetIndexList(relation);
+	ListCell *cell;
+
+	table_close(relation, AccessShareLock);
+	foreach(cell, indexes)
+	{
+		if (!concurrently || get_index_isvalid(lfirst_oid(cell)))
+			ddl_complete_index(table, lfirst_oid(cell), concurrently);
+	}
+}
+
+/* ---------------------------------------------------------------- CREATE INDEX */
+
+void
+ddl_create_index(UtilityCall *call)
+{
+	IndexStmt *create = castNode(IndexStmt, call->statement->utilityStmt);
+	const DistributedTable *table = ddl_find_table_by_name(create->relation);
+	Oid relid;
+	TableKind kind;
+	ListCell *cell;
+
+	if (table == NULL || table->relation != RangeVarGetRelid(create->relation, NoLock, true))
+	{
+		ddl_run_locally(call);
+		return;
+	}
+	if (create->concurrent)
+	{
+		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL,
+								  "CREATE INDEX CONCURRENTLY");
+		relid = RangeVarGetRelidExtended(create->relation, ShareUpdateExclusiveLock, 0,
+										 RangeVarCallbackOwnsRelation, NULL);
+		ddl_ensure_unchanged(relid, table->kind);
+		create_concurrently(call, relid);
+		return;
+	}
+
+	relid = table->relation;
+	kind = table->kind;
+	ddl_lock_for_change();
+	ddl_run_locally(call);
+	ddl_ensure_unchanged(relid, kind);
+	ddl_check_created(call);
+	ddl_check_columns(relid, kind);
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+
+		if (address->classId == RelationRelationId &&
+			get_rel_relkind(address->objectId) == RELKIND_INDEX)
+			ddl_send_everywhere(pg_get_indexdef_string(address->objectId));
+	}
+}
+
+/* ---------------------------------------------------------------- DROP INDEX */
+
+static void
+refuse_concurrent_drop(Oid index)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot drop index \"%s\" concurrently", get_rel_name(index)),
+					errdetail("PostgreSQL does not drop indexes of partitioned tables, which the "
+							  "workers' are, concurrently."),
+					errhint("Leave CONCURRENTLY out.")));
+}
+
+/* What a worker does for DROP INDEX of one index; partitions' parts are not attached while it is unfinished. */
+static char *
+build_drop(Oid index, const DistributedTable *table, bool cascade)
+{
+	char *parts = "";
+
+	if (!get_index_isvalid(index))
+		parts = psprintf("SELECT strata_worker.drop_index_parts(%s, %s); ",
+						 quote_literal_cstr(ddl_relation_name(table->relation)),
+						 quote_literal_cstr(get_rel_name(index)));
+	return psprintf("%sDROP INDEX IF EXISTS %s%s", parts, ddl_relation_name(index),
+					cascade ? " CASCADE" : "");
+}
+
+/* DROP INDEX CONCURRENTLY of a reference table's index, which PostgreSQL allows to be the only one. */
+static void
+drop_concurrently(UtilityCall *call, Oid index)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	char *sql = psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s", ddl_relation_name(index));
+	int worker = -1;
+
+	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "DROP INDEX CONCURRENTLY");
+	/* the workers first: should one fail, the command can be repeated */
+	while ((worker = bms_next_member(workers, worker)) >= 0)
+		(void) maintenance_run_each(&worker, GetUserId(), &sql, 1);
+	ddl_run_locally(call);
+	ddl_version_note_change();
+}
+
+void
+ddl_drop_indexes(UtilityCall *call)
+{
+	DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+	List *commands = NIL;
+	ListCell *cell;
+
+	foreach(cell, drop->objects)
+	{
+		RangeVar *name = makeRangeVarFromNameList(lfirst_node(List, cell));
+		Oid index = RangeVarGetRelid(name, NoLock, true);
+		const DistributedTable *table = ddl_find_table(index);
+
+		if (table == NULL || index == table->relation)
+			continue;
+		if (drop->concurrent)
+		{
+			if (table->kind == TABLE_DISTRIBUTED)
+				refuse_concurrent_drop(index);
+			if (list_length(drop->objects) == 1 && compat_owns_table(index, GetUserId()))
+			{
+				drop_concurrently(call, index);
+				return;
+			}
+			continue;
+		}
+		ddl_lock_for_change();
+		commands = lappend(commands, build_drop(index, table, drop->behavior == DROP_CASCADE));
+	}
+	ddl_run_locally(call);
+	foreach(cell, commands)
+		ddl_send_everywhere(lfirst(cell));
+}

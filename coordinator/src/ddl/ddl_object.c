@@ -1,0 +1,364 @@
+/*
+ * ddl_object.c
+ *		Types, functions and their like: the same on all nodes.
+ *
+ * Fragments of queries run on the workers, and so everything they can name must exist there.
+ * Commands are sent as the user typed them, with the session's search_path.
+ *
+ * Which objects the workers have, ddl_place.c says: for a command that creates an object, after it ran here, and
+ * for one that changes or drops it, before it runs.  What a command names and they have not, they are not told.
+ * Objects made before the first worker was added were copied by add_worker().
+ */
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+#include "catalog/pg_class.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_type.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "ddl/statement_class.h"
+
+/* ---------------------------------------------------------------- commands */
+
+/*
+ * CREATE of a type, function, operator or the like.  Function bodies are not checked on
+ * the workers: they may name tables that only the coordinator has.  Partial aggregates are
+ * made by an event trigger on each node (schema strata_partial).
+ */
+void
+ddl_create_object(UtilityCall *call)
+{
+	Node *statement = call->statement->utilityStmt;
+	bool created = false;
+	ListCell *cell;
+	char *text;
+
+	ddl_lock_for_change();
+	ddl_run_locally(call);
+	if (metadata_all_workers() == NULL)
+		return;
+
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+
+		if (address->classId == RelationRelationId || !is_objectclass_supported(address->classId))
+			continue;
+		if (!ddl_object_is_everywhere(address))
+			return;
+		created = true;
+	}
+	if (!created)
+		return;
+
+	text = ddl_statement_text(call);
+	if (IsA(statement, CreateFunctionStmt))
+		text = psprintf("SET LOCAL check_function_bodies = off; %s", text);
+	ddl_send_everywhere(text);
+	foreach(cell, ddl_created_objects(call))
+		ddl_send_privileges(lfirst(cell));
+}
+
+/* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
+static List *
+object_list(ObjectType type, Node *object)
+{
+	if ((type == OBJECT_TYPE || type == OBJECT_DOMAIN) && IsA(object, List))
+		object = (Node *) makeTypeNameFromNameList((List *) object);
+	return list_make1(object);
+}
+
+static List *
+relation_names(const RangeVar *name)
+{
+	List *names = list_make1(makeString(name->relname));
+
+	return name->schemaname == NULL ? names : lcons(makeString(name->schemaname), names);
+}
+
+/* The same for a composite type, which the grammar takes for a relation. */
+static List *
+composite_type_list(const RangeVar *name)
+{
+	return object_list(OBJECT_TYPE, (Node *) relation_names(name));
+}
+
+/* Which objects a RENAME concerns: their kind, and a list for get_object_address(). */
+static List *
+renamed_objects(const RenameStmt *rename, ObjectType *type)
+{
+	*type = rename->renameType;
+	switch (rename->renameType)
+	{
+		case OBJECT_SCHEMA:
+			return list_make1(makeString(rename->subname));
+		case OBJECT_ATTRIBUTE:
+			*type = OBJECT_TYPE;
+			return composite_type_list(rename->relation);
+		case OBJECT_DOMCONSTRAINT:
+			*type = OBJECT_DOMAIN;
+			return object_list(OBJECT_DOMAIN, rename->object);
+		default:
+			return rename->object == NULL ? NIL : object_list(*type, rename->object);
+	}
+}
+
+static List *
+dependent_objects(const AlterObjectDependsStmt *depends, ObjectType *type)
+{
+	*type = depends->objectType;
+	if (depends->objectType == OBJECT_INDEX)
+		return list_make1(relation_names(depends->relation));
+	return depends->object == NULL ? NIL : list_make1(depends->object);
+}
+
+/* Members of our own extensions are nobody's business, and those of others that stay here, this server's. */
+static List *
+member_objects(const AlterExtensionContentsStmt *alter, ObjectType *type)
+{
+	*type = (ObjectType) alter->objtype;
+	return ddl_extension_stays(alter->extname) ? NIL : object_list(*type, alter->object);
+}
+
+static List *
+operator_family(const AlterOpFamilyStmt *alter)
+{
+	return lcons(makeString(alter->amname), list_copy(alter->opfamilyname));
+}
+
+/* The same for ALTER, COMMENT and the like. */
+static List *
+altered_objects(Node *statement, ObjectType *type)
+{
+	Node *object = NULL;
+
+	switch (nodeTag(statement))
+	{
+		case T_AlterEnumStmt:
+			*type = OBJECT_TYPE;
+			object = (Node *) castNode(AlterEnumStmt, statement)->typeName;
+			break;
+		case T_AlterDomainStmt:
+			*type = OBJECT_DOMAIN;
+			object = (Node *) castNode(AlterDomainStmt, statement)->typeName;
+			break;
+		case T_AlterTypeStmt:
+			*type = OBJECT_TYPE;
+			object = (Node *) castNode(AlterTypeStmt, statement)->typeName;
+			break;
+		case T_AlterFunctionStmt:
+			*type = castNode(AlterFunctionStmt, statement)->objtype;
+			object = (Node *) castNode(AlterFunctionStmt, statement)->func;
+			break;
+		case T_AlterOwnerStmt:
+			*type = castNode(AlterOwnerStmt, statement)->objectType;
+			object = castNode(AlterOwnerStmt, statement)->object;
+			break;
+		case T_AlterObjectDependsStmt:
+			return dependent_objects(castNode(AlterObjectDependsStmt, statement), type);
+		case T_AlterExtensionContentsStmt:
+			return member_objects(castNode(AlterExtensionContentsStmt, statement), type);
+		case T_AlterOperatorStmt:
+			*type = OBJECT_OPERATOR;
+			object = (Node *) castNode(AlterOperatorStmt, statement)->opername;
+			break;
+		case T_AlterOpFamilyStmt:
+			*type = OBJECT_OPFAMILY;
+			object = (Node *) operator_family(castNode(AlterOpFamilyStmt, statement));
+			break;
+		case T_AlterCollationStmt:
+			*type = OBJECT_COLLATION;
+			object = (Node *) castNode(AlterCollationStmt, statement)->collname;
+			break;
+		case T_AlterTSDictionaryStmt:
+			*type = OBJECT_TSDICTIONARY;
+			object = (Node *) castNode(AlterTSDictionaryStmt, statement)->dictname;
+			break;
+		case T_AlterTSConfigurationStmt:
+			*type = OBJECT_TSCONFIGURATION;
+			object = (Node *) castNode(AlterTSConfigurationStmt, statement)->cfgname;
+			break;
+		case T_AlterStatsStmt:
+			*type = OBJECT_STATISTIC_EXT;
+			object = (Node *) castNode(AlterStatsStmt, statement)->defnames;
+			break;
+		case T_CommentStmt:
+			*type = castNode(CommentStmt, statement)->objtype;
+			object = castNode(CommentStmt, statement)->object;
+			break;
+		case T_SecLabelStmt:
+			*type = castNode(SecLabelStmt, statement)->objtype;
+			object = castNode(SecLabelStmt, statement)->object;
+			break;
+		case T_AlterObjectSchemaStmt:
+			*type = castNode(AlterObjectSchemaStmt, statement)->objectType;
+			object = castNode(AlterObjectSchemaStmt, statement)->object;
+			break;
+		case T_AlterTableStmt:
+			*type = OBJECT_TYPE;
+			return composite_type_list(castNode(AlterTableStmt, statement)->relation);
+		case T_RenameStmt:
+			return renamed_objects(castNode(RenameStmt, statement), type);
+		default:
+			elog(ERROR, "unexpected statement %d", (int) nodeTag(statement));
+	}
+	return object == NULL ? NIL : object_list(*type, object);
+}
+
+/* Those of the objects that the workers have (ObjectAddress *).  Kinds that are the coordinator's are not looked up. */
+static List *
+find_on_workers(ObjectType type, List *objects, bool *all)
+{
+	if (metadata_all_workers() == NULL || statement_class_object_place(type) == OBJECT_HERE)
+		return NIL;
+	return ddl_objects_everywhere(type, objects, all);
+}
+
+/* What the workers are sent for ALTER of an object that they have; asked for before it runs here. */
+static char *
+build_alter(const UtilityCall *call, ObjectType type)
+{
+	Node *statement = call->statement->utilityStmt;
+
+	if (IsA(statement, RenameStmt) && type == OBJECT_SCHEMA)
+		return ddl_schema_command("rename_schema", castNode(RenameStmt, statement)->subname,
+								  castNode(RenameStmt, statement)->newname);
+	if (IsA(statement, AlterOwnerStmt))
+	{
+		const AlterOwnerStmt *alter = castNode(AlterOwnerStmt, statement);
+
+		if (type == OBJECT_SCHEMA)
+			return ddl_schema_command(
+				"own_schema", strVal(alter->object),
+				GetUserNameFromId(get_rolespec_oid(alter->newowner, false), false));
+		/* session_user is another there */
+		return ddl_text_with_role_names(call, list_make1(alter->newowner));
+	}
+	return ddl_statement_text(call);
+}
+
+/* ALTER DATABASE ... OWNER TO of this one: pg_database_owner stands for the same role on all nodes. */
+static void
+follow_database_owner(const AlterOwnerStmt *alter)
+{
+	const char *owner = GetUserNameFromId(get_rolespec_oid(alter->newowner, false), false);
+
+	if (strcmp(strVal(alter->object), get_database_name(MyDatabaseId)) == 0)
+		ddl_send_everywhere(
+			psprintf("SELECT strata_worker.own_database(%s)", quote_literal_cstr(owner)));
+}
+
+/* The type that an ALTER may give, or take from, what workers lack; InvalidOid: none. */
+static Oid
+get_altered_type(const Node *statement, List *objects)
+{
+	if (objects == NIL || metadata_all_workers() == NULL ||
+		!(IsA(statement, AlterTableStmt) || IsA(statement, AlterDomainStmt)))
+		return InvalidOid;
+	return LookupTypeNameOid(NULL, linitial_node(TypeName, objects), true);
+}
+
+/*
+ * ALTER of an object that is not a table.  Scans are suspended because a changed
+ * domain is checked against all tables that use it: the workers do that.
+ */
+void
+ddl_alter_object(UtilityCall *call)
+{
+	Node *statement = call->statement->utilityStmt;
+	ObjectType type;
+	List *objects = altered_objects(statement, &type);
+	List *everywhere = NIL;
+	List *dependents = NIL;
+	Oid altered;
+	char *text = NULL;
+
+	ddl_lock_for_change();
+	if (objects != NIL)
+		everywhere = find_on_workers(type, objects, NULL);
+	altered = get_altered_type(statement, objects);
+	if (OidIsValid(altered))
+		dependents = ddl_note_dependents(altered);
+	if (everywhere != NIL)
+	{
+		text = build_alter(call, type);
+		ddl_run_without_scans(call);
+	}
+	else
+		ddl_run_locally(call);
+	if (IsA(statement, AlterOwnerStmt) && type == OBJECT_DATABASE)
+		follow_database_owner(castNode(AlterOwnerStmt, statement));
+	ddl_move_dependents(dependents);
+	if (everywhere != NIL && ddl_object_is_everywhere(linitial(everywhere)))
+		ddl_send_everywhere(text);
+}
+
+/* DROP of these objects alone, which the workers have of those that the command names. */
+static char *
+build_drop(const DropStmt *drop, List *objects)
+{
+	StringInfoData sql;
+	const char *separator = " ";
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	/* aggregates go by what they take, as functions do: identities do not have the syntax of DROP AGGREGATE */
+	appendStringInfoString(&sql, drop->removeType == OBJECT_AGGREGATE
+									 ? "DROP ROUTINE"
+									 : CreateCommandName((Node *) drop));
+	foreach(cell, objects)
+	{
+		appendStringInfo(&sql, "%s%s", separator, getObjectIdentity(lfirst(cell), false));
+		separator = ", ";
+	}
+	if (drop->behavior == DROP_CASCADE)
+		appendStringInfoString(&sql, " CASCADE");
+	return sql.data;
+}
+
+static void
+drop_objects(UtilityCall *call, const DropStmt *drop)
+{
+	List *everywhere;
+	char *text = NULL;
+	bool all;
+
+	ddl_lock_for_change();
+	everywhere = find_on_workers(drop->removeType, drop->objects, &all);
+	if (everywhere != NIL && !all)
+		text = build_drop(drop, everywhere);
+	ddl_run_locally(call);
+	if (everywhere != NIL)
+		ddl_send_everywhere(text != NULL ? text : ddl_statement_text(call));
+}
+
+/* DROP of anything.  Tables are dropped on the workers by the object access hook. */
+void
+ddl_drop_objects(UtilityCall *call)
+{
+	const DropStmt *drop = castNode(DropStmt, call->statement->utilityStmt);
+
+	switch (drop->removeType)
+	{
+		case OBJECT_TABLE:
+			ddl_run_locally(call);
+			break;
+		case OBJECT_INDEX:
+			ddl_drop_indexes(call);
+			break;
+		case OBJECT_SCHEMA:
+			ddl_drop_schemas(call);
+			break;
+		case OBJECT_EXTENSION:
+			ddl_drop_extensions(call);
+			break;
+		default:
+			drop_objects(call, drop);
+			break;
+	}
+}

@@ -1,0 +1,194 @@
+/*
+ * ddl_row_type.c
+ *		What is built on a type, when workers get or lose what that needs.
+ *
+ * Functions that take or return rows of a local table, composite types with such attributes, and what is built on them in
+ * turn, are the coordinator's (ddl_place.c).  When the table is distributed, or the attribute dropped, the
+ * workers get these objects, each after what it needs; when the table comes back, or such an attribute
+ * is added, they lose them in the opposite order.
+ */
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+/* A dependent: a type (a composite type in the place of its attributes) or a function, or nothing. */
+static ObjectAddress
+get_dependent(const Form_pg_depend entry)
+{
+	ObjectAddress object;
+
+	ObjectAddressSet(object, entry->classid, entry->objid);
+	if (entry->classid == RelationRelationId &&
+		get_rel_relkind(entry->objid) == RELKIND_COMPOSITE_TYPE)
+		ObjectAddressSet(object, TypeRelationId, get_rel_type_id(entry->objid));
+	else if (entry->classid != TypeRelationId && entry->classid != ProcedureRelationId)
+		object.objectId = InvalidOid;
+	return object;
+}
+
+static bool
+is_visited(const List *visited, const ObjectAddress *object)
+{
+	const ListCell *cell;
+
+	foreach(cell, visited)
+	{
+		const ObjectAddress *other = lfirst(cell);
+
+		if (other->classId == object->classId && other->objectId == object->objectId)
+			return true;
+	}
+	return false;
+}
+
+typedef struct Dependent
+{
+	ObjectAddress object;
+	bool own;		 /* and not made with another, as the array of a type is */
+	bool everywhere; /* when it was noted */
+	char *drop;		 /* the command for workers */
+} Dependent;
+
+static List *
+list_dependents(const ObjectAddress *object)
+{
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	List *dependents = NIL;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->classId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->objectId));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
+		Dependent *dependent = palloc(sizeof(Dependent));
+
+		dependent->object = get_dependent(entry);
+		dependent->own = entry->deptype != DEPENDENCY_INTERNAL;
+		if (OidIsValid(dependent->object.objectId))
+			dependents = lappend(dependents, dependent);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	return dependents;
+}
+
+/* Put what is built on an object in front of *found, each in front of what is built on it in turn. */
+static void
+find_dependents(const ObjectAddress *object, List **visited, List **found)
+{
+	ListCell *cell;
+
+	foreach(cell, list_dependents(object))
+	{
+		Dependent *dependent = lfirst(cell);
+
+		if (is_visited(*visited, &dependent->object))
+			continue;
+		*visited = lappend(*visited, &dependent->object);
+		find_dependents(&dependent->object, visited, found);
+		if (dependent->own)
+			*found = lcons(dependent, *found);
+	}
+}
+
+/* The text that a function of schema strata makes of an object, which may just have been changed. */
+static char *
+call_definition(const char *name, Oid object)
+{
+	Oid argument = OIDOID;
+	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString(pstrdup(name))), 1,
+								  &argument, false);
+	char *definition;
+
+	PushActiveSnapshot(GetLatestSnapshot());
+	definition = TextDatumGetCString(OidFunctionCall1(function, ObjectIdGetDatum(object)));
+	PopActiveSnapshot();
+	return definition;
+}
+
+static char *
+get_definition(const ObjectAddress *object)
+{
+	if (object->classId == TypeRelationId)
+		return call_definition("type_definition", object->objectId);
+	if (get_func_prokind(object->objectId) == PROKIND_AGGREGATE)
+		return call_definition("aggregate_definition", object->objectId);
+	return TextDatumGetCString(
+		DirectFunctionCall1(pg_get_functiondef, ObjectIdGetDatum(object->objectId)));
+}
+
+List *
+ddl_note_dependents(Oid type)
+{
+	Dependent *self = palloc(sizeof(Dependent));
+	List *found = NIL;
+	List *visited;
+	ListCell *cell;
+	Oid relation = get_typ_typrelid(type);
+
+	if (!OidIsValid(type)) /* a sequence or index */
+		return NIL;
+	ObjectAddressSet(self->object, TypeRelationId, type);
+	self->own = !OidIsValid(relation) || get_rel_relkind(relation) == RELKIND_COMPOSITE_TYPE;
+	visited = list_make1(&self->object);
+	find_dependents(&self->object, &visited, &found);
+	if (self->own)
+		found = lcons(self, found);
+	foreach(cell, found)
+	{
+		Dependent *dependent = lfirst(cell);
+
+		dependent->everywhere = ddl_object_is_everywhere(&dependent->object);
+		dependent->drop = psprintf("DROP %s IF EXISTS %s",
+								   dependent->object.classId == TypeRelationId ? "TYPE" : "ROUTINE",
+								   getObjectIdentity(&dependent->object, false));
+	}
+	return found;
+}
+
+void
+ddl_move_dependents(const List *noted)
+{
+	ListCell *cell;
+
+	CommandCounterIncrement();
+	for (int i = list_length(noted) - 1; i >= 0; i--)
+	{
+		const Dependent *dependent = list_nth(noted, i);
+
+		if (dependent->everywhere && !ddl_object_is_everywhere(&dependent->object))
+			ddl_send_everywhere(dependent->drop);
+	}
+	foreach(cell, noted)
+	{
+		const Dependent *dependent = lfirst(cell);
+
+		if (dependent->everywhere || !ddl_object_is_everywhere(&dependent->object))
+			continue;
+		ddl_send_everywhere(psprintf("SET LOCAL check_function_bodies = off; %s",
+									 get_definition(&dependent->object)));
+		ddl_send_privileges(&dependent->object);
+	}
+}

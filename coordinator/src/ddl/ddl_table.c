@@ -1,0 +1,514 @@
+/*
+ * ddl_table.c
+ *		ALTER TABLE on distributed and reference tables.
+ *
+ * Each part of a command falls under one rule: it is done on all nodes, on the coordinator
+ * alone, or refused.  Defaults, identity columns, triggers, rules and policies are the
+ * coordinator's alone: rows leave it complete; but for defaults that foreign keys set there
+ * (ddl_default.c).  ddl_alter_part.c says what the workers get.
+ */
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "commands/tablecmds.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "ddl/ddl_alter_part.h"
+#include "table/distribution_check.h"
+#include "table/index_validity.h"
+#include "table/table_am.h"
+#include "table/table_lifecycle.h"
+
+/* What to do with one part of an ALTER TABLE. */
+typedef enum AlterRule
+{
+	ALTER_EVERYWHERE, /* here, then verbatim on the workers */
+	ALTER_LOCAL,	  /* concerns the coordinator only */
+	ALTER_REFUSE
+} AlterRule;
+
+/*
+ * The parts of ALTER TABLE.  Those not listed are refused.
+ */
+static const struct
+{
+	AlterTableType part;
+	AlterRule rule;
+	const char *reason;
+} alter_rules[] = {
+	{AT_AddColumn, ALTER_EVERYWHERE, NULL},
+	{AT_DropColumn, ALTER_EVERYWHERE, NULL},
+	{AT_AlterColumnType, ALTER_EVERYWHERE, NULL},
+	{AT_SetNotNull, ALTER_EVERYWHERE, NULL},
+	{AT_DropNotNull, ALTER_EVERYWHERE, NULL},
+	{AT_DropExpression, ALTER_EVERYWHERE, NULL},
+	{AT_SetStatistics, ALTER_EVERYWHERE, NULL},
+	{AT_SetStorage, ALTER_EVERYWHERE, NULL},
+	{AT_SetCompression, ALTER_EVERYWHERE, NULL},
+	{AT_AddConstraint, ALTER_EVERYWHERE, NULL},
+	{AT_AlterConstraint, ALTER_EVERYWHERE, NULL},
+	{AT_ValidateConstraint, ALTER_EVERYWHERE, NULL},
+	{AT_DropConstraint, ALTER_EVERYWHERE, NULL},
+	{AT_ChangeOwner, ALTER_EVERYWHERE, NULL},
+	{AT_SetOptions, ALTER_EVERYWHERE, NULL},
+	{AT_ResetOptions, ALTER_EVERYWHERE, NULL},
+	{AT_SetRelOptions, ALTER_EVERYWHERE, NULL},
+	{AT_ResetRelOptions, ALTER_EVERYWHERE, NULL},
+
+	{AT_ColumnDefault, ALTER_LOCAL, NULL},
+	{AT_AddIdentity, ALTER_LOCAL, NULL},
+	{AT_SetIdentity, ALTER_LOCAL, NULL},
+	{AT_DropIdentity, ALTER_LOCAL, NULL},
+	{AT_EnableTrig, ALTER_LOCAL, NULL},
+	{AT_EnableAlwaysTrig, ALTER_LOCAL, NULL},
+	{AT_EnableReplicaTrig, ALTER_LOCAL, NULL},
+	{AT_EnableTrigAll, ALTER_LOCAL, NULL},
+	{AT_EnableTrigUser, ALTER_LOCAL, NULL},
+	{AT_DisableTrig, ALTER_LOCAL, NULL},
+	{AT_DisableTrigUser, ALTER_LOCAL, NULL},
+	{AT_EnableRule, ALTER_LOCAL, NULL},
+	{AT_EnableAlwaysRule, ALTER_LOCAL, NULL},
+	{AT_EnableReplicaRule, ALTER_LOCAL, NULL},
+	{AT_DisableRule, ALTER_LOCAL, NULL},
+	{AT_ReplicaIdentity, ALTER_LOCAL, NULL},
+	{AT_EnableRowSecurity, ALTER_LOCAL, NULL},
+	{AT_DisableRowSecurity, ALTER_LOCAL, NULL},
+	{AT_ForceRowSecurity, ALTER_LOCAL, NULL},
+	{AT_NoForceRowSecurity, ALTER_LOCAL, NULL},
+
+	{AT_DisableTrigAll, ALTER_REFUSE,
+	 "It would disable the triggers that keep the workers' copies and constraints in step."},
+	{AT_SetLogged, ALTER_REFUSE, "The workers' tables are always logged."},
+	{AT_SetUnLogged, ALTER_REFUSE, "The workers' tables are always logged."},
+	{AT_SetTableSpace, ALTER_REFUSE, "The rows are stored on the workers."},
+	{AT_SetAccessMethod, ALTER_REFUSE,
+	 "Only SET ACCESS METHOD heap, alone and on a distributed table, is supported."},
+	{AT_ClusterOn, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
+	{AT_DropCluster, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
+	{AT_AddInherit, ALTER_REFUSE, "Distributed and reference tables cannot inherit."},
+	{AT_DropInherit, ALTER_REFUSE, "Distributed and reference tables cannot inherit."},
+	{AT_AddOf, ALTER_REFUSE, "The workers' tables are not typed."},
+	{AT_DropOf, ALTER_REFUSE, "The workers' tables are not typed."},
+};
+
+/* ---------------------------------------------------------------- checks */
+
+/* A part of ALTER TABLE as the user knows it: forms that are refused, some of them only for some columns. */
+static const char *
+describe_part(const AlterTableCmd *part)
+{
+	static const struct
+	{
+		AlterTableType part;
+		const char *text;
+	} forms[] = {
+		{AT_DropColumn, "DROP COLUMN"},
+		{AT_AlterColumnType, "ALTER COLUMN ... TYPE"},
+		{AT_DropNotNull, "ALTER COLUMN ... DROP NOT NULL"},
+		{AT_AddConstraint, "ADD CONSTRAINT"},
+		{AT_DisableTrigAll, "DISABLE TRIGGER ALL"},
+		{AT_SetLogged, "SET LOGGED"},
+		{AT_SetUnLogged, "SET UNLOGGED"},
+		{AT_SetTableSpace, "SET TABLESPACE"},
+		{AT_SetAccessMethod, "SET ACCESS METHOD"},
+		{AT_ClusterOn, "CLUSTER ON"},
+		{AT_DropCluster, "SET WITHOUT CLUSTER"},
+		{AT_AddInherit, "INHERIT"},
+		{AT_DropInherit, "NO INHERIT"},
+		{AT_AddOf, "OF"},
+		{AT_DropOf, "NOT OF"},
+		{AT_AttachPartition, "ATTACH PARTITION"},
+		{AT_DetachPartition, "DETACH PARTITION"},
+		{AT_DetachPartitionFinalize, "DETACH PARTITION ... FINALIZE"},
+		{AT_GenericOptions, "OPTIONS"},
+		{AT_AlterColumnGenericOptions, "ALTER COLUMN ... OPTIONS"},
+	};
+
+	for (int i = 0; i < lengthof(forms); i++)
+	{
+		if (forms[i].part == part->subtype)
+			return psprintf("ALTER TABLE ... %s", forms[i].text);
+	}
+	return "this form of ALTER TABLE";
+}
+
+/* `command` is what the user would call it */
+static void
+refuse_alter(Oid relid, const char *command, const char *detail, const char *hint)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot run %s on table \"%s\" because it is on several nodes", command,
+						   get_rel_name(relid)),
+					errdetail("%s", detail), hint == NULL ? 0 : errhint("%s", hint)));
+}
+
+static bool
+is_key_column(const DistributedTable *table, const char *name)
+{
+	return table->kind == TABLE_DISTRIBUTED &&
+		   get_attnum(table->relation, name) == table->key_attribute;
+}
+
+/* ERROR if one part of ALTER TABLE cannot be done on the workers. */
+static void
+check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
+{
+	Oid relid = table->relation;
+
+	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType) &&
+		is_key_column(table, part->name))
+		refuse_alter(relid, describe_part(part),
+					 psprintf("Column \"%s\" is the distribution key.", part->name),
+					 "Run undistribute_table() first.");
+	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType ||
+		 part->subtype == AT_DropNotNull) &&
+		metadata_has_periods(table) && get_attnum(relid, part->name) == table->periods.attribute)
+		refuse_alter(relid, describe_part(part),
+					 psprintf("The table is divided into periods of column \"%s\".", part->name),
+					 "Run undistribute_table() first.");
+	if (part->subtype == AT_AddConstraint)
+	{
+		const Constraint *constraint = castNode(Constraint, part->def);
+
+		if (constraint->contype == CONSTR_FOREIGN && constraint->skip_validation &&
+			table->kind == TABLE_DISTRIBUTED)
+			refuse_alter(relid, describe_part(part),
+						 "PostgreSQL has no NOT VALID foreign keys on partitioned tables, which "
+						 "the workers' are.",
+						 "Leave NOT VALID out: the workers check their shards at the same time.");
+	}
+}
+
+/* ERROR if a part is refused; is there one that concerns the workers? */
+static bool
+concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
+{
+	bool everywhere = false;
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
+	{
+		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
+		AlterRule rule = ALTER_REFUSE;
+		const char *reason = "The workers cannot follow it.";
+
+		if (compat_is_set_expression(part->subtype))
+			rule = ALTER_EVERYWHERE;
+		for (int i = 0; i < lengthof(alter_rules); i++)
+		{
+			if (alter_rules[i].part == part->subtype)
+			{
+				rule = alter_rules[i].rule;
+				reason = alter_rules[i].reason;
+			}
+		}
+		if (rule == ALTER_REFUSE)
+			refuse_alter(table->relation, describe_part(part), reason, NULL);
+		check_alter_part(table, part);
+		everywhere |= rule == ALTER_EVERYWHERE;
+	}
+	return everywhere;
+}
+
+/* A local table must not get a child or parent whose rows are elsewhere. */
+static void
+check_local_alter(const AlterTableStmt *alter)
+{
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
+	{
+		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
+		const RangeVar *other = NULL;
+
+		if (part->subtype == AT_AddInherit)
+			other = castNode(RangeVar, part->def);
+		else if (part->subtype == AT_AttachPartition)
+			other = castNode(PartitionCmd, part->def)->name;
+		if (ddl_find_table_by_name(other) != NULL)
+			refuse_alter(
+				RangeVarGetRelid(other, NoLock, false), describe_part(part),
+				"Distributed and reference tables cannot take part in inheritance or partitioning.",
+				NULL);
+	}
+}
+
+/* ---------------------------------------------------------------- ALTER TABLE */
+
+static void
+count_as_valid(Constraint *constraint)
+{
+	if (constraint->contype == CONSTR_FOREIGN)
+	{
+		constraint->skip_validation = true;
+		constraint->initially_valid = true;
+	}
+}
+
+/* The workers validate a distributed table's foreign keys; here they count as valid at once. */
+static void
+skip_foreign_key_validation(AlterTableStmt *alter)
+{
+	ListCell *cell;
+	ListCell *constraint;
+
+	foreach(cell, alter->cmds)
+	{
+		AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
+
+		if (part->subtype == AT_AddConstraint)
+			count_as_valid(castNode(Constraint, part->def));
+		else if (part->subtype == AT_AddColumn)
+		{
+			foreach(constraint, castNode(ColumnDef, part->def)->constraints)
+				count_as_valid(lfirst_node(Constraint, constraint));
+		}
+	}
+}
+
+/*
+ * ALTER TABLE ... SET ACCESS METHOD heap on a shell: PostgreSQL copies the rows from the
+ * old access method, ours, into a heap.
+ */
+static void
+convert_to_heap(UtilityCall *call, const DistributedTable *table)
+{
+	Oid relid = table->relation;
+
+	table_am_converting = relid;
+	PG_TRY();
+	{
+		ddl_run_locally(call);
+	}
+	PG_FINALLY();
+	{
+		table_am_converting = InvalidOid;
+	}
+	PG_END_TRY();
+	table_lifecycle_forget(relid, true);
+}
+
+/* The only part of an ALTER TABLE when that is SET ACCESS METHOD, else NULL. */
+static const AlterTableCmd *
+find_access_method_change(const AlterTableStmt *alter)
+{
+	const AlterTableCmd *part = linitial_node(AlterTableCmd, alter->cmds);
+
+	return list_length(alter->cmds) == 1 && part->subtype == AT_SetAccessMethod ? part : NULL;
+}
+
+/*
+ * ALTER TABLE ... SET ACCESS METHOD distributed: as create_distributed_table() with its
+ * defaults.  False if the command is something else.
+ */
+static bool
+convert_to_distributed(const AlterTableStmt *alter)
+{
+	const AlterTableCmd *change = find_access_method_change(alter);
+	Oid relid;
+
+	if (change == NULL || alter->objtype != OBJECT_TABLE || change->name == NULL ||
+		strcmp(change->name, "distributed") != 0)
+		return false;
+	relid = RangeVarGetRelidExtended(alter->relation, AccessExclusiveLock,
+									 alter->missing_ok ? RVR_MISSING_OK : 0,
+									 RangeVarCallbackOwnsRelation, NULL);
+	if (OidIsValid(relid))
+		table_lifecycle_distribute(relid, NULL, 0, "default", METADATA_DEFAULT_STORAGE, NULL);
+	return true;
+}
+
+/* The number of rows as ANALYZE left it; a rewrite of the shell forgets it. */
+static float4
+row_estimate(Oid relid)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	float4 rows;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+	rows = ((Form_pg_class) GETSTRUCT(tuple))->reltuples;
+	ReleaseSysCache(tuple);
+	return rows;
+}
+
+static void
+restore_row_estimate(Oid relid, float4 rows)
+{
+	Relation catalog;
+	HeapTuple tuple;
+
+	CommandCounterIncrement();
+	if (row_estimate(relid) == rows)
+		return;
+	catalog = table_open(RelationRelationId, RowExclusiveLock);
+	tuple = SearchSysCacheCopy1(RELOID, ObjectIdGetDatum(relid));
+	((Form_pg_class) GETSTRUCT(tuple))->reltuples = rows;
+	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(catalog, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* Names of a table's invalid indexes (char *). */
+static List *
+invalid_indexes(Oid relid)
+{
+	Relation relation = table_open(relid, NoLock);
+	List *names = NIL;
+	ListCell *cell;
+
+	foreach(cell, RelationGetIndexList(relation))
+	{
+		if (!get_index_isvalid(lfirst_oid(cell)))
+			names = lappend(names, get_rel_name(lfirst_oid(cell)));
+	}
+	table_close(relation, NoLock);
+	return names;
+}
+
+/* A column's new type has made its indexes anew: valid here, whatever the workers have. */
+static void
+keep_invalid(Oid relid, List *names)
+{
+	ListCell *cell;
+
+	foreach(cell, names)
+	{
+		Oid index = get_relname_relid(lfirst(cell), get_rel_namespace(relid));
+
+		if (OidIsValid(index))
+			index_validity_set(index, false);
+	}
+}
+
+/* Run the command on the coordinator. */
+static void
+alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
+{
+	if (kind == TABLE_DISTRIBUTED)
+	{
+		float4 rows = row_estimate(relid);
+		List *invalid = invalid_indexes(relid);
+
+		skip_foreign_key_validation(alter);
+		ddl_run_without_scans(call);
+		restore_row_estimate(relid, rows);
+		keep_invalid(relid, invalid);
+	}
+	else
+		ddl_run_locally(call);
+	ddl_ensure_unchanged(relid, kind);
+}
+
+/* What columns, constraints and indexes compute is the same on the workers. */
+void
+ddl_check_columns(Oid relid, TableKind kind)
+{
+	Relation relation = table_open(relid, NoLock);
+
+	distribution_check_columns(relation, kind == TABLE_REFERENCE);
+	table_close(relation, NoLock);
+}
+
+static void
+alter_our_table(UtilityCall *call, const DistributedTable *table)
+{
+	AlterTableStmt *alter = (AlterTableStmt *) ddl_modifiable_statement(call);
+	const AlterTableCmd *change = find_access_method_change(alter);
+	TableKind kind = table->kind;
+	AlterParts *parts;
+	List *defaults;
+	Oid relid;
+	bool everywhere;
+
+	ddl_lock_for_change();
+	relid = AlterTableLookupRelation(alter, AlterTableGetLockLevel(alter->cmds));
+	ddl_ensure_unchanged(relid, kind);
+	table = metadata_table(relid);
+	if (change != NULL && kind == TABLE_DISTRIBUTED && change->name != NULL &&
+		strcmp(change->name, "heap") == 0)
+	{
+		convert_to_heap(call, table);
+		return;
+	}
+
+	everywhere = concerns_workers(table, alter);
+	parts = alter_parts_prepare(call, table, alter->cmds);
+	defaults = ddl_list_defaults(relid);
+	alter_here(call, alter, relid, kind);
+	if (kind == TABLE_DISTRIBUTED)
+		table_lifecycle_enforce_foreign_keys(relid, false); /* also after ENABLE TRIGGER ALL */
+
+	/* Here, before the workers would say it less clearly. */
+	if (everywhere)
+	{
+		ddl_check_created(call);
+		ddl_check_columns(relid, kind);
+	}
+	ddl_drop_defaults(relid, defaults);
+	if (everywhere)
+		alter_parts_send(call, parts);
+	ddl_set_defaults(relid, defaults);
+}
+
+/* ALTER INDEX, other than RENAME, of an index of ours. */
+static void
+alter_our_index(UtilityCall *call, const DistributedTable *table)
+{
+	if (table->kind == TABLE_DISTRIBUTED)
+		refuse_alter(
+			table->relation, "ALTER INDEX",
+			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
+			"Drop the index and create it again.");
+	ddl_lock_for_change();
+	ddl_run_locally(call);
+	ddl_send_everywhere(ddl_statement_text(call));
+}
+
+void
+ddl_alter_table(UtilityCall *call)
+{
+	AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
+	const DistributedTable *table;
+	Oid relid;
+
+	if (alter->objtype == OBJECT_TYPE)
+	{
+		ddl_alter_object(call);
+		return;
+	}
+	relid = RangeVarGetRelid(alter->relation, NoLock, true);
+	table = ddl_find_table(relid);
+	if (table == NULL)
+	{
+		check_local_alter(alter);
+		if (convert_to_distributed(alter))
+			return;
+		ddl_run_locally(call);
+		if (OidIsValid(relid) && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+			ddl_ensure_unchanged(relid, TABLE_LOCAL);
+	}
+	else if (relid != table->relation)
+		alter_our_index(call, table);
+	else
+		alter_our_table(call, table);
+}

@@ -1,0 +1,42 @@
+/*
+ * statement_class.h
+ *		What each utility statement and each kind of object means for the workers.
+ */
+#ifndef STRATA_STATEMENT_CLASS_H
+#define STRATA_STATEMENT_CLASS_H
+
+#include "postgres.h"
+
+#include "ddl/ddl.h"
+
+typedef enum StatementKind
+{
+	STATEMENT_EVERYWHERE, /* here, and as it was typed on all workers that have the object */
+	STATEMENT_ADAPTED,	  /* here, and commands of our own on the workers */
+	STATEMENT_CHECKED,	  /* here, unless it would concern rows that are elsewhere */
+	STATEMENT_LOCAL		  /* here only */
+} StatementKind;
+
+typedef struct StatementClass
+{
+	NodeTag tag;
+	StatementKind kind;
+	UtilityHandler handler; /* NULL: as PostgreSQL runs it */
+	const char *statements;
+	const char *note;
+} StatementClass;
+
+typedef enum ObjectPlace
+{
+	OBJECT_ON_ALL_NODES, /* unless it depends on what only the coordinator has */
+	OBJECT_WITH_TABLE,	 /* where its table is */
+	OBJECT_HERE			 /* on the coordinator only */
+} ObjectPlace;
+
+/* ERROR for a statement that is not in the table: PostgreSQL has learnt something that we have not. */
+extern const StatementClass *statement_class_find(NodeTag tag);
+
+/* ERROR for a kind of object that is not in the table. */
+extern ObjectPlace statement_class_object_place(ObjectType type);
+
+#endif

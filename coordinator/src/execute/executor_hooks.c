@@ -1,0 +1,239 @@
+/*
+ * executor_hooks.c
+ *		What the executor must do differently for statements that write shells.
+ *
+ * A shell has indexes and constraint triggers like any table, so that the planner
+ * and clients know about keys, but no rows: the executor must not put entries
+ * into these indexes, and must not check foreign keys row by row here, since the
+ * workers' tables have the same constraints.  The rows of a statement leave for the
+ * workers at its end at the latest, so that their errors are the statement's.
+ *
+ * For reference tables the foreign keys between them and to shells differ: a delete is
+ * replicated to the workers, whose own constraints check or cascade to their shards;
+ * the coordinator's trigger on the referenced side would ask the shell for each row.
+ *
+ * Parallel workers pass through: nothing here is for them.
+ */
+#include "postgres.h"
+
+#include "execute/executor_hooks.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/metadata.h"
+#include "plan/period_cutoff.h"
+#include "stream/reference_write.h"
+#include "stream/remote_insert.h"
+#include "transaction/serializable.h"
+#include "transaction/snapshot_pin.h"
+
+int executor_depth = 0;
+bool executor_runs_prepared = false;
+
+static ExecutorStart_hook_type previous_executor_start = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
+static ExecutorFinish_hook_type previous_executor_finish = NULL;
+
+/* Is this an internal trigger whose work the workers' own constraints do? */
+static bool
+is_done_by_workers(const Trigger *trigger, bool shell)
+{
+	const DistributedTable *referencing;
+
+	if (!trigger->tgisinternal)
+		return false;
+	if (shell)
+		return true;
+	if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK)
+		return false;
+	referencing = metadata_table(trigger->tgconstrrelid);
+	return referencing != NULL && referencing->kind == TABLE_DISTRIBUTED;
+}
+
+/* Drop the triggers that the workers stand for from a result relation's own copy. */
+static void
+remove_constraint_triggers(ResultRelInfo *result, bool shell)
+{
+	TriggerDesc *desc = result->ri_TrigDesc;
+	int kept = 0;
+
+	if (desc == NULL)
+		return;
+	for (int i = 0; i < desc->numtriggers; i++)
+	{
+		if (!is_done_by_workers(&desc->triggers[i], shell))
+			desc->triggers[kept++] = desc->triggers[i];
+	}
+	if (kept == desc->numtriggers)
+		return;
+	desc->numtriggers = kept;
+
+	/* Constraint triggers are AFTER ROW triggers, so only these flags can change. */
+	desc->trig_insert_after_row = false;
+	desc->trig_update_after_row = false;
+	desc->trig_delete_after_row = false;
+	for (int i = 0; i < kept; i++)
+	{
+		int16 type = desc->triggers[i].tgtype;
+
+		desc->trig_insert_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_INSERT);
+		desc->trig_update_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_UPDATE);
+		desc->trig_delete_after_row |= TRIGGER_TYPE_MATCHES(
+			type, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER, TRIGGER_TYPE_DELETE);
+	}
+}
+
+/* ERROR if a shell has triggers that an INSERT would have to fire but cannot. */
+static void
+check_insert_triggers(Relation relation)
+{
+	const TriggerDesc *desc = relation->trigdesc;
+
+	for (int i = 0; desc != NULL && i < desc->numtriggers; i++)
+	{
+		const Trigger *trigger = &desc->triggers[i];
+
+		if (!trigger->tgisinternal && trigger->tgenabled != TRIGGER_DISABLED &&
+			TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER,
+								 TRIGGER_TYPE_INSERT))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("trigger \"%s\" of distributed table \"%s\" cannot be fired",
+							trigger->tgname, RelationGetRelationName(relation)),
+					 errdetail("Rows are not kept on the coordinator for AFTER ROW triggers."),
+					 errhint("Drop or disable the trigger; BEFORE ROW and statement triggers for "
+							 "INSERT are supported.")));
+	}
+}
+
+void
+executor_prepare_result_relation(ResultRelInfo *result)
+{
+	/* ExecInsert() opens the indexes of a relation whose array is still NULL. */
+	static RelationPtr no_indexes[1] = {NULL};
+	Relation relation = result->ri_RelationDesc;
+
+	if (metadata_is_shell(relation))
+	{
+		check_insert_triggers(relation);
+		remove_constraint_triggers(result, true);
+		result->ri_NumIndices = 0;
+		result->ri_IndexRelationDescs = (RelationPtr) no_indexes;
+	}
+	else if (metadata_table(RelationGetRelid(relation)) != NULL)
+		remove_constraint_triggers(result, false);
+}
+
+/*
+ * A statement's snapshot is taken when its tables are locked, so that no rows move between leaves of workers
+ * behind it; but EXECUTE, a command, has one before it gets its plan, and may have waited for locks since.
+ */
+static void
+renew_snapshot(QueryDesc *query)
+{
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE ||
+		IsolationUsesXactSnapshot())
+		return;
+	UnregisterSnapshot(query->snapshot);
+	query->snapshot = RegisterSnapshot(GetTransactionSnapshot());
+}
+
+static void
+start_query(QueryDesc *query, int eflags)
+{
+	bool nested = executor_depth > (executor_runs_prepared ? 1 : 0);
+	ListCell *cell;
+
+	if (!IsParallelWorker())
+	{
+		reference_write_flush();
+		if (IsolationIsSerializable() && metadata_available())
+			serializable_check_plan(query->plannedstmt);
+		if (executor_runs_prepared && !nested)
+			renew_snapshot(query);
+	}
+
+	if (previous_executor_start)
+		previous_executor_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+
+	if (IsParallelWorker() || !metadata_available())
+		return;
+	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		period_check_snapshot(query, nested);
+	snapshot_pin_start_query(query, eflags);
+	foreach(cell, query->estate->es_opened_result_relations)
+		executor_prepare_result_relation(lfirst(cell));
+}
+
+static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	RunningQuery running = {.query = query, .outer = snapshot_pin_running};
+
+	if (!IsParallelWorker())
+		reference_write_flush();
+
+	executor_depth++;
+	snapshot_pin_running = &running;
+	PG_TRY();
+	{
+		if (previous_executor_run)
+			previous_executor_run(query, direction, count, execute_once);
+		else
+			standard_ExecutorRun(query, direction, count, execute_once);
+	}
+	PG_FINALLY();
+	{
+		snapshot_pin_running = running.outer;
+		executor_depth--;
+	}
+	PG_END_TRY();
+}
+
+static void
+finish_query(QueryDesc *query)
+{
+	executor_depth++;
+	PG_TRY();
+	{
+		if (previous_executor_finish)
+			previous_executor_finish(query);
+		else
+			standard_ExecutorFinish(query);
+	}
+	PG_FINALLY();
+	{
+		executor_depth--;
+	}
+	PG_END_TRY();
+
+	if (IsParallelWorker())
+		return;
+	reference_write_flush();
+	if (executor_depth == 0)
+		remote_insert_flush_all();
+	else
+		remote_insert_end_nested_statement();
+}
+
+void
+executor_hooks_initialize(void)
+{
+	previous_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = start_query;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = run_query;
+	previous_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = finish_query;
+	reference_write_initialize();
+}

@@ -1,0 +1,66 @@
+/*
+ * plan_reads.c
+ *		What a statement's plan reads, and where.
+ *
+ * Decides how the statement's snapshots are taken (snapshot_pin.c).  What functions read is not in a plan:
+ * plan_reads_functions() only says that there are some.
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "execute/plan_reads.h"
+
+static bool
+look_at_plan(PlanState *state, PlanReads *reads)
+{
+	GatherScanState *gather;
+
+	if (state == NULL)
+		return false;
+	gather = gather_from_plan_state(state);
+	if (gather != NULL)
+	{
+		if (gather->plan.kind != GATHER_INSERT_ROWS)
+			reads->gathers = lappend(reads->gathers, gather);
+		reads->repeatedly |= !bms_is_empty(gather->param_ids);
+	}
+	else if (nodeTag(state) >= T_ScanState && nodeTag(state) <= T_CustomScanState)
+	{
+		Relation relation = ((ScanState *) state)->ss_currentRelation;
+
+		reads->local |= relation != NULL;
+	}
+	reads->repeatedly |= IsA(state, NestLoopState) || state->subPlan != NIL;
+	return planstate_tree_walker(state, look_at_plan, reads);
+}
+
+PlanReads
+plan_reads_collect(PlanState *state)
+{
+	PlanReads reads = {0};
+
+	(void) look_at_plan(state, &reads);
+	return reads;
+}
+
+bool
+plan_reads_functions(const PlannedStmt *plan)
+{
+	ListCell *lc;
+
+	foreach(lc, plan->invalItems)
+	{
+		if (((PlanInvalItem *) lfirst(lc))->cacheId == PROCOID)
+			return true;
+	}
+	return false;
+}
+
+bool
+plan_reads_writes(const PlannedStmt *plan)
+{
+	return plan->commandType != CMD_SELECT || plan->hasModifyingCTE;
+}

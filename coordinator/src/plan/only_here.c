@@ -1,0 +1,179 @@
+/*
+ * only_here.c
+ *		Objects that expressions name and the workers do not have.
+ *
+ * The workers have what DDL propagation has brought there: not temporary objects, nor the row
+ * types of local tables, nor functions over these.  SQL that names one of them is either refused by a
+ * worker or, worse, read with a permanent namesake.  What has one value for the whole execution may be of
+ * such objects: it is computed here.
+ *
+ * What is found is kept until any table, type or function changes: making a table distributed
+ * gives the workers its row type.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/tupdesc.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "cluster/local_extension.h"
+#include "ddl/ddl.h"
+#include "plan/only_here.h"
+
+typedef struct KnownObject
+{
+	ObjectAddress address; /* the key */
+	bool only_here;
+} KnownObject;
+
+static HTAB *known_objects = NULL;
+
+static void
+forget_objects(void)
+{
+	if (known_objects != NULL)
+		hash_destroy(known_objects);
+	known_objects = NULL;
+}
+
+static void
+on_catalog_change(Datum arg, int cacheid, uint32 hashvalue)
+{
+	forget_objects();
+}
+
+static void
+on_relation_change(Datum arg, Oid relation)
+{
+	forget_objects();
+}
+
+static HTAB *
+get_known_objects(void)
+{
+	static bool registered = false;
+	HASHCTL control = {.keysize = sizeof(ObjectAddress), .entrysize = sizeof(KnownObject)};
+
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(PROCOID, on_catalog_change, (Datum) 0);
+		CacheRegisterSyscacheCallback(TYPEOID, on_catalog_change, (Datum) 0);
+		CacheRegisterRelcacheCallback(on_relation_change, (Datum) 0);
+		registered = true;
+	}
+	if (known_objects == NULL)
+		known_objects = hash_create("strata objects of this server", 64, &control,
+									HASH_ELEM | HASH_BLOBS);
+	return known_objects;
+}
+
+/* Do columns of a composite type have such types? */
+static bool
+has_such_columns(Oid type)
+{
+	TupleDesc desc = lookup_rowtype_tupdesc_copy(type, -1);
+	bool found = false;
+
+	for (int i = 0; i < desc->natts && !found; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		found = !column->attisdropped && only_here_type(column->atttypid);
+	}
+	FreeTupleDesc(desc);
+	return found;
+}
+
+static bool
+is_made_of_such(Oid type)
+{
+	Oid element = get_element_type(type);
+
+	if (OidIsValid(element))
+		return only_here_type(element);
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_DOMAIN:
+			return only_here_type(getBaseType(type));
+		case TYPTYPE_RANGE:
+			return only_here_type(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return only_here_type(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return has_such_columns(type);
+		default:
+			return false;
+	}
+}
+
+bool
+only_here_object(Oid classid, Oid objectid)
+{
+	ObjectAddress address = {classid, objectid, 0};
+	KnownObject *known;
+	bool result;
+
+	if (objectid < FirstNormalObjectId)
+		return false;
+	known = hash_search(get_known_objects(), &address, HASH_FIND, NULL);
+	if (known != NULL)
+		return known->only_here;
+
+	/* these may have what is known forgotten */
+	if (OidIsValid(getExtensionOfObject(classid, objectid)))
+		result = local_extension_has(classid, objectid);
+	else
+		result = !ddl_object_is_everywhere(&address) ||
+				 (classid == TypeRelationId && is_made_of_such(objectid));
+	known = hash_search(get_known_objects(), &address, HASH_ENTER, NULL);
+	known->only_here = result;
+	return result;
+}
+
+bool
+only_here_type(Oid type)
+{
+	return only_here_object(TypeRelationId, type);
+}
+
+/* Callback of check_functions_in_node() */
+static bool
+is_such_function(Oid function, void *context)
+{
+	return only_here_object(ProcedureRelationId, function);
+}
+
+bool
+only_here_node(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_Const:
+		case T_Param:
+		case T_Aggref:
+		case T_FuncExpr:
+		case T_RelabelType:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CoerceToDomain:
+		case T_RowExpr:
+		case T_ArrayExpr:
+		case T_CollateExpr:
+			if (only_here_type(exprType(node)) ||
+				only_here_object(CollationRelationId, exprCollation(node)))
+				return true;
+			break;
+		default:
+			break;
+	}
+	return check_functions_in_node(node, is_such_function, NULL);
+}

@@ -1,0 +1,366 @@
+/*
+ * plan_join.c
+ *		Joins whose sides meet on the workers.
+ *
+ * The hook is called for every pair of sides and both orders; a joined DistPath
+ * does not depend on the order in which it was put together (the workers plan
+ * their own), so the first one per kind of locus stands for all.
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/restrictinfo.h"
+
+#include "compat.h"
+#include "execute/gather.h"
+#include "plan/planner.h"
+#include "server/settings.h"
+#include "plan/shippable.h"
+
+/* The alternative that can already do all that this one could; NULL when there is none. */
+static DistPath *
+find_known(RelOptInfo *joinrel, const Locus *locus)
+{
+	ListCell *lc;
+
+	foreach(lc, dist_paths(joinrel))
+	{
+		DistPath *path = lfirst(lc);
+		const Locus *known = &path->locus;
+
+		if (known->kind == locus->kind && known->colocation_id == locus->colocation_id &&
+			(known->keys != NIL || locus->keys == NIL) &&
+			(locus_is_single(known) || !locus_is_single(locus)))
+			return path;
+	}
+	return NULL;
+}
+
+/* FROM items as one item, for the side of an outer join. */
+static Node *
+make_single_item(List *from)
+{
+	Node *item = linitial(from);
+
+	for (int i = 1; i < list_length(from); i++)
+	{
+		JoinExpr *join = makeNode(JoinExpr);
+
+		join->jointype = JOIN_INNER;
+		join->larg = item;
+		join->rarg = list_nth(from, i);
+		item = (Node *) join;
+	}
+	return item;
+}
+
+/* Split the join's clauses into its own (ON) and those applied above it (WHERE). */
+static void
+split_clauses(List *restrictlist, RelOptInfo *joinrel, JoinType jointype, List **on, List **where)
+{
+	ListCell *lc;
+
+	*on = *where = NIL;
+	foreach(lc, restrictlist)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (IS_OUTER_JOIN(jointype) && RINFO_IS_PUSHED_DOWN(rinfo, joinrel->relids))
+			*where = lappend(*where, rinfo->clause);
+		else
+			*on = lappend(*on, rinfo->clause);
+	}
+}
+
+/* Put the two sides together as SQL; false where this level of SQL cannot say it. */
+static bool
+combine_sides(DistPath *path, DistPath *outer, DistPath *inner, JoinType jointype, List *on,
+			  List *where)
+{
+	JoinExpr *join;
+	DistSemiJoin *semijoin;
+
+	path->subs = list_concat_copy(outer->subs, inner->subs);
+	path->locks = list_concat_copy(outer->locks, inner->locks);
+	path->semijoins = outer->semijoins;
+	path->aliases = list_concat_copy(outer->aliases, inner->aliases);
+	path->quals = list_concat_copy(outer->quals, where);
+	path->nulled = outer->nulled;
+	path->relids = bms_union(outer->relids, inner->relids);
+
+	switch (jointype)
+	{
+		case JOIN_INNER:
+			path->from = list_concat_copy(outer->from, inner->from);
+			path->quals = list_concat(list_concat(path->quals, inner->quals), on);
+			path->semijoins = list_concat_copy(outer->semijoins, inner->semijoins);
+			path->nulled = bms_union(outer->nulled, inner->nulled);
+			return true;
+
+		case JOIN_LEFT:
+		case JOIN_FULL:
+			/* the nullable side's WHERE moves into ON; EXISTS and nulled columns have no place there */
+			if (inner->semijoins != NIL || inner->nulled != NULL)
+				return false;
+			if (jointype == JOIN_FULL && (outer->quals != NIL || inner->quals != NIL ||
+										  outer->semijoins != NIL || outer->nulled != NULL))
+				return false;
+			join = makeNode(JoinExpr);
+			join->jointype = jointype;
+			join->larg = make_single_item(outer->from);
+			join->rarg = make_single_item(inner->from);
+			join->quals = (Node *) list_concat_copy(on, inner->quals);
+			path->from = list_make1(join);
+			return true;
+
+		case JOIN_SEMI:
+		case JOIN_ANTI:
+			if (inner->locks != NIL)
+				return false;
+			semijoin = palloc(sizeof(DistSemiJoin));
+			semijoin->inner = inner;
+			semijoin->clauses = on;
+			semijoin->anti = jointype == JOIN_ANTI;
+			path->from = outer->from;
+			path->subs = outer->subs;
+			path->aliases = outer->aliases;
+			path->relids = bms_copy(outer->relids);
+			path->semijoins = list_concat_copy(outer->semijoins, list_make1(semijoin));
+			if (jointype == JOIN_ANTI)
+				path->nulled = bms_union(bms_union(outer->nulled, inner->relids), inner->nulled);
+			return true;
+
+		default:
+			return false;
+	}
+}
+
+/* An expression of the outer side that is known equal to a column of the inner one. */
+static Expr *
+find_equal_outer(PlannerInfo *root, Var *var, Relids outer_relids)
+{
+	ListCell *lc;
+
+	foreach(lc, root->eq_classes)
+	{
+		EquivalenceClass *ec = lfirst(lc);
+		EquivalenceMember *outer = NULL;
+		bool found = false;
+		ListCell *lc2;
+
+		if (ec->ec_has_volatile)
+			continue;
+		foreach(lc2, ec->ec_members)
+		{
+			EquivalenceMember *em = lfirst(lc2);
+
+			if (em->em_is_child)
+				continue;
+			found = found || equal(em->em_expr, var);
+			if (!em->em_is_const && bms_is_subset(em->em_relids, outer_relids) &&
+				exprType((Node *) em->em_expr) == var->vartype)
+				outer = em;
+		}
+		if (found && outer != NULL)
+			return outer->em_expr;
+	}
+	return NULL;
+}
+
+/* Is the whole row asked for only to be rechecked (plan_scan.c)? */
+static bool
+is_copied_by_mark(PlannerInfo *root, Var *var)
+{
+	ListCell *lc;
+
+	foreach(lc, root->rowMarks)
+	{
+		PlanRowMark *mark = lfirst(lc);
+
+		if (var->varattno == 0 && mark->rti == var->varno && mark->markType == ROW_MARK_COPY)
+			return true;
+	}
+	return false;
+}
+
+/* Columns that a semi join hides but that are used above it; false when one has no equal. */
+static bool
+add_aliases(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path, DistPath *outer,
+			DistPath *inner)
+{
+	ListCell *lc;
+
+	foreach(lc, joinrel->reltarget->exprs)
+	{
+		Var *var = lfirst(lc);
+		DistAlias *alias;
+
+		if (!bms_is_member(var->varno, inner->relids))
+			continue;
+		alias = palloc(sizeof(DistAlias));
+		alias->var = var;
+		alias->expr = find_equal_outer(root, var, outer->relids);
+		/* a Gather is not rechecked, so that nobody looks at the row */
+		if (alias->expr == NULL && is_copied_by_mark(root, var))
+			alias->expr = (Expr *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
+		if (alias->expr == NULL)
+			return false;
+		path->aliases = lappend(list_copy(path->aliases), alias);
+	}
+	return true;
+}
+
+/* Have some of these relations policies, or parts that may have some (UNION ALL)? */
+static bool
+has_policies(PlannerInfo *root, Relids relids)
+{
+	int rti = -1;
+
+	while ((rti = bms_next_member(relids, rti)) >= 0)
+	{
+		RangeTblEntry *rte = root->simple_rte_array[rti];
+
+		/* outer joins are in relids, too, since 16 */
+		if (rte != NULL && rte->rtekind != RTE_JOIN &&
+			(rte->securityQuals != NIL || (rte->inh && rte->rtekind != RTE_RELATION)))
+			return true;
+	}
+	return false;
+}
+
+/* Could evaluating a clause too early tell something about rows that policies hide? */
+static bool
+can_leak(PlannerInfo *root, List *restrictlist)
+{
+	ListCell *lc;
+
+	if (root->qual_security_level == 0)
+		return false;
+	foreach(lc, restrictlist)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (has_policies(root, rinfo->clause_relids) && contain_leaked_vars((Node *) rinfo->clause))
+			return true;
+	}
+	return false;
+}
+
+/* May workers be asked for the system columns among these? */
+static bool
+can_fetch_system_columns(PlannerInfo *root, List *exprs)
+{
+	ListCell *lc;
+
+	foreach(lc, exprs)
+	{
+		Var *var = lfirst(lc);
+
+		if (var->varattno < 0 && !shippable_system_column(root, var))
+			return false;
+	}
+	return true;
+}
+
+static void
+add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
+{
+	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+		gather_can_fetch(joinrel->reltarget->exprs) &&
+		can_fetch_system_columns(root, joinrel->reltarget->exprs))
+		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
+											 joinrel->reltarget->exprs, NIL, NIL));
+}
+
+static DistPath *
+without_order(DistPath *path)
+{
+	if (!path->ordered)
+		return path;
+	path = dist_path_copy(path);
+	dist_path_forget_order(path);
+	return path;
+}
+
+static void
+join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
+		   JoinType jointype, List *restrictlist)
+{
+	DistPath *path = palloc0(sizeof(DistPath));
+	List *on;
+	List *where;
+	DistPath *known;
+	int workers;
+
+	split_clauses(restrictlist, joinrel, jointype, &on, &where);
+	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus))
+		return;
+	workers = locus_worker_count(&path->locus);
+	path->cost = outer->cost + inner->cost +
+				 (outer->rows + inner->rows) / workers * cpu_operator_cost *
+					 Max(list_length(on), 1) +
+				 joinrel->rows / workers * cpu_tuple_cost;
+
+	/* The SQL is the same in whatever order it was put together: the workers take the best one. */
+	known = find_known(joinrel, &path->locus);
+	if (known != NULL)
+	{
+		if (path->cost < known->cost)
+		{
+			known->cost = path->cost;
+			add_gather(root, joinrel, known);
+		}
+		return;
+	}
+
+	path->root = root;
+	path->outer_params = bms_union(outer->outer_params, inner->outer_params);
+	if (!shippable_expr(root, &path->locus, (Node *) on, &path->outer_params) ||
+		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params))
+		return;
+	/* in which order a join meets rows is the planner's choice, in PostgreSQL, too */
+	outer = without_order(outer);
+	inner = without_order(inner);
+	if (!combine_sides(path, outer, inner, jointype, on, where))
+		return;
+	if (jointype == JOIN_SEMI && !add_aliases(root, joinrel, path, outer, inner))
+		return;
+
+	path->rows = joinrel->rows;
+	dist_path_add(joinrel, path);
+	add_gather(root, joinrel, path);
+}
+
+void
+plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+		  JoinType jointype, JoinPathExtraData *extra)
+{
+	ListCell *lc;
+	ListCell *lc2;
+
+	if (!strata_enable_join_pushdown || joinrel->fdwroutine != NULL ||
+		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel) ||
+		can_leak(root, extra->restrictlist))
+		return;
+	if (jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_FULL &&
+		jointype != JOIN_SEMI && jointype != JOIN_ANTI)
+		return;
+
+	/* values that an outer join nulls although they are not columns */
+	foreach(lc, joinrel->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var))
+			return;
+	}
+
+	foreach(lc, dist_paths(outerrel))
+	{
+		foreach(lc2, dist_paths(innerrel))
+			join_paths(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+	}
+}

@@ -1,0 +1,621 @@
+/*
+ * plan_modify.c
+ *		UPDATE, DELETE, MERGE and INSERT ... ON CONFLICT as shipped statements.
+ *
+ * Core has planned the statement's joins; if all of it has a DistPath, then each
+ * worker can run the statement itself over its own rows, and together they do what
+ * one PostgreSQL would.  That proof is all the path is used for: the text is the
+ * user's (statement.c).  Unless the coordinator knows more than the text says: the
+ * value of an uncorrelated sub-select, which a worker would compute over its slice,
+ * or the clauses of row security.  Then UPDATE and DELETE are rebuilt from the path.
+ *
+ * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
+ * method, which routes them.  INSERT ... SELECT is shipped when source and target
+ * rows are on the same worker.  ON CONFLICT rows that are not, are computed here,
+ * routed, and sent as one INSERT statement per worker (insert_rows.c).
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "execute/gather.h"
+#include "plan/only_here.h"
+#include "plan/modify_obstacle.h"
+#include "plan/planner.h"
+#include "plan/rebuild.h"
+#include "plan/shippable.h"
+#include "plan/statement.h"
+
+typedef struct ModifyPlan
+{
+	Query *original;
+	DistPath *path; /* rebuild the statement from this; NULL: ship the original */
+	Locus locus;
+	const DistributedTable *table;
+} ModifyPlan;
+
+/* New rows that policies or a view's CHECK OPTION would have to check here, where they never come. */
+static void
+check_options(Query *parse, const DistributedTable *table)
+{
+	if (parse->withCheckOptions != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
+						"security or WITH CHECK OPTION",
+						modify_command_name(parse->commandType), get_rel_name(table->relation)),
+				 errdetail("The statement runs on the workers, where new rows are not checked "
+						   "against policies and views."),
+				 errhint("Use plain INSERT and DELETE, or run it as a role that bypasses "
+						 "row-level security.")));
+}
+
+/* Has the table triggers of the user's, which only rows that come by here can fire? */
+static bool
+has_user_triggers(const DistributedTable *table)
+{
+	Relation relation = table_open(table->relation, NoLock);
+	TriggerDesc *triggers = relation->trigdesc;
+	bool found = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		found = found || !triggers->triggers[i].tgisinternal;
+	table_close(relation, NoLock);
+	return found;
+}
+
+static void
+check_triggers(Query *parse, const DistributedTable *table)
+{
+	if (has_user_triggers(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
+						modify_command_name(parse->commandType), get_rel_name(table->relation)),
+				 errdetail("The statement runs on the workers, where the triggers do not exist."),
+				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
+}
+
+/* columns (ints) get the values of tlist, in its order */
+static void
+check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
+{
+	ListCell *lc;
+	ListCell *lc2;
+
+	forboth(lc, columns, lc2, tlist)
+	{
+		Var *value = (Var *) ((TargetEntry *) lfirst(lc2))->expr;
+
+		if (lfirst_int(lc) != table->key_attribute)
+			continue;
+		/* SET key = key changes nothing */
+		if (IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0)
+			continue;
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
+							   get_attname(table->relation, table->key_attribute, false),
+							   get_rel_name(table->relation)),
+						errdetail("The row would have to move to another shard."),
+						errhint("Delete the row and insert it with the new key.")));
+	}
+}
+
+static bool
+walk_current_of(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CurrentOfExpr))
+		return true;
+	return expression_tree_walker(node, walk_current_of, context);
+}
+
+static void
+check_current_of(Query *original, const DistributedTable *table)
+{
+	if (original != NULL && walk_current_of((Node *) original->jointree, NULL))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("WHERE CURRENT OF is not supported for distributed table \"%s\"",
+							   get_rel_name(table->relation)),
+						errdetail("A cursor does not know where on the workers its rows are."),
+						errhint("Select the row by its key.")));
+}
+
+/* UPDATE ... SET (a, b) = (SELECT ...): the parameters that stand for the sub-select's columns. */
+static Node *
+resolve_multiexpr(Node *node, PlannerInfo *root)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_MULTIEXPR)
+	{
+		Param *param = (Param *) node;
+		List *columns = list_nth(root->multiexpr_params, (param->paramid >> 16) - 1);
+
+		return copyObject(list_nth(columns, (param->paramid & 0xFFFF) - 1));
+	}
+	return expression_tree_mutator(node, resolve_multiexpr, root);
+}
+
+/* Does the text of the statement lack something that the plan knows, or name what workers do not have? */
+static bool
+walk_incomplete_text(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+		return ((RangeTblEntry *) node)->securityQuals != NIL;
+	if (IsA(node, Var)) /* a worker would take its partition's */
+		return ((Var *) node)->varattno == TableOidAttributeNumber;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_incomplete_text, context,
+								 QTW_EXAMINE_RTES_BEFORE);
+	if (only_here_node(node)) /* the planner may have computed it */
+		return true;
+	return expression_tree_walker(node, walk_incomplete_text, context);
+}
+
+/* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
+static void
+strip_planned_ctes(PlannerInfo *root, Query *original)
+{
+	List *inlined = NIL;
+	int i = 0;
+	ListCell *lc;
+
+	foreach(lc, original->cteList)
+	{
+		if (i >= list_length(root->cte_plan_ids) || list_nth_int(root->cte_plan_ids, i) < 0)
+			inlined = lappend(inlined, lfirst(lc));
+		i++;
+	}
+	original->cteList = inlined;
+}
+
+/*
+ * Does the text, shipped whole, name what workers do not have, and the planner has perhaps folded away: a local
+ * table, the row of a view?
+ */
+static bool
+walk_unreadable_text(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		RangeTblEntry *rte = (RangeTblEntry *) node;
+
+		return rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_VIEW &&
+			   metadata_table(rte->relid) == NULL;
+	}
+	if (IsA(node, RowExpr) || IsA(node, Var))
+	{
+		if (type_is_rowtype(exprType(node)) && !shippable_row_type(exprType(node)))
+			return true;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_unreadable_text, context,
+								 QTW_EXAMINE_RTES_BEFORE | QTW_IGNORE_JOINALIASES);
+	return expression_tree_walker(node, walk_unreadable_text, context);
+}
+
+/*
+ * MERGE through a view, which says what becomes of rows without a match?  In SQL over its table those outside of the view
+ * would be such.
+ */
+static bool
+merges_rest_of_view(Query *text)
+{
+	ListCell *lc;
+
+	if (text->commandType != CMD_MERGE || text->jointree->quals == NULL)
+		return false;
+	foreach(lc, text->mergeActionList)
+	{
+		if (compat_merges_unmatched_target((MergeAction *) lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+/* Can workers read the statement as it was written? */
+static bool
+text_is_readable(PlannerInfo *root, Query *original)
+{
+	Query *text = copyObject(original);
+
+	strip_planned_ctes(root, text);
+	if (merges_rest_of_view(text))
+		return false;
+	return !walk_unreadable_text((Node *) text, NULL);
+}
+
+static bool
+text_is_complete(PlannerInfo *root, Query *original)
+{
+	ListCell *lc;
+
+	if (original == NULL || walk_incomplete_text((Node *) original, NULL))
+		return false;
+	foreach(lc, root->init_plans)
+	{
+		if (((SubPlan *) lfirst(lc))->subLinkType != CTE_SUBLINK)
+			return false;
+	}
+	return true;
+}
+
+static int
+compare_sources(const ListCell *a, const ListCell *b)
+{
+	const TargetEntry *entries[] = {lfirst(a), lfirst(b)};
+	AttrNumber columns[2];
+
+	for (int i = 0; i < 2; i++)
+		columns[i] = castNode(Var, strip_implicit_coercions((Node *) entries[i]->expr))->varattno;
+	return columns[0] - columns[1];
+}
+
+/*
+ * Can the text of INSERT ... SELECT name the columns that its SELECT gives, in that order?  The rewriter has
+ * sorted the target list by column, and added defaults, of which the SELECT knows nothing.  Puts the target
+ * list in the SELECT's order.
+ */
+static bool
+match_insert_columns(Query *original)
+{
+	RangeTblRef *from = linitial(original->jointree->fromlist);
+	RangeTblEntry *rte = rt_fetch(from->rtindex, original->rtable);
+	List *tlist = rte->rtekind == RTE_SUBQUERY ? rte->subquery->targetList : NIL;
+	bool in_order = true;
+	bool only_vars = true;
+	int i = 0;
+	ListCell *lc;
+
+	if (ExecCleanTargetListLength(tlist) != list_length(original->targetList))
+		return false;
+	foreach(lc, original->targetList)
+	{
+		TargetEntry *entry = lfirst(lc);
+		TargetEntry *given = list_nth(tlist, i++);
+		Node *value = strip_implicit_coercions((Node *) entry->expr);
+
+		if (IsA(value, Var))
+			in_order &= ((Var *) value)->varattno == i;
+		else
+		{
+			/* core has copied the SELECT's literal, which has kept its place in the text */
+			only_vars = false;
+			in_order &= IsA(value, Const) && IsA(given->expr, Const) &&
+						((Const *) value)->location >= 0 &&
+						((Const *) value)->location == ((Const *) given->expr)->location;
+		}
+	}
+	if (only_vars && !in_order)
+		list_sort(original->targetList, compare_sources);
+	return only_vars || in_order;
+}
+
+/* What is evaluated for a row that is there already, and for what is returned. */
+static bool
+returning_is_shippable(PlannerInfo *root, const Locus *locus)
+{
+	Query *parse = root->parse;
+	ListCell *lc;
+
+	if (parse->onConflict != NULL &&
+		(!shippable_expr(root, locus, (Node *) parse->onConflict->onConflictSet, NULL) ||
+		 !shippable_expr(root, locus, parse->onConflict->onConflictWhere, NULL)))
+		return false;
+	foreach(lc, parse->returningList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!shippable_expr(root, locus, (Node *) tle->expr, NULL) ||
+			!shippable_type(exprType((Node *) tle->expr)))
+			return false;
+	}
+	return true;
+}
+
+/* The expressions that the statement evaluates per row. */
+static bool
+expressions_are_shippable(PlannerInfo *root, const Locus *locus)
+{
+	Query *parse = root->parse;
+	ListCell *lc;
+
+	foreach(lc, root->processed_tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!tle->resjunk &&
+			!shippable_expr(root, locus, resolve_multiexpr((Node *) tle->expr, root), NULL))
+			return false;
+	}
+	foreach(lc, parse->mergeActionList)
+	{
+		MergeAction *action = lfirst(lc);
+
+		if (!shippable_expr(root, locus, action->qual, NULL) ||
+			!shippable_expr(root, locus, (Node *) action->targetList, NULL))
+			return false;
+	}
+	return returning_is_shippable(root, locus);
+}
+
+/* The value that an INSERT's target list gives the distribution key. */
+static Node *
+key_value(List *tlist, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (tle->resno == table->key_attribute && !tle->resjunk)
+			return (Node *) tle->expr;
+	}
+	return NULL;
+}
+
+/* Do the rows that MERGE inserts belong to the worker where it found no match? */
+static bool
+merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, root->parse->mergeActionList)
+	{
+		MergeAction *action = lfirst(lc);
+		Node *key;
+
+		if (action->commandType == CMD_UPDATE)
+			check_updated_columns(action->updateColnos, action->targetList, table);
+		if (action->commandType != CMD_INSERT)
+			continue;
+		key = key_value(action->targetList, table);
+		if (key == NULL || !locus_has_key(root, locus, key))
+			return false;
+	}
+	return true;
+}
+
+/* The path by which all of the statement's rows meet on the workers; NULL when there is none. */
+static DistPath *
+find_colocated_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *path = lfirst(lc);
+
+		if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
+			path->locus.colocation_id != table->colocation->id)
+			continue;
+		if (expressions_are_shippable(root, &path->locus) &&
+			merge_inserts_stay(root, &path->locus, table))
+			return path;
+	}
+	return NULL;
+}
+
+/* Does a colocated SELECT give each row's key as it is: may INSERT ... SELECT run on the workers? */
+static DistPath *
+find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
+{
+	DistPath *path = find_colocated_path(root, input_rel, table);
+	Node *key = key_value(root->processed_tlist, table);
+
+	if (path == NULL || key == NULL || root->parse->hasTargetSRFs || limit_needed(root->parse) ||
+		path->locks != NIL || root->parse->override != OVERRIDING_NOT_SET)
+		return NULL;
+	return locus_has_key(root, &path->locus, key) ? path : NULL;
+}
+
+/* The new values of an UPDATE, each with the number of its column. */
+static List *
+make_set_list(PlannerInfo *root)
+{
+	Oid relation = planner_rt_fetch(root->parse->resultRelation, root)->relid;
+	List *result = NIL;
+	ListCell *lc;
+	ListCell *lc2;
+
+	if (root->parse->commandType != CMD_UPDATE)
+		return NIL;
+	forboth(lc, root->update_colnos, lc2, root->processed_tlist)
+	{
+		TargetEntry *tle = lfirst(lc2);
+
+		result = lappend(result,
+						 makeTargetEntry((Expr *) resolve_multiexpr((Node *) tle->expr, root),
+										 lfirst_int(lc),
+										 get_attname(relation, lfirst_int(lc), false), false));
+	}
+	return statement_assignments(result, relation);
+}
+
+/* PlanCustomPath of a statement that is shipped as it was written. */
+static CustomScan *
+plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
+{
+	ModifyPlan *modify = arg;
+	GatherPlan plan = {.kind = GATHER_MODIFY, .writes = true};
+	List *returning = root->parse->returningList;
+	List *params = NIL;
+
+	plan.can_set_tag = root->parse->canSetTag;
+	plan.returning = returning != NIL;
+	if (modify->path != NULL)
+	{
+		gather_add_hidden_roots(modify->path);
+		plan.sql = rebuild_deparse(rebuild_modify(modify->path, root->parse->commandType,
+												  root->parse->resultRelation, make_set_list(root),
+												  returning, &params));
+	}
+	else
+	{
+		strip_planned_ctes(root, modify->original);
+		plan.sql = statement_deparse(root, modify->original, &params);
+	}
+	root->processed_tlist = copyObject(returning);
+	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
+}
+
+/* PlanCustomPath of INSERT ... ON CONFLICT whose rows are routed here. */
+static CustomScan *
+plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
+{
+	ModifyPlan *modify = arg;
+	GatherPlan plan = {.kind = GATHER_INSERT_ROWS, .writes = true};
+	List *returning = root->parse->returningList;
+	List *params = NIL;
+	List *attributes = NIL;
+	Relation relation = table_open(modify->table->relation, NoLock);
+	TupleDesc desc = RelationGetDescr(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (!attribute->attisdropped && attribute->attgenerated == '\0')
+			attributes = lappend_int(attributes, attribute->attnum);
+	}
+	table_close(relation, NoLock);
+
+	plan.can_set_tag = root->parse->canSetTag;
+	plan.returning = returning != NIL;
+	plan.row_columns = attributes;
+	plan.key_attribute = modify->table->key_attribute;
+	plan.sql = statement_deparse_row_insert(root, modify->original, attributes, &params);
+	root->processed_tlist = copyObject(returning);
+	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
+}
+
+static void
+replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify,
+			  GatherModifyPlanner planner, List *subpaths)
+{
+	final_rel->pathlist = NIL;
+	final_rel->partial_pathlist = NIL;
+	add_path(final_rel, gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
+}
+
+/* Column numbers of a target list. */
+static List *
+target_columns(List *tlist)
+{
+	List *columns = NIL;
+	ListCell *lc;
+
+	foreach(lc, tlist)
+		columns = lappend_int(columns, ((TargetEntry *) lfirst(lc))->resno);
+	return columns;
+}
+
+static void
+plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
+{
+	DistPath *source = find_colocated_source(root, input_rel, modify->table);
+	ModifyTablePath *core = linitial(final_rel->pathlist);
+	OnConflictExpr *conflict = root->parse->onConflict;
+
+	if (conflict != NULL && conflict->action == ONCONFLICT_UPDATE)
+		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet,
+							  modify->table);
+	modify->locus.kind = LOCUS_HASHED;
+	modify->locus.colocation_id = modify->table->colocation->id;
+
+	if (source != NULL && text_is_complete(root, modify->original) &&
+		text_is_readable(root, modify->original) && root->parse->withCheckOptions == NIL &&
+		!has_user_triggers(modify->table) && match_insert_columns(modify->original))
+	{
+		modify->locus = source->locus;
+		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
+		return;
+	}
+	if (conflict == NULL)
+		return;
+	check_triggers(root->parse, modify->table);
+	check_options(root->parse, modify->table);
+	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
+		!text_is_complete(root, modify->original))
+		modify_obstacle_report(root, modify->original, modify->table);
+	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
+}
+
+/* Is the relation one of the path's own FROM items, not inside an outer join? */
+static bool
+has_from_item(DistPath *path, Index rti)
+{
+	ListCell *lc;
+
+	foreach(lc, path->from)
+	{
+		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
+			return true;
+	}
+	return false;
+}
+
+void
+plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
+{
+	Query *parse = root->parse;
+	RangeTblEntry *rte = planner_rt_fetch(parse->resultRelation, root);
+	ModifyPlan *modify;
+	DistPath *path;
+
+	if (rte->rtekind != RTE_RELATION)
+		return;
+	modify = palloc0(sizeof(ModifyPlan));
+	modify->table = metadata_table(rte->relid);
+	if (modify->table != NULL)
+		planner_note_access(rte->relid, true);
+	if (modify->table == NULL || modify->table->kind != TABLE_DISTRIBUTED ||
+		IS_DUMMY_REL(input_rel))
+		return;
+	plan_scan_check_ctid(root, parse->resultRelation);
+	modify->original = statement_original(root);
+
+	if (parse->commandType == CMD_INSERT)
+	{
+		plan_insert(root, input_rel, final_rel, modify);
+		return;
+	}
+
+	check_current_of(modify->original, modify->table);
+	check_triggers(parse, modify->table);
+	check_options(parse, modify->table);
+	if (parse->commandType == CMD_UPDATE)
+		check_updated_columns(root->update_colnos, root->processed_tlist, modify->table);
+	path = find_colocated_path(root, input_rel, modify->table);
+	if (path == NULL)
+		modify_obstacle_report(root, modify->original, modify->table);
+	if (!text_is_complete(root, modify->original) || !text_is_readable(root, modify->original))
+	{
+		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
+			modify_obstacle_report(root, modify->original, modify->table);
+		modify->path = path;
+	}
+	modify->locus = path->locus;
+	replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
+}

@@ -1,0 +1,541 @@
+/*
+ * plan_upper.c
+ *		Grouping, windows, DISTINCT, ORDER BY and LIMIT on the workers.
+ *
+ * A stage is complete on the workers where all rows that it brings together are
+ * on one of them: one worker, replicated rows, or a group, partition or DISTINCT
+ * list that holds the distribution key.  Then the DistPath goes on to the next
+ * stage.  Otherwise the workers do what they can and a final step runs here:
+ *
+ *	GROUP BY	partial aggregates, finalized by core (partial_aggregate.h)
+ *	DISTINCT	duplicates within a worker
+ *	ORDER BY	sorted streams, merged
+ *	LIMIT		the first offset + count rows of each worker
+ *
+ * Core has already added its own paths over the gathered input; the cheaper wins.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planner.h"
+#include "optimizer/prep.h"
+#include "optimizer/tlist.h"
+#include "parser/parse_oper.h"
+
+#include "compat.h"
+#include "execute/gather.h"
+#include "plan/partial_aggregate.h"
+#include "plan/planner.h"
+#include "server/settings.h"
+#include "plan/shippable.h"
+
+/* A PathTarget as target list; sort-group references are kept. */
+static List *
+make_target(PathTarget *target)
+{
+	List *result = NIL;
+	int i = 0;
+	ListCell *lc;
+
+	foreach(lc, target->exprs)
+	{
+		TargetEntry *tle = makeTargetEntry(lfirst(lc), i + 1, NULL, false);
+
+		tle->ressortgroupref = get_pathtarget_sortgroupref(target, i);
+		result = lappend(result, tle);
+		i++;
+	}
+	return result;
+}
+
+/* Do the expressions of a stage's output equal the query's own target list? */
+static bool
+is_final_target(PlannerInfo *root, UpperRelationKind stage)
+{
+	return root->upper_targets[stage] != NULL && root->upper_targets[UPPERREL_FINAL] != NULL &&
+		   equal(root->upper_targets[stage]->exprs, root->upper_targets[UPPERREL_FINAL]->exprs);
+}
+
+/* Columns and aggregates here become columns and aggregates of the next stage: are they all known there? */
+static bool
+target_is_shippable(DistPath *path, List *target)
+{
+	ListCell *lc;
+
+	foreach(lc, target)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!shippable_expr(path->root, &path->locus, (Node *) tle->expr, &path->outer_params))
+			return false;
+		if (!shippable_type(exprType((Node *) tle->expr)))
+			return false;
+	}
+	return true;
+}
+
+static void
+add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target, List *pathkeys)
+{
+	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+		!dist_path_loses_order(path))
+		add_path(rel, gather_path_create(root, rel, path, target, NIL, NIL, pathkeys));
+}
+
+/* Is everything that these target entries bring together on one worker? */
+static bool
+stage_is_complete(DistPath *path, List *clauses, List *tlist)
+{
+	ListCell *lc;
+
+	if (path->locus.kind == LOCUS_REPLICATED || locus_is_single(&path->locus))
+		return true;
+	foreach(lc, clauses)
+	{
+		if (locus_has_key(path->root, &path->locus, get_sortgroupclause_expr(lfirst(lc), tlist)))
+			return true;
+	}
+	return false;
+}
+
+/* Grouping that is complete on the workers. */
+static void
+push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
+{
+	DistPath *path = dist_path_copy(input);
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	List *keys = NIL;
+	Path *local = linitial(output_rel->pathlist);
+	ListCell *lc;
+
+	if (partial_aggregate_ignores_order((Node *) target->exprs) &&
+		partial_aggregate_ignores_order(having))
+		dist_path_forget_order(path);
+	path->ordered = false; /* groups have none */
+	path->target = make_target(target);
+	path->group_clause = root->parse->groupClause; /* all of it: SQL must name what it selects */
+	path->having = (List *) having;
+	path->has_aggs = root->parse->hasAggs;
+	if (!target_is_shippable(path, path->target) ||
+		!shippable_expr(root, &path->locus, having, &path->outer_params))
+		return;
+
+	foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
+	{
+		if (locus_has_key(root, &input->locus, lfirst(lc)))
+			keys = lappend(keys, lfirst(lc));
+	}
+	path->locus.keys = keys;
+	path->rows = local->rows;
+	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+								   (1 + list_length(path->target));
+	dist_path_add(output_rel, path);
+	add_gather(root, output_rel, path, target, NIL);
+}
+
+/*
+ * The target of the workers' partial aggregation: grouping columns, and the
+ * aggregates (marked partial) and columns that the final step needs.  As core's
+ * make_partial_grouping_target(), which is not exported.
+ */
+static PathTarget *
+make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause,
+					Node *having)
+{
+	PathTarget *target = create_empty_pathtarget();
+	List *others = NIL;
+	int i = 0;
+	ListCell *lc;
+
+	foreach(lc, grouping_target->exprs)
+	{
+		Index ref = get_pathtarget_sortgroupref(grouping_target, i++);
+
+		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause) != NULL)
+			add_column_to_pathtarget(target, lfirst(lc), ref);
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	if (having != NULL)
+		others = lappend(others, having);
+	add_new_columns_to_pathtarget(
+		target, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													 PVC_INCLUDE_PLACEHOLDERS));
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref))
+		{
+			Aggref *partial = makeNode(Aggref);
+
+			*partial = *(Aggref *) lfirst(lc);
+			mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
+			lfirst(lc) = partial;
+		}
+	}
+	return set_pathtarget_cost_width(root, target);
+}
+
+/*
+ * Groups that the workers return together: how many of `groups` are met by the
+ * rows of one worker, times workers (Cardenas' formula).
+ */
+static double
+estimate_partial_groups(double rows, double groups, int workers)
+{
+	double per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
+
+	return clamp_row_est(Min(rows, per_worker * workers));
+}
+
+/* Partial aggregates on the workers, Finalize Aggregate here. */
+static void
+push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
+					  GroupPathExtraData *extra)
+{
+	List *group_clause =
+		root->parse->groupClause; /* also what is redundant: without any there is one group */
+	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
+	PathTarget *partial_target;
+	DistPath *path;
+	Path *local = linitial(output_rel->pathlist);
+	Path *gather;
+	AggClauseCosts costs;
+	double groups = local->rows;
+
+	if (root->hasNonPartialAggs || root->hasNonSerialAggs || input->outer_params != NULL ||
+		input->locus.kind != LOCUS_HASHED || input->locks != NIL)
+		return;
+	if (!partial_aggregate_possible((Node *) grouping_target->exprs) ||
+		!partial_aggregate_possible(extra->havingQual))
+		return;
+	if (input->ordered && !(partial_aggregate_ignores_order((Node *) grouping_target->exprs) &&
+							partial_aggregate_ignores_order(extra->havingQual)))
+		return;
+
+	partial_target = make_partial_target(root, grouping_target, group_clause, extra->havingQual);
+	path = dist_path_copy(input);
+	dist_path_forget_order(path);
+	path->target = make_target(partial_target);
+	path->group_clause = group_clause;
+	path->has_aggs = root->parse->hasAggs;
+	if (!target_is_shippable(path, path->target) || path->outer_params != NULL)
+		return;
+	path->rows = estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
+	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+								   (1 + list_length(path->target));
+
+	gather = gather_path_create(root, output_rel, path, partial_target, NIL, NIL, NIL);
+	memset(&costs, 0, sizeof(costs));
+	get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
+
+	if (group_clause == NIL)
+	{
+		add_path(output_rel, (Path *) create_agg_path(root, output_rel, gather, grouping_target,
+													  AGG_PLAIN, AGGSPLIT_FINAL_DESERIAL, NIL,
+													  (List *) extra->havingQual, &costs, 1));
+		return;
+	}
+	if (extra->flags & GROUPING_CAN_USE_HASH)
+		add_path(output_rel,
+				 (Path *) create_agg_path(root, output_rel, gather, grouping_target, AGG_HASHED,
+										  AGGSPLIT_FINAL_DESERIAL, group_clause,
+										  (List *) extra->havingQual, &costs, groups));
+	if (extra->flags & GROUPING_CAN_USE_SORT)
+	{
+		Path *sorted = (Path *) create_sort_path(root, output_rel, gather, root->group_pathkeys,
+												 -1.0);
+
+		add_path(output_rel,
+				 (Path *) create_agg_path(root, output_rel, sorted, grouping_target, AGG_SORTED,
+										  AGGSPLIT_FINAL_DESERIAL, group_clause,
+										  (List *) extra->havingQual, &costs, groups));
+	}
+}
+
+static void
+plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+			  GroupPathExtraData *extra)
+{
+	ListCell *lc;
+
+	if (root->parse->groupingSets != NIL || output_rel->pathlist == NIL)
+		return;
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *input = lfirst(lc);
+
+		if (input->locks != NIL)
+			continue;
+		/* copies of a reference table have their rows in different orders */
+		if (input->locus.kind == LOCUS_REPLICATED &&
+			!partial_aggregate_possible((Node *) root->processed_tlist))
+			continue;
+		if (stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
+			push_full_grouping(root, output_rel, input, extra->havingQual);
+		else
+			push_partial_grouping(root, output_rel, input, extra);
+	}
+}
+
+/* Window functions: complete where every PARTITION BY holds the key. */
+static void
+plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
+{
+	ListCell *lc;
+
+	/* SQL cannot say a run condition, and nobody else would apply it */
+	if (!is_final_target(root, UPPERREL_WINDOW) ||
+		compat_has_run_condition(root->parse, root->processed_tlist))
+		return;
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		bool complete = input->locus.kind == LOCUS_HASHED; /* copies may number rows differently */
+		ListCell *lc2;
+
+		foreach(lc2, root->parse->windowClause)
+			complete = complete &&
+					   stage_is_complete(input, ((WindowClause *) lfirst(lc2))->partitionClause,
+										 root->processed_tlist);
+		path->target = root->processed_tlist;
+		path->window_clause = root->parse->windowClause;
+		path->has_windows = true;
+		if (!complete || !target_is_shippable(path, path->target) ||
+			!shippable_expr(root, &path->locus, (Node *) path->window_clause, &path->outer_params))
+			continue;
+		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost * 10;
+		dist_path_add(output_rel, path);
+		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_WINDOW], NIL);
+	}
+}
+
+static bool
+has_junk(List *tlist)
+{
+	ListCell *lc;
+
+	foreach(lc, tlist)
+	{
+		if (((TargetEntry *) lfirst(lc))->resjunk)
+			return true;
+	}
+	return false;
+}
+
+static void
+plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
+{
+	Query *parse = root->parse;
+	PathTarget *target = root->upper_targets[UPPERREL_DISTINCT];
+	ListCell *lc;
+
+	if (parse->hasDistinctOn || !is_final_target(root, UPPERREL_DISTINCT) ||
+		output_rel->pathlist == NIL)
+		return;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		double groups = ((Path *) linitial(output_rel->pathlist))->rows;
+		bool complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
+
+		/* a hidden column would count in the workers' DISTINCT; sorted rows stay sorted in Unique */
+		if (input->locks != NIL || has_junk(root->processed_tlist) || dist_path_loses_order(input))
+			continue;
+		path->target = root->processed_tlist;
+		path->distinct_clause = parse->distinctClause;
+		if (!target_is_shippable(path, path->target))
+			continue;
+		path->rows = complete ? groups
+							  : estimate_partial_groups(input->rows, groups,
+														locus_worker_count(&input->locus));
+		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+					  list_length(path->target);
+
+		if (complete)
+		{
+			dist_path_add(output_rel, path);
+			add_gather(root, output_rel, path, target, NIL);
+		}
+		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED &&
+				 grouping_is_hashable(parse->distinctClause))
+			add_path(output_rel,
+					 (Path *) create_agg_path(
+						 root, output_rel,
+						 gather_path_create(root, output_rel, path, target, NIL, NIL, NIL), target,
+						 AGG_HASHED, AGGSPLIT_SIMPLE, parse->distinctClause, NIL, NULL, groups));
+	}
+}
+
+static void
+plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
+{
+	ListCell *lc;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *input = lfirst(lc);
+		DistPath *path = dist_path_copy(input);
+		Path sorted;
+
+		if (input->distinct_clause != NIL && has_junk(root->processed_tlist))
+			continue;
+		/* sorted by more than this already: core does not sort again, which tells equal rows apart */
+		if (dist_path_loses_order(input) &&
+			pathkeys_contained_in(root->sort_pathkeys, input_rel->cheapest_total_path->pathkeys))
+			continue;
+		if (dist_path_loses_order(input))
+			dist_path_forget_order(path);
+		path->target = root->processed_tlist;
+		path->sort_clause = root->parse->sortClause;
+		if (!target_is_shippable(path, path->target))
+			continue;
+		cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
+				  input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem,
+				  root->limit_tuples);
+		path->cost = sorted.total_cost;
+		dist_path_add(output_rel, path);
+		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+				   root->sort_pathkeys);
+	}
+}
+
+/* offset + count, what each worker has to send at most */
+static Node *
+make_limit_sum(Query *parse)
+{
+	if (parse->limitOffset == NULL)
+		return parse->limitCount;
+	return (Node *) make_opclause(
+		LookupOperName(NULL, list_make2(makeString("pg_catalog"), makeString("+")), INT8OID,
+					   INT8OID, false, -1),
+		INT8OID, false, (Expr *) parse->limitCount, (Expr *) parse->limitOffset, InvalidOid,
+		InvalidOid);
+}
+
+/* A constant to which nothing can be added without overflow. */
+static bool
+is_huge(Node *count)
+{
+	return count != NULL && IsA(count, Const) && !((Const *) count)->constisnull &&
+		   DatumGetInt64(((Const *) count)->constvalue) > PG_INT64_MAX / 2;
+}
+
+static void
+push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathExtraData *extra)
+{
+	Query *parse = root->parse;
+	Path *gather;
+	OpExpr *sum;
+
+	if (parse->limitCount == NULL || is_huge(parse->limitCount) || is_huge(parse->limitOffset) ||
+		path->outer_params != NULL || path->locus.kind != LOCUS_HASHED)
+		return;
+	path = dist_path_copy(path);
+	path->limit_count = make_limit_sum(parse);
+	path->limit_option = parse->limitOption;
+	if (parse->limitOffset != NULL)
+	{
+		sum = (OpExpr *) path->limit_count;
+		set_opfuncid(sum);
+	}
+	if (!shippable_is_runtime_constant(root, path->limit_count))
+		return;
+	if (extra->limit_tuples > 0)
+		path->rows = Min(path->rows, extra->limit_tuples * locus_worker_count(&path->locus));
+
+	gather = gather_path_create(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], NIL,
+								NIL, path->sort_clause ? root->sort_pathkeys : NIL);
+	add_path(output_rel, (Path *) create_limit_path(root, output_rel, gather, parse->limitOffset,
+													parse->limitCount, parse->limitOption,
+													extra->offset_est, extra->count_est));
+}
+
+/* The whole SELECT: LIMIT, and the path by which a query around this one may embed it. */
+static void
+plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+		   FinalPathExtraData *extra)
+{
+	Query *parse = root->parse;
+	ListCell *lc;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *path = dist_path_copy(lfirst(lc));
+
+		if (parse->sortClause != NIL && path->sort_clause == NIL)
+			continue;
+		path->target = root->processed_tlist;
+		if (!target_is_shippable(path, path->target))
+			continue;
+
+		if (limit_needed(parse))
+		{
+			if (path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus))
+			{
+				if (!path->ordered)
+					push_limit(root, output_rel, path, extra);
+				continue;
+			}
+			/* replicated rows come in no particular order: each worker might choose others */
+			if (path->locus.kind == LOCUS_REPLICATED)
+				continue;
+			path->limit_count = parse->limitCount;
+			path->limit_offset = parse->limitOffset;
+			path->limit_option = parse->limitOption;
+			if (!shippable_expr(root, &path->locus, path->limit_count, &path->outer_params) ||
+				!shippable_expr(root, &path->locus, path->limit_offset, &path->outer_params))
+				continue;
+			if (extra->limit_tuples > 0)
+				path->rows = Min(path->rows, extra->limit_tuples);
+		}
+		/* with the target list, sub-selects in it above all, evaluated by the workers */
+		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+				   path->sort_clause ? root->sort_pathkeys : NIL);
+
+		/* inside another query its InitPlans would not be evaluated */
+		if (root->init_plans == NIL)
+			dist_path_add(output_rel, path);
+	}
+}
+
+void
+plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+		   RelOptInfo *output_rel, void *extra)
+{
+	if (!strata_enable_aggregate_pushdown || output_rel->fdwroutine != NULL ||
+		dist_paths(input_rel) == NIL || root->parse->hasTargetSRFs ||
+		root->parse->setOperations != NULL)
+		return;
+
+	switch (stage)
+	{
+		case UPPERREL_GROUP_AGG:
+			plan_grouping(root, input_rel, output_rel, extra);
+			return;
+		case UPPERREL_WINDOW:
+			plan_windows(root, input_rel, output_rel);
+			return;
+		case UPPERREL_DISTINCT:
+			plan_distinct(root, input_rel, output_rel);
+			return;
+		case UPPERREL_ORDERED:
+			plan_order(root, input_rel, output_rel);
+			return;
+		case UPPERREL_FINAL:
+			plan_final(root, input_rel, output_rel, extra);
+			return;
+		default:
+			return;
+	}
+}

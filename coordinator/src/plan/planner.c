@@ -1,0 +1,304 @@
+/*
+ * planner.c
+ *		Installs the planner hooks and keeps them out of queries that are not ours.
+ *
+ * planner_hook keeps two things per planned statement.  The Query as it was before
+ * planning, of which shipped DML is made (statement.c).  And the planner roots of
+ * derived tables that went to the workers whole: no node of the plan refers to
+ * them, so core leaves their relations out of the plan's range table, by which
+ * permissions are checked, locks taken and cached plans invalidated.
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+#include "optimizer/plancat.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+
+#include "plan/approximate.h"
+#include "compat.h"
+#include "execute/gather.h"
+#include "cluster/metadata.h"
+#include "plan/period_cutoff.h"
+#include "plan/planner.h"
+
+typedef struct PlannerCall
+{
+	struct PlannerCall *outer;
+	Query *original;
+	List *hidden_roots;
+	List *read;	   /* OIDs of tables that workers read */
+	List *written; /* ... and change */
+} PlannerCall;
+
+static PlannerCall *current_call = NULL;
+
+static planner_hook_type previous_planner_hook;
+static get_relation_info_hook_type previous_relation_info_hook;
+static set_rel_pathlist_hook_type previous_pathlist_hook;
+static set_join_pathlist_hook_type previous_join_hook;
+static create_upper_paths_hook_type previous_upper_hook;
+
+static void
+on_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
+{
+	if (previous_relation_info_hook)
+		previous_relation_info_hook(root, relation, inhparent, rel);
+	if (metadata_available())
+		plan_scan_relation_info(root, relation, inhparent, rel);
+}
+
+static void
+on_scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_pathlist_hook)
+		previous_pathlist_hook(root, rel, rti, rte);
+	if (metadata_available())
+		plan_scan(root, rel, rti, rte);
+}
+
+static void
+on_join_paths(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+			  JoinType jointype, JoinPathExtraData *extra)
+{
+	if (previous_join_hook)
+		previous_join_hook(root, joinrel, outerrel, innerrel, jointype, extra);
+	plan_join(root, joinrel, outerrel, innerrel, jointype, extra);
+}
+
+static void
+on_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+			   RelOptInfo *output_rel, void *extra)
+{
+	if (previous_upper_hook)
+		previous_upper_hook(root, stage, input_rel, output_rel, extra);
+
+	/* set operations have no input relation */
+	if (input_rel == NULL)
+		return;
+	if (stage == UPPERREL_FINAL && root->parse->commandType != CMD_SELECT)
+	{
+		if (metadata_available())
+			plan_modify(root, input_rel, output_rel);
+	}
+	else
+		plan_upper(root, stage, input_rel, output_rel, extra);
+}
+
+bool
+planner_is_active(void)
+{
+	return current_call != NULL;
+}
+
+Query *
+planner_original_query(void)
+{
+	return current_call ? current_call->original : NULL;
+}
+
+void
+planner_add_hidden_root(PlannerInfo *root)
+{
+	if (current_call && !list_member_ptr(current_call->hidden_roots, root))
+		current_call->hidden_roots = lappend(current_call->hidden_roots, root);
+}
+
+void
+planner_note_access(Oid relation, bool writes)
+{
+	if (current_call == NULL)
+		return;
+	if (writes)
+		current_call->written = list_append_unique_oid(current_call->written, relation);
+	else
+		current_call->read = list_append_unique_oid(current_call->read, relation);
+}
+
+static void
+report_modifying_ctes(Oid relation)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot use distributed table \"%s\" in several parts of a statement with "
+					"modifying WITH queries",
+					get_rel_name(relation)),
+			 errdetail("The workers would show the changes of one part to another, which must not "
+					   "see them."),
+			 errhint("Use several statements in one transaction.")));
+}
+
+/* A part of a statement: what one of its commands reads and changes. */
+typedef struct PartContext
+{
+	Oid relation;
+	RangeTblEntry *ignored;
+} PartContext;
+
+static bool
+walk_part(Node *node, PartContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		RangeTblEntry *rte = (RangeTblEntry *) node;
+
+		return rte->rtekind == RTE_RELATION && rte->relid == context->relation &&
+			   rte != context->ignored;
+	}
+	if (IsA(node, CommonTableExpr) &&
+		castNode(Query, ((CommonTableExpr *) node)->ctequery)->commandType != CMD_SELECT)
+		return false; /* another part */
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_part, context, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, walk_part, context);
+}
+
+static bool
+only_inserts(const Query *part)
+{
+	return part->commandType == CMD_INSERT && part->onConflict == NULL;
+}
+
+/* Refuse what `part` changes if `other` reads or changes it, too; rows may be inserted twice. */
+static void
+check_part(Query *part, Query *other)
+{
+	RangeTblEntry *target = rt_fetch(part->resultRelation, part->rtable);
+	const DistributedTable *table = metadata_table(target->relid);
+	PartContext context = {.relation = target->relid};
+
+	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+		return;
+	if (only_inserts(part) && only_inserts(other))
+		context.ignored = rt_fetch(other->resultRelation, other->rtable);
+	if (walk_part((Node *) other, &context))
+		report_modifying_ctes(target->relid);
+}
+
+/*
+ * All parts of a statement with modifying WITH queries see the rows as they were
+ * before it, and change a row once.  On a worker they are statements of one
+ * transaction, and later ones would see what earlier ones wrote: refuse what could
+ * tell the difference.
+ */
+static void
+check_modifying_ctes(Query *original, PlannerCall *call)
+{
+	List *parts = NIL;
+	ListCell *lc;
+	ListCell *lc2;
+
+	if (original == NULL || !original->hasModifyingCTE)
+		return;
+	parts = list_make1(original);
+	foreach(lc, original->cteList)
+	{
+		Query *query = castNode(Query, ((CommonTableExpr *) lfirst(lc))->ctequery);
+
+		if (query->commandType != CMD_SELECT)
+			parts = lappend(parts, query);
+	}
+	foreach(lc, parts)
+	{
+		if (((Query *) lfirst(lc))->resultRelation == 0)
+			continue;
+		foreach(lc2, parts)
+		{
+			if (lfirst(lc) != lfirst(lc2))
+				check_part(lfirst(lc), lfirst(lc2));
+		}
+	}
+
+	/* what the planner has found in functions, too */
+	foreach(lc, call->read)
+	{
+		if (list_member_oid(call->written, lfirst_oid(lc)))
+			report_modifying_ctes(lfirst_oid(lc));
+	}
+}
+
+/* Append the relations of hidden roots to the plan. */
+static void
+add_hidden_relations(PlannedStmt *plan, List *roots)
+{
+	ListCell *lc;
+
+	foreach(lc, roots)
+	{
+		PlannerInfo *root = lfirst(lc);
+		ListCell *lc2;
+
+		foreach(lc2, root->parse->rtable)
+		{
+			RangeTblEntry *rte = lfirst(lc2);
+
+			if (rte->rtekind != RTE_RELATION)
+				continue;
+			plan->rtable = lappend(plan->rtable, compat_copy_rte(plan, root->parse, rte));
+			plan->relationOids = list_append_unique_oid(plan->relationOids, rte->relid);
+		}
+	}
+}
+
+/* Plan with `call` as the current one, which ends with the planning, by success or error. */
+static PlannedStmt *
+run_planner(PlannerCall *call, Query *parse, const char *query_string, int cursor_options,
+			ParamListInfo bound_params)
+{
+	PlannedStmt *plan = NULL;
+
+	current_call = call;
+	PG_TRY();
+	{
+		if (previous_planner_hook)
+			plan = previous_planner_hook(parse, query_string, cursor_options, bound_params);
+		else
+			plan = standard_planner(parse, query_string, cursor_options, bound_params);
+	}
+	PG_FINALLY();
+	{
+		current_call = call->outer;
+	}
+	PG_END_TRY();
+	return plan;
+}
+
+static PlannedStmt *
+plan_statement(Query *parse, const char *query_string, int cursor_options,
+			   ParamListInfo bound_params)
+{
+	PlannerCall call = {.outer = current_call};
+	PlannedStmt *plan;
+
+	if (metadata_available())
+	{
+		parse = approximate_rewrite(parse);
+		period_cutoff_apply(parse);
+		if (parse->commandType != CMD_SELECT || parse->hasModifyingCTE)
+			call.original = copyObject(parse);
+	}
+	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
+	check_modifying_ctes(call.original, &call);
+	add_hidden_relations(plan, call.hidden_roots);
+	return plan;
+}
+
+void
+planner_initialize(void)
+{
+	gather_initialize();
+
+	previous_planner_hook = planner_hook;
+	planner_hook = plan_statement;
+
+	previous_relation_info_hook = get_relation_info_hook;
+	get_relation_info_hook = on_relation_info;
+	previous_pathlist_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = on_scan_paths;
+	previous_join_hook = set_join_pathlist_hook;
+	set_join_pathlist_hook = on_join_paths;
+	previous_upper_hook = create_upper_paths_hook;
+	create_upper_paths_hook = on_upper_paths;
+}

@@ -1,0 +1,769 @@
+/*
+ * rebuild.c
+ *		SQL of a DistPath: path -> Query -> text.
+ *
+ * The planner has taken the user's query apart; what it found - the relations,
+ * the clauses with constants folded, the join order's freedom - is put together
+ * again as a Query that core's pg_get_querydef() prints.  Nothing of ruleutils
+ * is copied.
+ *
+ * Levels.  A Query is built per SQL level: the path itself, each derived table
+ * (DistSub), each [NOT] EXISTS made of a semi or anti join, each sub-select made
+ * of a SubPlan.  Every level has a complete range table of its planner root, with
+ * RTE_RESULT in the place of relations it does not use, so that no Var is
+ * renumbered; only varlevelsup is set, by looking for the level that owns the
+ * Var's relation.
+ *
+ * search_path is pg_catalog while deparsing, and only then: all other names come
+ * out qualified.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "parser/parse_func.h"
+#include "parser/parse_oper.h"
+#include "parser/parse_relation.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+
+#include "compat.h"
+#include "plan/explicit_cast.h"
+#include "plan/partial_aggregate.h"
+#include "plan/rebuild.h"
+#include "plan/round_trip.h"
+#include "values/row_format.h"
+#include "plan/row_null_test.h"
+#include "plan/shippable.h"
+
+typedef struct RebuildLevel
+{
+	struct RebuildLevel *parent;
+	DistPath *path;
+	SubPlan *subplan; /* how the level above embeds this one; NULL: in its FROM or EXISTS */
+	List **params;
+} RebuildLevel;
+
+static Query *build_query(RebuildLevel *level, List *tlist);
+static Node *mutate_expr(Node *node, RebuildLevel *level);
+
+/* The expression under another collation than its own, if that is one. */
+static Node *
+collate(Node *expr, Oid collation)
+{
+	CollateExpr *result;
+
+	if (!OidIsValid(collation) || collation == exprCollation(expr))
+		return expr;
+	result = makeNode(CollateExpr);
+	result->arg = (Expr *) expr;
+	result->collOid = collation;
+	result->location = -1;
+	return (Node *) result;
+}
+
+Node *
+rebuild_param(Node *expr, int id)
+{
+	Param *param = makeNode(Param);
+
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = id;
+	param->paramtype = exprType(expr);
+	param->paramtypmod = -1;
+	param->paramcollid = get_typcollation(param->paramtype);
+	param->location = -1;
+	return collate((Node *) param, exprCollation(expr));
+}
+
+/* Ship the value of an expression: $n. */
+static Node *
+make_shipped_param(Node *expr, RebuildLevel *level)
+{
+	int id = 1;
+	ListCell *lc;
+
+	foreach(lc, *level->params)
+	{
+		if (equal(lfirst(lc), expr))
+			break;
+		id++;
+	}
+	if (id > list_length(*level->params))
+		*level->params = lappend(*level->params, copyObject(expr));
+	return rebuild_param(expr, id);
+}
+
+/*
+ * The object identifier of the relation that a row comes from: the shell's, not a
+ * partition's; NULL where an outer join has found no row.
+ */
+static Node *
+make_tableoid(Var *var, Index levelsup, RangeTblEntry *rte)
+{
+	CaseExpr *expr = makeNode(CaseExpr);
+	CaseWhen *when = makeNode(CaseWhen);
+	NullTest *test = makeNode(NullTest);
+
+	test->arg = (Expr *) makeVar(var->varno, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid,
+								 levelsup);
+	test->nulltesttype = IS_NOT_NULL;
+	test->location = -1;
+	when->expr = (Expr *) test;
+	when->result = (Expr *) makeConst(OIDOID, -1, InvalidOid, sizeof(Oid),
+									  ObjectIdGetDatum(rte->relid), false, true);
+	when->location = -1;
+	expr->casetype = OIDOID;
+	expr->args = list_make1(when);
+	expr->defresult = (Expr *) makeNullConst(OIDOID, -1, InvalidOid);
+	expr->location = -1;
+	return (Node *) expr;
+}
+
+static Node *
+mutate_var(Var *var, RebuildLevel *level)
+{
+	Index levelsup = 0;
+	RangeTblEntry *rte;
+
+	for (RebuildLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
+	{
+		ListCell *lc;
+
+		if (owner->path->root != level->path->root)
+			break;
+		foreach(lc, owner->path->aliases)
+		{
+			DistAlias *alias = lfirst(lc);
+
+			if (equal(alias->var, var))
+			{
+				Node *expr = mutate_expr((Node *) alias->expr, owner);
+
+				IncrementVarSublevelsUp(expr, levelsup, 0);
+				return expr;
+			}
+		}
+		if (bms_is_member(var->varno, owner->path->nulled))
+			return (Node *) makeNullConst(var->vartype, var->vartypmod, var->varcollid);
+		if (!bms_is_member(var->varno, owner->path->relids))
+			continue;
+
+		rte = planner_rt_fetch(var->varno, owner->path->root);
+		if (var->varattno == TableOidAttributeNumber)
+			return make_tableoid(var, levelsup, rte);
+		var = copyObject(var);
+		var->varlevelsup = levelsup;
+		var->varnosyn = 0;
+		var->varattnosyn = 0;
+		return (Node *) var;
+	}
+	elog(ERROR, "column %d of relation %d belongs to no level of the remote query", var->varattno,
+		 var->varno);
+}
+
+/* A parameter that an outer query sets: the expression it stands for, seen from here. */
+static Node *
+mutate_outer_param(Param *param, RebuildLevel *level)
+{
+	int levelsup = 1;
+
+	for (RebuildLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
+	{
+		ListCell *lc;
+		ListCell *lc2;
+
+		if (inner->subplan == NULL)
+			continue;
+		forboth(lc, inner->subplan->parParam, lc2, inner->subplan->args)
+		{
+			Node *value;
+
+			if (lfirst_int(lc) != param->paramid)
+				continue;
+			value = mutate_expr(lfirst(lc2), inner->parent);
+			IncrementVarSublevelsUp(value, levelsup, 0);
+			return value;
+		}
+	}
+	elog(ERROR, "parameter %d belongs to no level of the remote query", param->paramid);
+}
+
+/* The test expression of `x IN (SELECT ...)`: columns of the sub-select as PARAM_SUBLINK. */
+typedef struct TestContext
+{
+	RebuildLevel *level;
+	SubPlan *subplan;
+} TestContext;
+
+static Node *
+mutate_test(Node *node, TestContext *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Param))
+	{
+		Param *param = (Param *) node;
+		int column = 1;
+		ListCell *lc;
+
+		foreach(lc, context->subplan->paramIds)
+		{
+			if (param->paramkind == PARAM_EXEC && param->paramid == lfirst_int(lc))
+			{
+				param = copyObject(param);
+				param->paramkind = PARAM_SUBLINK;
+				param->paramid = column;
+				return (Node *) param;
+			}
+			column++;
+		}
+	}
+	return expression_tree_mutator(node, mutate_test, context);
+}
+
+static Node *
+make_sublink(SubPlan *subplan, RebuildLevel *level)
+{
+	SubLink *link = makeNode(SubLink);
+	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
+	TestContext context = {level, subplan};
+
+	inner.path = shippable_subplan_path(level->path->root, subplan);
+	if (inner.path == NULL)
+		elog(ERROR, "sub-plan %d is not on the workers", subplan->plan_id);
+
+	link->subLinkType = subplan->subLinkType;
+	link->testexpr = mutate_test(subplan->testexpr, &context);
+	/* the parameters of the sub-select's columns are not ours: mutate_expr leaves PARAM_SUBLINK alone */
+	link->testexpr = mutate_expr(link->testexpr, level);
+	link->subselect = (Node *) build_query(&inner, NIL);
+	link->location = -1;
+	return (Node *) link;
+}
+
+static Node *
+make_exists(DistSemiJoin *semijoin, RebuildLevel *level)
+{
+	SubLink *link = makeNode(SubLink);
+	RebuildLevel inner = {.parent = level, .params = level->params};
+	DistPath *path = dist_path_copy(semijoin->inner);
+
+	path->quals = list_concat_copy(path->quals, semijoin->clauses);
+	inner.path = path;
+	link->subLinkType = EXISTS_SUBLINK;
+	link->subselect = (Node *) build_query(&inner, NIL);
+	link->location = -1;
+	if (semijoin->anti)
+		return (Node *) makeBoolExpr(NOT_EXPR, list_make1(link), -1);
+	return (Node *) link;
+}
+
+/* An expression of level->path's planner root as SQL of this level. */
+static Node *
+mutate_expr(Node *node, RebuildLevel *level)
+{
+	PlannerInfo *root = level->path->root;
+
+	if (node == NULL)
+		return NULL;
+
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			return mutate_var((Var *) node, level);
+		case T_Param:
+		{
+			Param *param = (Param *) node;
+
+			if (param->paramkind == PARAM_SUBLINK)
+				return copyObject(node);
+			if (shippable_param_is_outer(root, param))
+				return mutate_outer_param(param, level);
+			return make_shipped_param(node, level);
+		}
+		case T_RestrictInfo:
+			return mutate_expr((Node *) ((RestrictInfo *) node)->clause, level);
+		case T_AlternativeSubPlan:
+			return mutate_expr(linitial(((AlternativeSubPlan *) node)->subplans), level);
+		case T_SubPlan:
+			return make_sublink((SubPlan *) node, level);
+		case T_RelabelType:
+			/* what the planner makes of COLLATE, and ruleutils would not print */
+			if (shippable_is_shipped_value(root, node))
+				return make_shipped_param(node, level);
+			{
+				RelabelType *relabel = (RelabelType *) expression_tree_mutator(node, mutate_expr,
+																			   level);
+				Oid collation = relabel->resultcollid;
+
+				relabel->resultcollid = exprCollation((Node *) relabel->arg);
+				if (relabel->resulttype == exprType((Node *) relabel->arg) &&
+					collation != relabel->resultcollid)
+					return collate((Node *) relabel->arg, collation);
+				return collate((Node *) relabel, collation);
+			}
+		case T_Aggref:
+			node = expression_tree_mutator(node, mutate_expr, level);
+			return (Node *) partial_aggregate_rename((Aggref *) node);
+		default:
+			if (shippable_is_shipped_value(root, node))
+				return make_shipped_param(node, level);
+			break;
+	}
+	return expression_tree_mutator(node, mutate_expr, level);
+}
+
+/* Number of columns of a range-table entry that a join sees, and which. */
+static List *
+visible_columns(RangeTblEntry *rte)
+{
+	List *columns = NIL;
+	AttrNumber attno = 0;
+	ListCell *lc;
+
+	foreach(lc, rte->eref->colnames)
+	{
+		attno++;
+		if (strVal(lfirst(lc))[0] != '\0') /* not a dropped column */
+			columns = lappend_int(columns, attno);
+	}
+	return columns;
+}
+
+void
+rebuild_join_rte(Query *query, JoinExpr *join)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	int children[2];
+
+	children[0] = IsA(join->larg, JoinExpr) ? ((JoinExpr *) join->larg)->rtindex
+											: ((RangeTblRef *) join->larg)->rtindex;
+	children[1] = IsA(join->rarg, JoinExpr) ? ((JoinExpr *) join->rarg)->rtindex
+											: ((RangeTblRef *) join->rarg)->rtindex;
+
+	rte->rtekind = RTE_JOIN;
+	rte->jointype = join->jointype;
+	rte->eref = makeAlias("unnamed_join", NIL);
+	rte->inFromCl = true;
+	for (int side = 0; side < 2; side++)
+	{
+		RangeTblEntry *child = rt_fetch(children[side], query->rtable);
+		List *columns = visible_columns(child);
+		ListCell *lc;
+
+		foreach(lc, columns)
+		{
+			rte->eref->colnames = lappend(rte->eref->colnames,
+										  list_nth(child->eref->colnames, lfirst_int(lc) - 1));
+			/* only its number counts, never its type */
+			rte->joinaliasvars = lappend(rte->joinaliasvars, makeVar(children[side], lfirst_int(lc),
+																	 INT4OID, -1, InvalidOid, 0));
+		}
+		if (side == 0)
+			rte->joinleftcols = columns;
+		else
+			rte->joinrightcols = columns;
+	}
+	query->rtable = lappend(query->rtable, rte);
+	join->rtindex = list_length(query->rtable);
+}
+
+RangeTblEntry *
+rebuild_unused_rte(void)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+
+	rte->rtekind = RTE_RESULT;
+	rte->eref = makeAlias("unused", NIL);
+	return rte;
+}
+
+static List *
+make_column_names(int count)
+{
+	List *names = NIL;
+
+	for (int i = 1; i <= count; i++)
+		names = lappend(names, makeString(psprintf("c%d", i)));
+	return names;
+}
+
+/* The range-table entry of a relation that the level reads. */
+static RangeTblEntry *
+make_used_rte(RebuildLevel *level, Index rti)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	ListCell *lc;
+
+	memcpy(rte, planner_rt_fetch(rti, level->path->root), sizeof(RangeTblEntry));
+	rte->securityQuals = NIL;
+	rte->lateral = false;
+	rte->inFromCl =
+		true; /* the planner's own entries, made of sub-selects, lack it and would not be printed */
+
+	switch (rte->rtekind)
+	{
+		case RTE_RELATION:
+			/* the planner clears inh on childless shells, which would print ONLY */
+			rte->inh = true;
+			rte->tablesample = (TableSampleClause *) mutate_expr((Node *) rte->tablesample, level);
+			break;
+		case RTE_SUBQUERY:
+			foreach(lc, level->path->subs)
+			{
+				DistSub *sub = lfirst(lc);
+				RebuildLevel inner = {.parent = level, .path = sub->path, .params = level->params};
+				List *names;
+
+				if (sub->rti != rti)
+					continue;
+				rte->subquery = build_query(&inner, NIL);
+				names = make_column_names(ExecCleanTargetListLength(rte->subquery->targetList));
+				rte->eref = makeAlias(rte->eref->aliasname, names);
+				rte->alias = makeAlias(rte->eref->aliasname, NIL);
+			}
+			break;
+		case RTE_FUNCTION:
+			rte->functions = (List *) mutate_expr((Node *) rte->functions, level);
+			break;
+		case RTE_VALUES:
+			rte->values_lists = (List *) mutate_expr((Node *) rte->values_lists, level);
+			break;
+		default:
+			elog(ERROR, "relation kind %d cannot be read by workers", (int) rte->rtekind);
+	}
+	return rte;
+}
+
+/* FROM items with their range-table entries; children before parents. */
+static Node *
+build_from_item(Node *item, Query *query, RebuildLevel *level)
+{
+	JoinExpr *join;
+
+	if (IsA(item, RangeTblRef))
+	{
+		Index rti = ((RangeTblRef *) item)->rtindex;
+
+		lfirst(list_nth_cell(query->rtable, rti - 1)) = make_used_rte(level, rti);
+		return copyObject(item);
+	}
+	join = makeNode(JoinExpr);
+	join->jointype = ((JoinExpr *) item)->jointype;
+	join->larg = build_from_item(((JoinExpr *) item)->larg, query, level);
+	join->rarg = build_from_item(((JoinExpr *) item)->rarg, query, level);
+	join->quals = (Node *) make_ands_explicit(
+		(List *) mutate_expr(((JoinExpr *) item)->quals, level));
+	if (((JoinExpr *) item)->quals == NULL)
+		join->quals = NULL;
+	rebuild_join_rte(query, join);
+	return (Node *) join;
+}
+
+static Node *
+build_conjunction(List *quals, RebuildLevel *level)
+{
+	if (quals == NIL)
+		return NULL;
+	return (Node *) make_ands_explicit((List *) mutate_expr((Node *) quals, level));
+}
+
+static List *
+build_target(List *target, RebuildLevel *level)
+{
+	List *result = NIL;
+	int visible = 0;
+	ListCell *lc;
+
+	foreach(lc, target)
+	{
+		TargetEntry *tle = flatCopyTargetEntry(lfirst(lc));
+
+		tle->expr = (Expr *) mutate_expr((Node *) tle->expr, level);
+		tle->resno = list_length(result) + 1;
+		tle->resname = tle->resjunk ? NULL : psprintf("c%d", ++visible);
+		result = lappend(result, tle);
+	}
+	return result;
+}
+
+/*
+ * Columns that may stand beside GROUP BY because they depend on a grouped
+ * primary key.  A worker would have to prove that again (and PostgreSQL drops
+ * GROUP BY columns by such proofs), so they are grouped by explicitly.
+ */
+static void
+group_dependent_columns(Query *query)
+{
+	List *grouped = get_sortgrouplist_exprs(query->groupClause, query->targetList);
+	Index next_ref = 0;
+	ListCell *lc;
+
+	foreach(lc, query->targetList)
+		next_ref = Max(next_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
+
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		SortGroupClause *clause;
+		bool hashable;
+		Oid sortop;
+		Oid eqop;
+
+		if (!IsA(tle->expr, Var) || list_member(grouped, tle->expr))
+			continue;
+		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &sortop, &eqop,
+								 NULL, &hashable);
+		if (!OidIsValid(eqop))
+			continue; /* of a type like json: the workers have the primary key, too */
+		if (tle->ressortgroupref == 0)
+			tle->ressortgroupref = ++next_ref;
+		clause = makeNode(SortGroupClause);
+		clause->tleSortGroupRef = tle->ressortgroupref;
+		clause->eqop = eqop;
+		clause->sortop = sortop;
+		clause->hashable = hashable;
+		query->groupClause = lappend(query->groupClause, clause);
+	}
+}
+
+static Query *
+build_query(RebuildLevel *level, List *tlist)
+{
+	DistPath *path = level->path;
+	Query *query = makeNode(Query);
+	List *from = NIL;
+	List *quals;
+	ListCell *lc;
+
+	query->commandType = CMD_SELECT;
+	query->querySource = QSRC_ORIGINAL;
+	query->canSetTag = true;
+
+	for (int i = 0; i < list_length(path->root->parse->rtable); i++)
+		query->rtable = lappend(query->rtable, rebuild_unused_rte());
+	if (list_length(query->rtable) == 1)
+		query->rtable = lappend(query->rtable,
+								rebuild_unused_rte()); /* so that columns are qualified */
+
+	foreach(lc, path->from)
+		from = lappend(from, build_from_item(lfirst(lc), query, level));
+	quals = (List *) mutate_expr((Node *) path->quals, level);
+	foreach(lc, path->semijoins)
+		quals = lappend(quals, make_exists(lfirst(lc), level));
+	query->jointree = makeFromExpr(from, quals == NIL ? NULL : (Node *) make_ands_explicit(quals));
+
+	query->targetList = build_target(path->target ? path->target : tlist, level);
+	query->groupClause = copyObject(path->group_clause);
+	if (query->groupClause != NIL)
+		group_dependent_columns(query);
+	query->havingQual = build_conjunction(path->having, level);
+
+	/* The planner dropped aggregates that nobody reads; their grouping into one row remains. */
+	if (path->has_aggs && path->group_clause == NIL && query->havingQual == NULL &&
+		!contain_agg_clause((Node *) query->targetList))
+		query->havingQual = makeBoolConst(true, false);
+	query->windowClause = (List *) mutate_expr((Node *) path->window_clause, level);
+	query->distinctClause = copyObject(path->distinct_clause);
+	query->sortClause = copyObject(path->sort_clause);
+	query->limitCount = mutate_expr(path->limit_count, level);
+	query->limitOffset = mutate_expr(path->limit_offset, level);
+	query->limitOption = path->limit_option;
+	query->hasAggs = path->has_aggs;
+	query->hasWindowFuncs = path->has_windows;
+	query->hasSubLinks = checkExprHasSubLink((Node *) query);
+
+	foreach(lc, path->locks)
+	{
+		DistLock *lock = lfirst(lc);
+		RowMarkClause *mark = makeNode(RowMarkClause);
+
+		mark->rti = lock->rti;
+		mark->strength = lock->strength;
+		mark->waitPolicy = lock->wait_policy;
+		query->rowMarks = lappend(query->rowMarks, mark);
+		query->hasForUpdate = true;
+	}
+	return query;
+}
+
+Query *
+rebuild_query(DistPath *path, List *tlist, List **params)
+{
+	RebuildLevel level = {.path = path, .params = params};
+
+	return build_query(&level, tlist);
+}
+
+Query *
+rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning,
+			   List **params)
+{
+	RebuildLevel level = {.path = path, .params = params};
+	Query *query = build_query(&level, NIL);
+
+	query->commandType = command;
+	query->resultRelation = target;
+	/* so that it is printed as the target only, not in FROM or USING */
+	rt_fetch(target, query->rtable)->inFromCl = false;
+	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
+	query->returningList = rebuild_transport_tlist(
+		(List *) mutate_expr((Node *) returning, &level));
+	return query;
+}
+
+/*
+ * Append the string literal at p, printed under standard_conforming_strings, so that the
+ * setting does not matter: with backslashes it becomes E''. Returns what follows it.
+ */
+static const char *
+append_string(StringInfo buf, const char *p)
+{
+	const char *end = p + 1;
+	bool escapes = false;
+
+	while (*end && !(end[0] == '\'' && end[1] != '\''))
+	{
+		escapes = escapes || *end == '\\';
+		end += *end == '\'' ? 2 : 1;
+	}
+	if (*end)
+		end++;
+	if (escapes)
+		appendStringInfoString(buf, " E");
+	for (; p < end; p++)
+	{
+		if (*p == '\\')
+			appendStringInfoChar(buf, '\\');
+		appendStringInfoChar(buf, *p);
+	}
+	return end;
+}
+
+/* Text of ruleutils that reads the same in every session, on one line. */
+static char *
+neutralize_text(const char *sql)
+{
+	StringInfoData buf;
+	const char *p = sql;
+
+	initStringInfo(&buf);
+	while (*p)
+	{
+		if (*p == '\'')
+			p = append_string(&buf, p);
+		else if (*p == '"')
+		{
+			int length = strcspn(p + 1, "\"") + 2;
+
+			appendBinaryStringInfo(&buf, p, length);
+			p += length;
+		}
+		else if (isspace((unsigned char) *p))
+		{
+			if (buf.len > 0 && buf.data[buf.len - 1] != ' ')
+				appendStringInfoChar(&buf, ' ');
+			p++;
+		}
+		else
+			appendStringInfoChar(&buf, *p++);
+	}
+	return buf.data;
+}
+
+char *
+rebuild_deparse(Query *query)
+{
+	int nest_level = row_format_enter_sql_mode();
+	char *sql;
+
+	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	query = explicit_cast_query(row_null_test_guard(query));
+	sql = neutralize_text(pg_get_querydef(query, false));
+	row_format_leave_sql_mode(nest_level);
+	round_trip_check(query, sql);
+	return sql;
+}
+
+/* strata.as_text(): what workers are asked for instead of a value that travels as text. */
+static Expr *
+make_text(Expr *value)
+{
+	Oid type = ANYELEMENTOID;
+	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("as_text")), 1, &type,
+								  false);
+
+	return (Expr *) makeFuncExpr(function, TEXTOID, list_make1(value), DEFAULT_COLLATION_OID,
+								 InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+List *
+rebuild_transport_tlist(List *tlist)
+{
+	ListCell *lc;
+
+	foreach(lc, tlist)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)))
+			tle->expr = make_text(tle->expr);
+	}
+	return tlist;
+}
+
+char *
+rebuild_deparse_transport(Query *query)
+{
+	StringInfoData buf;
+	bool needs_cast = false;
+	int column = 0;
+	ListCell *lc;
+
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		needs_cast = needs_cast ||
+					 (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
+	}
+
+	/* Sorting, grouping and DISTINCT refer to the columns as they are: cast outside of them. */
+	if (!needs_cast ||
+		(query->groupClause == NIL && query->distinctClause == NIL && query->sortClause == NIL))
+	{
+		query->targetList = rebuild_transport_tlist(query->targetList);
+		return rebuild_deparse(query);
+	}
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT ");
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (tle->resjunk)
+			continue;
+		appendStringInfo(
+			&buf,
+			row_format_is_binary(exprType((Node *) tle->expr)) ? "%sc%d" : "%sstrata.as_text(c%d)",
+			column == 0 ? "" : ", ", column + 1);
+		column++;
+	}
+	appendStringInfo(&buf, " FROM (%s) q", rebuild_deparse(query));
+	return buf.data;
+}

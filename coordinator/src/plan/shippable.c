@@ -1,0 +1,666 @@
+/*
+ * shippable.c
+ *		Which expressions mean the same when a worker evaluates them.
+ *
+ * The rule is "never wrong, if in doubt stay here": what is not shippable is
+ * evaluated on the coordinator over gathered rows.
+ *
+ *	- Volatile functions stay above the gather.
+ *	- Stable expressions without columns (now(), current_user, a setting) are
+ *	  evaluated once on the coordinator and shipped as values (rebuild.c).
+ *	- Stable functions of columns are shipped if they are built in and depend
+ *	  only on the settings that remote_transaction.c propagates (TimeZone,
+ *	  DateStyle, ...), not on catalogs, privileges or session state.
+ *	- Functions, operators and aggregates that are neither built in nor part
+ *	  of an extension are shipped only if they are immutable functions: others
+ *	  may read tables, of which a worker sees a slice.
+ *	- Temporary types, functions and collations, those of local tables' rows and of local
+ *	  extensions are the coordinator's alone (only_here.c).
+ *	- PlaceHolderVars mark values that an outer join nulls although their
+ *	  expression is not strict; evaluating them elsewhere would lose that.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/transam.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planner.h"
+#include "parser/parsetree.h"
+#include "utils/acl.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "plan/explicit_cast.h"
+#include "cluster/local_extension.h"
+#include "plan/only_here.h"
+#include "plan/partial_aggregate.h"
+#include "plan/shippable.h"
+
+typedef struct ShippableContext
+{
+	PlannerInfo *root;
+	const Locus *locus;
+	Relids *outer_params;
+	Relids subplan_params; /* PARAM_EXEC ids that belong to a SubPlan's test expression */
+} ShippableContext;
+
+typedef struct ObjectKey
+{
+	Oid classid;
+	Oid objectid;
+} ObjectKey;
+
+typedef struct ObjectEntry
+{
+	ObjectKey key;
+	bool shippable;
+} ObjectEntry;
+
+static HTAB *object_cache = NULL;
+
+/* Names of stable built-in functions that look at more than their arguments and propagated settings. */
+static const char *const local_function_prefixes[] = {
+	"has_",
+	"pg_",
+	"txid_",
+	"row_security_active",
+	"inet_client",
+	"inet_server",
+	"col_description",
+	"obj_description",
+	"shobj_description",
+	"currval",
+	"lastval",
+	"to_reg",
+	"current_",
+	"query_to_",
+	"table_to_",
+	"schema_to_",
+	"cursor_to_",
+	"database_to_",
+	"reg",
+	"textreg",
+	"binary_upgrade",
+	"ts_",
+	"get_current_ts_config",
+	"session_user",
+	"getdatabaseencoding",
+	"version",
+	"format_type",
+	"oidvectortypes",
+};
+
+static bool walk_unshippable(Node *node, ShippableContext *context);
+
+static void
+reset_object_cache(Datum arg, int cacheid, uint32 hashvalue)
+{
+	if (object_cache != NULL)
+	{
+		hash_destroy(object_cache);
+		object_cache = NULL;
+	}
+}
+
+/* Whoever owns an extension can make a function of his own its member. */
+static bool
+is_a_superusers(Oid classid, Oid objectid)
+{
+	int cache = get_object_catcache_oid(classid);
+	AttrNumber column = get_object_attnum_owner(classid);
+	HeapTuple tuple;
+	bool null;
+	Oid owner;
+
+	if (cache < 0 || column == InvalidAttrNumber)
+		return true;
+	tuple = SearchSysCache1(cache, ObjectIdGetDatum(objectid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = DatumGetObjectId(SysCacheGetAttr(cache, tuple, column, &null));
+	ReleaseSysCache(tuple);
+	return superuser_arg(owner);
+}
+
+bool
+shippable_object(Oid classid, Oid objectid)
+{
+	ObjectKey key = {classid, objectid};
+	ObjectEntry *entry;
+	bool found;
+	bool shippable;
+
+	if (objectid < FirstNormalObjectId)
+		return true;
+	if (local_extension_has(classid, objectid))
+		return false;
+
+	if (object_cache != NULL)
+	{
+		entry = hash_search(object_cache, &key, HASH_FIND, NULL);
+		if (entry != NULL)
+			return entry->shippable;
+	}
+
+	shippable = OidIsValid(getExtensionOfObject(classid, objectid)) &&
+				is_a_superusers(classid, objectid);
+	if (object_cache == NULL)
+	{
+		static bool registered = false;
+		HASHCTL control = {.keysize = sizeof(ObjectKey), .entrysize = sizeof(ObjectEntry)};
+
+		if (!registered)
+		{
+			CacheRegisterSyscacheCallback(PROCOID, reset_object_cache, (Datum) 0);
+			CacheRegisterSyscacheCallback(OPEROID, reset_object_cache, (Datum) 0);
+			registered = true;
+		}
+		object_cache = hash_create("strata shippable objects", 64, &control,
+								   HASH_ELEM | HASH_BLOBS);
+	}
+	entry = hash_search(object_cache, &key, HASH_ENTER, &found);
+	entry->shippable = shippable;
+	return shippable;
+}
+
+bool
+shippable_type(Oid type)
+{
+	return type != RECORDOID && type != RECORDARRAYOID && type != UNKNOWNOID && type != VOIDOID &&
+		   get_typtype(type) != TYPTYPE_PSEUDO && !only_here_type(type);
+}
+
+bool
+shippable_param_is_outer(PlannerInfo *root, Param *param)
+{
+	if (param->paramkind != PARAM_EXEC)
+		return false;
+	for (PlannerInfo *level = root; level != NULL; level = level->parent_root)
+	{
+		ListCell *lc;
+
+		foreach(lc, level->init_plans)
+		{
+			SubPlan *init_plan = lfirst(lc);
+
+			if (init_plan->subLinkType != CTE_SUBLINK &&
+				list_member_int(init_plan->setParam, param->paramid))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Does the tree hold anything whose value changes from row to row? */
+static bool
+walk_not_constant(Node *node, PlannerInfo *root)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+		case T_Aggref:
+		case T_WindowFunc:
+		case T_GroupingFunc:
+		case T_SubPlan:
+		case T_AlternativeSubPlan:
+		case T_SubLink:
+		case T_PlaceHolderVar:
+		case T_CaseTestExpr:
+		case T_CoerceToDomainValue:
+		case T_SetToDefault:
+		case T_CurrentOfExpr:
+		case T_NextValueExpr:
+			return true;
+		case T_Param:
+			return ((Param *) node)->paramkind != PARAM_EXTERN &&
+				   (((Param *) node)->paramkind != PARAM_EXEC ||
+					shippable_param_is_outer(root, (Param *) node));
+		case T_FuncExpr:
+			if (((FuncExpr *) node)->funcretset)
+				return true;
+			break;
+		default:
+			if (compat_is_merge_action(node))
+				return true;
+			break;
+	}
+	return expression_tree_walker(node, walk_not_constant, root);
+}
+
+/* Is the node one that has a value (not a clause that only holds such nodes)? */
+static bool
+is_scalar_expression(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_BoolExpr:
+		case T_RelabelType:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CaseExpr:
+		case T_ArrayExpr:
+		case T_CoalesceExpr:
+		case T_MinMaxExpr:
+		case T_SQLValueFunction:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CoerceToDomain:
+			return true;
+		default:
+			return false;
+	}
+}
+
+bool
+shippable_is_runtime_constant(PlannerInfo *root, Node *expr)
+{
+	return (is_scalar_expression(expr) || IsA(expr, Const) || IsA(expr, Param)) &&
+		   !walk_not_constant(expr, root) && !contain_volatile_functions(expr) &&
+		   shippable_type(exprType(expr));
+}
+
+static bool
+walk_only_here(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return only_here_node(node) || expression_tree_walker(node, walk_only_here, context);
+}
+
+bool
+shippable_is_shipped_value(PlannerInfo *root, Node *expr)
+{
+	return is_scalar_expression(expr) &&
+		   (contain_mutable_functions(expr) || walk_only_here(expr, NULL)) &&
+		   shippable_is_runtime_constant(root, expr);
+}
+
+/* reg* types name objects by an OID, which differs between nodes. */
+static bool
+is_object_name_type(Oid type)
+{
+	return type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID ||
+		   type == REGTYPEOID || type == REGOPEROID || type == REGOPERATOROID ||
+		   type == REGROLEOID || type == REGNAMESPACEOID;
+}
+
+/* Is a stable built-in function the same wherever our settings are? */
+static bool
+depends_only_on_settings(Oid funcid)
+{
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(funcid));
+	Form_pg_proc proc;
+	bool result = true;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	for (int i = 0; result && i < lengthof(local_function_prefixes); i++)
+	{
+		const char *prefix = local_function_prefixes[i];
+
+		if (strncmp(NameStr(proc->proname), prefix, strlen(prefix)) == 0)
+			result = false;
+	}
+	for (int i = 0; result && i < proc->pronargs; i++)
+		result = !is_object_name_type(proc->proargtypes.values[i]);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Callback of check_functions_in_node(): true stops, as "not shippable". */
+static bool
+is_local_function(Oid funcid, void *context)
+{
+	char volatility = func_volatile(funcid);
+
+	if (volatility == PROVOLATILE_VOLATILE)
+		return true;
+	if (volatility == PROVOLATILE_STABLE)
+		return !(shippable_object(ProcedureRelationId, funcid) &&
+				 (funcid >= FirstNormalObjectId || depends_only_on_settings(funcid)));
+	/* immutable: our own DDL propagation has brought it to the workers, or it was not for them */
+	return only_here_object(ProcedureRelationId, funcid);
+}
+
+bool
+shippable_function(Oid function)
+{
+	return !is_local_function(function, NULL);
+}
+
+static bool
+is_local_operator(Oid opno)
+{
+	return !shippable_object(OperatorRelationId, opno);
+}
+
+/* The clause `key = $outer` of the sub-query meets the outer row's worker. */
+static bool
+subplan_meets_locus(PlannerInfo *root, const Locus *locus, SubPlan *subplan, const Locus *sub)
+{
+	ListCell *lc;
+	ListCell *lc2;
+
+	if (sub->kind == LOCUS_REPLICATED)
+		return true;
+	if (locus->kind != LOCUS_HASHED)
+		return false;
+	if (locus_same_worker(locus, sub))
+		return true;
+	if (locus->colocation_id != sub->colocation_id)
+		return false;
+	forboth(lc, subplan->parParam, lc2, subplan->args)
+	{
+		if (list_member_int(sub->outer_routes, lfirst_int(lc)) &&
+			locus_has_key(root, locus, lfirst(lc2)))
+			return true;
+	}
+	return false;
+}
+
+static List *
+subplan_paths(PlannerInfo *root, SubPlan *subplan)
+{
+	PlannerInfo *subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
+
+	if (subplan->subLinkType == CTE_SUBLINK || subplan->subLinkType == MULTIEXPR_SUBLINK ||
+		subplan->subLinkType == ROWCOMPARE_SUBLINK)
+		return NIL;
+	return dist_paths(fetch_upper_rel(subroot, UPPERREL_FINAL, NULL));
+}
+
+DistPath *
+shippable_subplan_path(PlannerInfo *root, SubPlan *subplan)
+{
+	ListCell *lc;
+
+	foreach(lc, subplan_paths(root, subplan))
+	{
+		DistPath *path = lfirst(lc);
+
+		if (path->locks == NIL)
+			return path;
+	}
+	return NULL;
+}
+
+/* The path of a SubPlan's query that meets rows at `locus`; NULL when there is none. */
+static DistPath *
+find_meeting_path(PlannerInfo *root, const Locus *locus, SubPlan *subplan)
+{
+	ListCell *lc;
+
+	foreach(lc, subplan_paths(root, subplan))
+	{
+		DistPath *path = lfirst(lc);
+
+		if (path->locks == NIL && subplan_meets_locus(root, locus, subplan, &path->locus))
+			return path;
+	}
+	return NULL;
+}
+
+/* Can ruleutils print the test of `x op ANY (SELECT ...)`: operators of the outer side and the columns? */
+static bool
+test_is_printable(SubPlan *subplan)
+{
+	List *tests;
+	ListCell *lc;
+
+	if (subplan->testexpr == NULL)
+		return true;
+	if (IsA(subplan->testexpr, BoolExpr))
+		tests = ((BoolExpr *) subplan->testexpr)->args;
+	else
+		tests = list_make1(subplan->testexpr);
+	foreach(lc, tests)
+	{
+		OpExpr *test = lfirst(lc);
+		Param *column;
+
+		if (!IsA(test, OpExpr) || list_length(test->args) != 2)
+			return false;
+		column = (Param *) strip_implicit_coercions(lsecond(test->args));
+		if (!IsA(column, Param) || !list_member_int(subplan->paramIds, column->paramid))
+			return false;
+	}
+	return true;
+}
+
+static bool
+is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
+{
+	DistPath *path;
+	ShippableContext test_context = *context;
+	ListCell *lc;
+	int id = -1;
+
+	if (context->locus == NULL || !test_is_printable(subplan))
+		return true;
+	path = find_meeting_path(context->root, context->locus, subplan);
+	if (path == NULL)
+		return true;
+
+	/* parameters of queries further out than this one stay parameters here */
+	while ((id = bms_next_member(path->outer_params, id)) >= 0)
+	{
+		if (list_member_int(subplan->parParam, id))
+			continue;
+		if (context->outer_params == NULL)
+			return true;
+		*context->outer_params = bms_add_member(*context->outer_params, id);
+	}
+
+	foreach(lc, subplan->paramIds)
+		test_context.subplan_params = bms_add_member(bms_copy(test_context.subplan_params),
+													 lfirst_int(lc));
+	return walk_unshippable(subplan->testexpr, &test_context) ||
+		   walk_unshippable((Node *) subplan->args, context);
+}
+
+bool
+shippable_system_column(PlannerInfo *root, Var *var)
+{
+	RangeTblEntry *rte = planner_rt_fetch(var->varno, root);
+	const DistributedTable *table;
+
+	/* rebuild.c gives it the coordinator's value */
+	if (var->varattno == TableOidAttributeNumber)
+		return true;
+	if (rte->rtekind != RTE_RELATION)
+		return false;
+	table = metadata_table(rte->relid);
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
+static bool
+is_unshippable_var(Var *var, PlannerInfo *root)
+{
+	if (var->varlevelsup != 0 || IS_SPECIAL_VARNO(var->varno))
+		return true;
+	if (var->varattno < 0)
+		return !shippable_system_column(root, var) ||
+			   (var->varattno != SelfItemPointerAttributeNumber &&
+				var->varattno != TableOidAttributeNumber);
+	if (var->varattno == 0)
+		return var->vartype == RECORDOID ||
+			   planner_rt_fetch(var->varno, root)->rtekind != RTE_RELATION;
+	return false;
+}
+
+/* Are these the names that the columns of ROW(...) have? */
+static bool
+are_row_names(List *names)
+{
+	ListCell *lc;
+
+	foreach(lc, names)
+	{
+		char name[NAMEDATALEN];
+
+		snprintf(name, sizeof(name), "f%d", foreach_current_index(lc) + 1);
+		if (strcmp(strVal(lfirst(lc)), name) != 0)
+			return false;
+	}
+	return true;
+}
+
+bool
+shippable_row_type(Oid type)
+{
+	Oid relation = get_typ_typrelid(getBaseType(type));
+	char kind;
+
+	if (!OidIsValid(relation)) /* a record */
+		return true;
+	kind = get_rel_relkind(relation);
+	return kind == RELKIND_COMPOSITE_TYPE ||
+		   (kind == RELKIND_RELATION && metadata_table(relation) != NULL);
+}
+
+/*
+ * Rows that SQL cannot say: ROW(...) gives its columns names of its own, which to_json() and its
+ * like show; and a whole row of a view or sub-select, whose columns have others, is one, when the
+ * planner has put the columns in the view's place.
+ */
+static bool
+is_unshippable_row(Node *node)
+{
+	RowExpr *row = IsA(node, RowExpr) ? (RowExpr *) node : explicit_cast_row((Const *) node);
+
+	if (row == NULL) /* a constant NULL */
+		return false;
+	return row->row_typeid == RECORDOID ? !are_row_names(row->colnames)
+										: !shippable_row_type(row->row_typeid);
+}
+
+/* Does the tree hold anything that must not be evaluated by a worker? */
+static bool
+walk_unshippable(Node *node, ShippableContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (only_here_node(node))
+		return !shippable_is_shipped_value(context->root, node);
+
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			return is_unshippable_var((Var *) node, context->root);
+		case T_Const:
+			/* arrays of records have no literals either */
+			return (((Const *) node)->consttype == RECORDOID && is_unshippable_row(node)) ||
+				   (((Const *) node)->consttype == RECORDARRAYOID &&
+					!((Const *) node)->constisnull);
+		case T_RowExpr:
+			if (is_unshippable_row(node))
+				return true;
+			break;
+		case T_Param:
+		{
+			Param *param = (Param *) node;
+
+			if (param->paramkind == PARAM_EXTERN)
+				return !shippable_type(param->paramtype);
+			if (param->paramkind != PARAM_EXEC)
+				return true;
+			if (bms_is_member(param->paramid, context->subplan_params))
+				return false;
+			if (shippable_param_is_outer(context->root, param))
+			{
+				if (context->outer_params == NULL)
+					return true;
+				*context->outer_params = bms_add_member(*context->outer_params, param->paramid);
+				return false;
+			}
+			return !shippable_type(param->paramtype);
+		}
+		case T_PlaceHolderVar:
+		case T_NextValueExpr:
+		case T_CurrentOfExpr:
+		case T_SetToDefault:
+		case T_ConvertRowtypeExpr:
+		case T_SubLink:
+			return true;
+		case T_AlternativeSubPlan:
+			return walk_unshippable(linitial(((AlternativeSubPlan *) node)->subplans), context);
+		case T_SubPlan:
+			return is_unshippable_subplan((SubPlan *) node, context);
+		case T_Aggref:
+			/* a partial form tells that DDL propagation has brought the aggregate to the workers */
+			if (!shippable_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) &&
+				(only_here_object(ProcedureRelationId, ((Aggref *) node)->aggfnoid) ||
+				 !OidIsValid(partial_aggregate_lookup(((Aggref *) node)->aggfnoid))))
+				return true;
+			break;
+		case T_WindowFunc:
+			if (!shippable_object(ProcedureRelationId, ((WindowFunc *) node)->winfnoid))
+				return true;
+			break;
+		case T_RelabelType:
+			/* between an OID and a name: each node would take it for an object of its own */
+			if (is_object_name_type(((RelabelType *) node)->resulttype) !=
+				is_object_name_type(exprType((Node *) ((RelabelType *) node)->arg)))
+				return true;
+			break;
+		case T_FuncExpr:
+			if (((FuncExpr *) node)->funcretset)
+				return true;
+			break;
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			if (is_local_operator(((OpExpr *) node)->opno))
+				return true;
+			break;
+		case T_ScalarArrayOpExpr:
+			if (is_local_operator(((ScalarArrayOpExpr *) node)->opno))
+				return true;
+			break;
+		default:
+			break;
+	}
+
+	/* One value for the whole execution: evaluated here, shipped as that value. */
+	if (shippable_is_shipped_value(context->root, node))
+		return false;
+	if (!explicit_cast_is_possible(node))
+		return true;
+
+	/* the coordinator's tableoid may be the OID of something else there, the OID of a name is another */
+	if ((IsA(node, RelabelType) || IsA(node, FuncExpr) || IsA(node, CoerceViaIO)) &&
+		is_object_name_type(exprType(node)))
+		return true;
+
+	if (check_functions_in_node(node, is_local_function, context))
+		return true;
+	return expression_tree_walker(node, walk_unshippable, context);
+}
+
+bool
+shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Relids *outer_params)
+{
+	ShippableContext context = {.root = root, .locus = locus, .outer_params = outer_params};
+
+	return !walk_unshippable(expr, &context);
+}

@@ -1,0 +1,32 @@
+/*
+ * service_transaction.c
+ *		Transactions of the tasks that run in the background; see service_transaction.h.
+ */
+#include "postgres.h"
+
+#include "server/service_transaction.h"
+
+#include "access/xact.h"
+#include "utils/snapmgr.h"
+
+void
+service_transaction_begin(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+void
+service_transaction_end(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+void
+service_transaction_next(void)
+{
+	service_transaction_end();
+	service_transaction_begin();
+}

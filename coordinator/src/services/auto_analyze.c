@@ -1,0 +1,216 @@
+/*
+ * auto_analyze.c
+ *		ANALYZE of distributed tables in the background.
+ *
+ * Autovacuum decides, by its settings and those of the table, from the changes that this server has counted.  Its own
+ * ANALYZE of a shell reads nothing and changes nothing (sample.c): it must not keep one of autovacuum's few processes
+ * waiting for workers, or hold up those that cancel it.  It leaves a request in shared memory instead, for service
+ * "periods", which runs the ANALYZE that a user would run.  Core does that as the table's owner, restricted.
+ *
+ * A request stays until it is done: while somebody holds a lock that conflicts, or a worker is away, it is tried
+ * again after RETRY_MS.  After a crash, and when there are too many, the next changes make a new one.
+ */
+#include "postgres.h"
+
+#include "services/auto_analyze.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "ddl/ddl.h"
+#include "server/maintenance_worker.h"
+#include "server/service_transaction.h"
+#include "server/shared_memory.h"
+
+#define REQUESTS_MAX 1024
+#define RETRY_MS 10000
+#define IDLE_MS (3600 * 1000)
+
+typedef struct Request
+{
+	Oid database; /* InvalidOid: free */
+	Oid relation;
+} Request;
+
+typedef struct AutoAnalyzeShared
+{
+	slock_t mutex;
+	Request requests[REQUESTS_MAX];
+} AutoAnalyzeShared;
+
+static AutoAnalyzeShared *shared = NULL;
+
+/* This process could not do a request in its last run. */
+static bool has_failed = false;
+
+/* ---------------------------------------------------------------- requests */
+
+static void
+request_shared_memory(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(AutoAnalyzeShared)));
+}
+
+static void
+create_shared_memory(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("strata analyze requests", sizeof(AutoAnalyzeShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(AutoAnalyzeShared));
+		SpinLockInit(&shared->mutex);
+	}
+}
+
+void
+auto_analyze_request(Oid relation)
+{
+	Request *place = NULL;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < REQUESTS_MAX; i++)
+	{
+		Request *request = &shared->requests[i];
+
+		if (request->database == MyDatabaseId && request->relation == relation)
+		{
+			place = request;
+			break;
+		}
+		if (place == NULL && !OidIsValid(request->database))
+			place = request;
+	}
+	if (place != NULL)
+	{
+		place->database = MyDatabaseId;
+		place->relation = relation;
+	}
+	SpinLockRelease(&shared->mutex);
+	maintenance_worker_poke();
+}
+
+/* It is removed before the ANALYZE begins: later changes make a new one. */
+static void
+remove_request(Oid relation)
+{
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < REQUESTS_MAX; i++)
+	{
+		if (shared->requests[i].database == MyDatabaseId &&
+			shared->requests[i].relation == relation)
+			shared->requests[i].database = InvalidOid;
+	}
+	SpinLockRelease(&shared->mutex);
+}
+
+/* Tables of this database, into an array of REQUESTS_MAX; returns their number. */
+static int
+list_requests(Oid *relations)
+{
+	int count = 0;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < REQUESTS_MAX; i++)
+	{
+		if (shared->requests[i].database == MyDatabaseId)
+			relations[count++] = shared->requests[i].relation;
+	}
+	SpinLockRelease(&shared->mutex);
+	return count;
+}
+
+/* ---------------------------------------------------------------- the task */
+
+/* False if it has to be tried again. */
+static bool
+analyze_table(Oid relation)
+{
+	char *sql;
+
+	if (!ConditionalLockRelationOid(relation, ShareUpdateExclusiveLock))
+		return false;
+	remove_request(relation);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) ||
+		metadata_table(relation) == NULL)
+		return true;
+	sql = psprintf("ANALYZE %s", ddl_relation_name(relation));
+	SPI_connect();
+	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not run \"%s\"", sql);
+	SPI_finish();
+	return true;
+}
+
+/* Log why, and go on with a new transaction: the next table's workers may answer. */
+static void
+recover(Oid relation)
+{
+	HOLD_INTERRUPTS();
+	errcontext("analysis of table with OID %u in the background", relation);
+	EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	RESUME_INTERRUPTS();
+	service_transaction_begin();
+	auto_analyze_request(relation);
+}
+
+static bool
+run_request(Oid relation)
+{
+	volatile bool success = false;
+
+	CHECK_FOR_INTERRUPTS();
+	service_transaction_next();
+	PG_TRY();
+	{
+		success = analyze_table(relation);
+		service_transaction_next();
+	}
+	PG_CATCH();
+	{
+		recover(relation);
+		success = false;
+	}
+	PG_END_TRY();
+	return success;
+}
+
+void
+auto_analyze_run(void)
+{
+	Oid *relations = MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * REQUESTS_MAX);
+	int count = list_requests(relations);
+
+	has_failed = false;
+	for (int i = 0; i < count; i++)
+		has_failed |= !run_request(relations[i]);
+	pfree(relations);
+}
+
+int
+auto_analyze_interval(void)
+{
+	bool wanted = false;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < REQUESTS_MAX && !wanted; i++)
+		wanted = shared->requests[i].database == MyDatabaseId;
+	SpinLockRelease(&shared->mutex);
+	return !wanted ? IDLE_MS : has_failed ? RETRY_MS : 0;
+}
+
+void
+auto_analyze_initialize(void)
+{
+	shared_memory_register(request_shared_memory, create_shared_memory);
+}

@@ -1,0 +1,211 @@
+/*
+ * sample.c
+ *		A random sample of a shell's rows, for ANALYZE.
+ *
+ * ANALYZE on a shell fills pg_statistic on the coordinator, from which PostgreSQL's
+ * planner estimates everything, from rows that the workers pick at random.
+ *
+ *		1. Each worker estimates how many rows it has: rows per page as last
+ *		   counted, times the pages of now.
+ *		2. The fraction to read is such that all workers together send nearly as
+ *		   many rows as ANALYZE wants.  A large table is sampled in two stages,
+ *		   blocks and then rows of these blocks, so that it is not read whole.
+ *		3. The number of rows in the table is that estimate when the workers have just
+ *		   analysed their tables, else the number received divided by the fraction.
+ *
+ * Autovacuum gets no rows, and as their number the one that is known: the statistics stay as they
+ * are, until the ANALYZE that it asks for (auto_analyze.c).
+ *
+ * ANALYZE sorts its rows by physical position once it has as many as it wanted;
+ * our rows have none.  So it always gets fewer: the surplus is only counted.
+ */
+#include "postgres.h"
+
+#include "table/sample.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "postmaster/autovacuum.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "services/auto_analyze.h"
+#include "compat.h"
+#include "cluster/metadata.h"
+#include "stream/remote_command.h"
+#include "wire/remote_role.h"
+#include "stream/remote_scan.h"
+#include "table/shell_reader.h"
+
+/* The share of the rows wanted that we ask for: the rest is room for chance. */
+#define SAMPLE_FILL 0.95
+
+/* Of a large table's sampled blocks, one row in this many is taken. */
+#define SAMPLE_BLOCK_ROWS 20
+
+/* Rows per page assumed for a shard that was never vacuumed or analysed. */
+#define SAMPLE_DEFAULT_DENSITY 200
+
+struct Sample
+{
+	ShellReader *reader; /* NULL for autovacuum */
+	double fraction;	 /* of the table's rows that come */
+	double known_rows;	 /* of the table, as just counted by the workers; -1 if not */
+	double capacity;	 /* rows returned at most */
+	double received;
+	double returned;
+	double unchanged_rows; /* without a reader: what is known already */
+};
+
+/* How many rows ANALYZE wants, as std_typanalyze() computes it. */
+static double
+wanted_rows(Relation relation)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	int target = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		int own;
+
+		if (TupleDescAttr(desc, i)->attisdropped)
+			continue;
+		own = compat_statistics_target(RelationGetRelid(relation), i + 1);
+		target = Max(target, own < 0 ? default_statistics_target : own);
+	}
+	return Max(300.0 * target, 100.0);
+}
+
+/* Rows of the table as the workers know them without counting. */
+static double
+estimate_rows(const Bitmapset *workers, const char *table_name)
+{
+	TupleDesc desc = CreateTemplateTupleDesc(1);
+	TupleTableSlot *slot;
+	RemoteScan *scan;
+	double rows = 0;
+	char *sql;
+
+	TupleDescInitEntry(desc, 1, "rows", FLOAT8OID, -1, 0);
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	sql = psprintf("SELECT coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0"
+				   " THEN c.reltuples / c.relpages ELSE %d END"
+				   " * (pg_catalog.pg_relation_size(c.oid)"
+				   " / pg_catalog.current_setting('block_size')::pg_catalog.int8)), 0)"
+				   "::pg_catalog.float8"
+				   " FROM pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) p"
+				   " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
+				   " WHERE p.isleaf",
+				   SAMPLE_DEFAULT_DENSITY, quote_literal_cstr(table_name));
+	scan = remote_scan_begin(workers, REMOTE_READ, sql, desc);
+	while (remote_scan_next(scan, slot))
+	{
+		bool null;
+		Datum value = slot_getattr(slot, 1, &null);
+
+		if (!null)
+			rows += DatumGetFloat8(value);
+	}
+	remote_scan_end(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	return rows;
+}
+
+/* The FROM clause that picks a fraction of the rows. */
+static char *
+sampling_clause(double fraction)
+{
+	if (fraction >= 1)
+		return pstrdup("");
+	if (fraction * SAMPLE_BLOCK_ROWS >= 1)
+		return psprintf("TABLESAMPLE BERNOULLI (%.10f)", fraction * 100);
+	return psprintf("TABLESAMPLE SYSTEM (%.10f) WHERE pg_catalog.random() < %.10f",
+					fraction * 100 * SAMPLE_BLOCK_ROWS, 1.0 / SAMPLE_BLOCK_ROWS);
+}
+
+/* Set up a sample of a distributed table, as the current user. */
+static void
+begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *table)
+{
+	const char *name = quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
+	double rows;
+	double asked;
+
+	sample->capacity = wanted_rows(relation) - 1;
+	asked = sample->capacity * SAMPLE_FILL;
+	remote_command_run(metadata_table_workers(table), REMOTE_WRITE, psprintf("ANALYZE %s", name));
+	rows = estimate_rows(metadata_table_workers(table), name);
+	sample->known_rows = rows;
+	if (rows > asked)
+		sample->fraction = asked / rows;
+	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
+}
+
+Sample *
+sample_begin(Relation relation)
+{
+	RemoteRole caller;
+	Sample *sample = palloc0(sizeof(Sample));
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+
+	sample->fraction = 1;
+	sample->known_rows = -1;
+	if (compat_is_autovacuum_worker() ||
+		(table != NULL && bms_is_empty(metadata_table_workers(table)))) /* all shards are lost */
+	{
+		sample->unchanged_rows = relation->rd_rel->reltuples; /* -1: not known */
+		if (table != NULL)
+			auto_analyze_request(RelationGetRelid(relation));
+		return sample;
+	}
+	if (table == NULL)
+	{
+		sample->reader = shell_reader_begin(relation, "");
+		return sample;
+	}
+	caller = remote_role_enter(remote_role_for_relation(relation));
+	begin_remote_sample(sample, relation, table);
+	(void) remote_role_enter(caller);
+	return sample;
+}
+
+bool
+sample_next(Sample *sample, TupleTableSlot *slot)
+{
+	while (sample->reader != NULL && shell_reader_next(sample->reader, slot))
+	{
+		sample->received++;
+		if (sample->returned < sample->capacity)
+		{
+			sample->returned++;
+			return true;
+		}
+		vacuum_delay_point();
+	}
+	ExecClearTuple(slot);
+	return false;
+}
+
+double
+sample_unseen_rows(const Sample *sample)
+{
+	double rows = sample->received;
+
+	if (sample->reader == NULL)
+		return sample->unchanged_rows;
+	if (sample->fraction < 1)
+		rows = sample->known_rows >= 0 ? sample->known_rows : sample->received / sample->fraction;
+	return Max(0, rint(rows) - sample->returned);
+}
+
+void
+sample_end(Sample *sample)
+{
+	if (sample->reader != NULL)
+		shell_reader_end(sample->reader);
+}

@@ -1,0 +1,610 @@
+/*
+ * table_am.c
+ *		The table access method `distributed`.
+ *
+ * A shell is an ordinary table whose rows are on the workers.  To PostgreSQL this
+ * access method makes it look like a table in which rows can be inserted and
+ * over which one can scan; that alone makes COPY TO, pg_dump, CREATE TABLE AS,
+ * cursors and ANALYZE work, and every SELECT that the planner cannot push down.
+ *
+ *		insert		-> remote_insert_row(): buffered, on its way to one worker
+ *		scan		-> shell_reader: SELECT of all columns from all workers
+ *		analyze		-> sample: a random sample from all workers
+ *		the rest	-> an error; the planner ships UPDATE, DELETE, MERGE, ON CONFLICT,
+ *					   row locks and TABLESAMPLE as statements
+ *
+ * Invariants.  The main fork exists and stays empty, but one block is reported as its
+ * size: ANALYZE samples that block to get at the rows.  The shell's indexes stay empty:
+ * index builds see no rows, and executor_hooks.c keeps the executor from inserting
+ * into them; an index scan, which only the planner's look for a column's extremes
+ * makes, therefore finds nothing.  No row has a tid.
+ *
+ * Memory: a scan allocates in a context of its own, which ends with the scan.
+ */
+#include "postgres.h"
+
+#include "table/table_am.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/parallel.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/storage.h"
+#include "catalog/storage_xlog.h"
+#include "commands/vacuum.h"
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+#include "optimizer/plancat.h"
+#include "pgstat.h"
+#include "replication/logicalworker.h"
+#include "storage/procarray.h"
+#include "storage/smgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "ddl/ddl_truncate.h"
+#include "table/index_validity.h"
+#include "execute/executor_hooks.h"
+#include "cluster/metadata.h"
+#include "plan/planner.h"
+#include "stream/remote_insert.h"
+#include "table/sample.h"
+#include "cluster/shard_map.h"
+#include "table/shell_reader.h"
+#include "table/table_lifecycle.h"
+
+/* Rows the planner assumes in a shell that was never analysed. */
+#define UNANALYSED_ROWS 1000
+
+typedef struct ShellScan
+{
+	TableScanDescData base; /* must be first */
+	MemoryContext context;	/* of the reader and the sample */
+	ShellReader *reader;	/* open while rows come */
+	bool finished;			/* the reader returned its last row */
+	Sample *sample;			/* ANALYZE only */
+	bool sampled;			/* the one block was handed out */
+} ShellScan;
+
+int table_am_suspended = 0;
+Oid table_am_converting = InvalidOid;
+
+PG_FUNCTION_INFO_V1(strata_distributed_handler);
+
+/*
+ * Refuse an operation that works on single stored rows.
+ */
+static void
+refuse(Relation relation, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot %s distributed table \"%s\" on the coordinator", what,
+					RelationGetRelationName(relation)),
+			 errdetail(
+				 "The rows are on the workers, and the statement cannot be sent there as a whole."),
+			 errhint("Join and filter on the distribution key, or compute the rows in a separate "
+					 "statement first.")));
+}
+
+/*
+ * Logical replication works on single rows, without a plan: its apply worker would look
+ * for a row to update or delete in the empty shell, and take it for missing.
+ */
+static void
+refuse_subscription(Relation relation, const char *what)
+{
+	if (!IsLogicalWorker() || executor_depth > 0 || planner_is_active() || table_am_suspended > 0 ||
+		metadata_table(RelationGetRelid(relation)) == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("a subscription cannot %s distributed table \"%s\"", what,
+					RelationGetRelationName(relation)),
+			 errdetail("Logical replication changes single rows where they are stored, which is "
+					   "on the workers."),
+			 errhint("Publish only inserts (publish = 'insert'), or make it a reference table.")));
+}
+
+static const TupleTableSlotOps *
+distributed_slot_callbacks(Relation relation)
+{
+	return &TTSOpsVirtual;
+}
+
+/* ---------------------------------------------------------------- scans */
+
+static TableScanDesc
+distributed_scan_begin(Relation relation, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+					   ParallelTableScanDesc parallel_scan, uint32 flags)
+{
+	ShellScan *scan = palloc0(sizeof(ShellScan));
+
+	if (nkeys > 0)
+		elog(ERROR, "scan keys are not supported for distributed tables");
+	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		refuse_subscription(relation, "update or delete rows of");
+
+	RelationIncrementReferenceCount(relation);
+	scan->base.rs_rd = relation;
+	scan->base.rs_snapshot = snapshot;
+	scan->base.rs_flags = flags;
+	scan->base.rs_parallel = parallel_scan;
+	scan->context = AllocSetContextCreate(CurrentMemoryContext, "shell scan",
+										  ALLOCSET_DEFAULT_SIZES);
+	return &scan->base;
+}
+
+/* Stop reading; the next row asked for starts anew. */
+static void
+stop_scan(ShellScan *scan)
+{
+	if (scan->reader != NULL)
+		shell_reader_end(scan->reader);
+	if (scan->sample != NULL)
+		sample_end(scan->sample);
+	scan->reader = NULL;
+	scan->sample = NULL;
+	scan->finished = false;
+	scan->sampled = false;
+	MemoryContextReset(scan->context);
+}
+
+static void
+distributed_scan_end(TableScanDesc base)
+{
+	ShellScan *scan = (ShellScan *) base;
+
+	stop_scan(scan);
+	MemoryContextDelete(scan->context);
+	RelationDecrementReferenceCount(base->rs_rd);
+	if (base->rs_flags & SO_TEMP_SNAPSHOT)
+		UnregisterSnapshot(base->rs_snapshot);
+	pfree(scan);
+}
+
+static void
+distributed_scan_rescan(TableScanDesc base, struct ScanKeyData *key, bool set_params,
+						bool allow_strat, bool allow_sync, bool allow_pagemode)
+{
+	stop_scan((ShellScan *) base);
+}
+
+static bool
+distributed_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
+{
+	ShellScan *scan = (ShellScan *) base;
+
+	ExecClearTuple(slot);
+	if (scan->finished || table_am_suspended > 0)
+		return false;
+	if (base->rs_parallel != NULL)
+		elog(ERROR, "distributed table \"%s\" cannot be scanned in parallel",
+			 RelationGetRelationName(base->rs_rd));
+	if (ScanDirectionIsBackward(direction))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("distributed table \"%s\" cannot be scanned backward",
+							   RelationGetRelationName(base->rs_rd)),
+						errhint("Use a cursor declared WITH HOLD, or one over a sorted query.")));
+
+	if (scan->reader == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scan->context);
+		const DistributedTable *table = metadata_table(RelationGetRelid(base->rs_rd));
+
+		if (table != NULL)
+			shard_map_require_all(table->colocation);
+		scan->reader = shell_reader_begin(base->rs_rd, "");
+		MemoryContextSwitchTo(old);
+	}
+	if (shell_reader_next(scan->reader, slot))
+	{
+		pgstat_count_heap_getnext(base->rs_rd);
+		return true;
+	}
+	scan->finished = true;
+	return false;
+}
+
+static bool
+distributed_scan_sample_next_block(TableScanDesc base, struct SampleScanState *state)
+{
+	refuse(base->rs_rd, "sample");
+	return false;
+}
+
+static bool
+distributed_scan_sample_next_tuple(TableScanDesc base, struct SampleScanState *state,
+								   TupleTableSlot *slot)
+{
+	refuse(base->rs_rd, "sample");
+	return false;
+}
+
+/* ---------------------------------------------------------------- index access */
+
+/*
+ * The planner opens an index to look up a column's extremes (get_actual_variable_range());
+ * the index is empty, so that no row is ever asked for.
+ */
+static struct IndexFetchTableData *
+distributed_index_fetch_begin(Relation relation)
+{
+	IndexFetchTableData *fetch = palloc0(sizeof(IndexFetchTableData));
+
+	refuse_subscription(relation, "update or delete rows of");
+	fetch->rel = relation;
+	return fetch;
+}
+
+static void
+distributed_index_fetch_reset(struct IndexFetchTableData *fetch)
+{
+}
+
+static void
+distributed_index_fetch_end(struct IndexFetchTableData *fetch)
+{
+	pfree(fetch);
+}
+
+static bool
+distributed_index_fetch_tuple(struct IndexFetchTableData *fetch, ItemPointer tid, Snapshot snapshot,
+							  TupleTableSlot *slot, bool *call_again, bool *all_dead)
+{
+	*call_again = false;
+	if (all_dead != NULL)
+		*all_dead = false;
+	return false;
+}
+
+/*
+ * The index stays empty.  The number returned becomes the table's row count in
+ * pg_class, which is right as it is.
+ */
+static double
+distributed_index_build_range_scan(Relation table, Relation index, struct IndexInfo *info,
+								   bool allow_sync, bool anyvisible, bool progress,
+								   BlockNumber start_block, BlockNumber block_count,
+								   IndexBuildCallback callback, void *callback_state,
+								   TableScanDesc scan)
+{
+	if (scan != NULL)
+		table_endscan(scan);
+	if (!index->rd_index->indisvalid && !info->ii_Concurrent)
+		index_validity_note_rebuilt(RelationGetRelid(index));
+	return Max(0, table->rd_rel->reltuples);
+}
+
+static void
+distributed_index_validate_scan(Relation table, Relation index, struct IndexInfo *info,
+								Snapshot snapshot, struct ValidateIndexState *state)
+{
+}
+
+static TransactionId
+distributed_index_delete_tuples(Relation relation, TM_IndexDeleteOp *delete_state)
+{
+	elog(ERROR, "indexes of distributed table \"%s\" hold no rows",
+		 RelationGetRelationName(relation));
+	return InvalidTransactionId;
+}
+
+/* ---------------------------------------------------------------- single rows */
+
+static bool
+distributed_tuple_fetch_row_version(Relation relation, ItemPointer tid, Snapshot snapshot,
+									TupleTableSlot *slot)
+{
+	refuse(relation, "fetch single rows of");
+	return false;
+}
+
+static bool
+distributed_tuple_tid_valid(TableScanDesc scan, ItemPointer tid)
+{
+	refuse(scan->rs_rd, "fetch rows by ctid from");
+	return false;
+}
+
+static void
+distributed_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid)
+{
+	refuse(scan->rs_rd, "fetch rows by ctid from");
+}
+
+static bool
+distributed_tuple_satisfies_snapshot(Relation relation, TupleTableSlot *slot, Snapshot snapshot)
+{
+	refuse(relation, "recheck rows of");
+	return false;
+}
+
+static TM_Result
+distributed_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot,
+						 Snapshot crosscheck, bool wait, TM_FailureData *failure,
+						 bool changing_part)
+{
+	refuse(relation, "delete single rows of");
+	return TM_Ok;
+}
+
+static TM_Result
+distributed_tuple_update(Relation relation, ItemPointer tid, TupleTableSlot *slot, CommandId cid,
+						 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *failure,
+						 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
+{
+	refuse(relation, "update single rows of");
+	return TM_Ok;
+}
+
+static TM_Result
+distributed_tuple_lock(Relation relation, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot,
+					   CommandId cid, LockTupleMode mode, LockWaitPolicy wait_policy, uint8 flags,
+					   TM_FailureData *failure)
+{
+	refuse(relation, "lock single rows of");
+	return TM_Ok;
+}
+
+/* ---------------------------------------------------------------- inserts */
+
+/*
+ * A relation of our access method gets rows before it was distributed when it is
+ * made by CREATE TABLE AS: distribute it now, by its first hashable column.
+ */
+static void
+distribute_new_table(Relation relation)
+{
+	if (relation->rd_rel->relkind != RELKIND_RELATION)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("materialized view \"%s\" cannot be distributed",
+							   RelationGetRelationName(relation)),
+						errhint("Use CREATE TABLE ... USING distributed AS SELECT.")));
+	table_lifecycle_distribute(RelationGetRelid(relation), NULL, 0, "default",
+							   METADATA_DEFAULT_STORAGE, NULL);
+}
+
+static void
+distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, int options,
+						 struct BulkInsertStateData *bistate)
+{
+	if (table_am_suspended > 0 || IsParallelWorker())
+		elog(ERROR, "unexpected row for distributed table \"%s\"",
+			 RelationGetRelationName(relation));
+	if (metadata_table(RelationGetRelid(relation)) == NULL)
+		distribute_new_table(relation);
+	/* a subscription's progress is part of the local commit record, so there must be one */
+	if (IsLogicalWorker())
+		(void) GetCurrentTransactionId();
+
+	slot->tts_tableOid = RelationGetRelid(relation);
+	ItemPointerSetInvalid(&slot->tts_tid);
+	remote_insert_row(relation, slot);
+	pgstat_count_heap_insert(relation, 1);
+}
+
+static void
+distributed_multi_insert(Relation relation, TupleTableSlot **slots, int count, CommandId cid,
+						 int options, struct BulkInsertStateData *bistate)
+{
+	for (int i = 0; i < count; i++)
+		distributed_tuple_insert(relation, slots[i], cid, options, bistate);
+}
+
+static void
+distributed_tuple_insert_speculative(Relation relation, TupleTableSlot *slot, CommandId cid,
+									 int options, struct BulkInsertStateData *bistate, uint32 token)
+{
+	refuse(relation, "run INSERT ... ON CONFLICT on");
+}
+
+static void
+distributed_tuple_complete_speculative(Relation relation, TupleTableSlot *slot, uint32 token,
+									   bool succeeded)
+{
+	refuse(relation, "run INSERT ... ON CONFLICT on");
+}
+
+/* ---------------------------------------------------------------- storage */
+
+/* Make the empty main fork that every shell has. */
+static void
+distributed_set_new_filelocator(Relation relation, const CompatFileLocator *locator,
+								char persistence, TransactionId *freeze_xid, MultiXactId *min_multi)
+{
+	SMgrRelation storage;
+
+	refuse_subscription(relation, "truncate");
+	*freeze_xid = RecentXmin;
+	*min_multi = GetOldestMultiXactId();
+	storage = RelationCreateStorage(*locator, persistence, true);
+	if (persistence == RELPERSISTENCE_UNLOGGED)
+	{
+		smgrcreate(storage, INIT_FORKNUM, false);
+		log_smgrcreate(locator, INIT_FORKNUM);
+		smgrimmedsync(storage, INIT_FORKNUM);
+	}
+	smgrclose(storage);
+	truncate_note_emptied(RelationGetRelid(relation));
+}
+
+static void
+distributed_nontransactional_truncate(Relation relation)
+{
+	refuse_subscription(relation, "truncate");
+	RelationTruncate(relation, 0);
+	truncate_note_emptied(RelationGetRelid(relation));
+}
+
+static void
+distributed_copy_data(Relation relation, const CompatFileLocator *locator)
+{
+	SMgrRelation storage = RelationCreateStorage(*locator, relation->rd_rel->relpersistence, true);
+
+	RelationDropStorage(relation);
+	smgrclose(storage);
+}
+
+/* VACUUM FULL and CLUSTER: nothing is stored, and the row count stays as it was. */
+static void
+distributed_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index,
+							 bool use_sort, TransactionId oldest_xmin, TransactionId *xid_cutoff,
+							 MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
+							 double *tups_recently_dead)
+{
+	*num_tuples = Max(0, old_table->rd_rel->reltuples);
+	*tups_vacuumed = 0;
+	*tups_recently_dead = 0;
+}
+
+static uint64
+distributed_relation_size(Relation relation, ForkNumber fork)
+{
+	return fork == MAIN_FORKNUM || fork == InvalidForkNumber ? BLCKSZ : 0;
+}
+
+static bool
+distributed_needs_toast_table(Relation relation)
+{
+	if (RelationGetRelid(relation) != table_am_converting)
+		return false;
+	return GetHeapamTableAmRoutine()->relation_needs_toast_table(relation);
+}
+
+static Oid
+distributed_toast_am(Relation relation)
+{
+	return HEAP_TABLE_AM_OID;
+}
+
+/* ---------------------------------------------------------------- maintenance */
+
+/*
+ * VACUUM of the shell: no row of the coordinator's storage has a transaction id, so
+ * relfrozenxid may advance as far as that of any table.  The workers' tables are
+ * vacuumed by utility.c.
+ */
+static void
+distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy)
+{
+	bool frozen_updated;
+	bool multi_updated;
+
+	vac_update_relstats(relation, relation->rd_rel->relpages, relation->rd_rel->reltuples, 0,
+						relation->rd_rel->relhasindex, GetOldestNonRemovableTransactionId(relation),
+						GetOldestMultiXactId(), &frozen_updated, &multi_updated, false);
+	pgstat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
+						 Max(0, (PgStat_Counter) relation->rd_rel->reltuples), 0);
+}
+
+static bool
+distributed_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUMENTS)
+{
+	ShellScan *scan = (ShellScan *) base;
+	MemoryContext old;
+
+	if (scan->sampled || !compat_analyze_take_block())
+		return false;
+	scan->sampled = true;
+	old = MemoryContextSwitchTo(scan->context);
+	scan->sample = sample_begin(base->rs_rd);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+static bool
+distributed_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, double *live_rows,
+							   double *dead_rows, TupleTableSlot *slot)
+{
+	ShellScan *scan = (ShellScan *) base;
+
+	if (sample_next(scan->sample, slot))
+	{
+		*live_rows += 1;
+		return true;
+	}
+	*live_rows += sample_unseen_rows(scan->sample);
+	return false;
+}
+
+/*
+ * Size for the planner: rows as ANALYZE left them, and the pages that so many rows would
+ * fill.  Nothing is asked of the workers.
+ */
+static void
+distributed_estimate_size(Relation relation, int32 *attr_widths, BlockNumber *pages, double *tuples,
+						  double *allvisfrac)
+{
+	double rows = relation->rd_rel->reltuples;
+	int32 width = get_rel_data_width(relation, attr_widths) + MAXALIGN(SizeofHeapTupleHeader);
+
+	if (rows <= 0)
+		rows = UNANALYSED_ROWS;
+	*tuples = rows;
+	*pages = (BlockNumber) Min(rows * (MAXALIGN(width) + sizeof(ItemIdData)) / BLCKSZ + 1,
+							   (double) MaxBlockNumber);
+	*allvisfrac = 0;
+}
+
+static const TableAmRoutine distributed_methods = {
+	.type = T_TableAmRoutine,
+	.slot_callbacks = distributed_slot_callbacks,
+
+	.scan_begin = distributed_scan_begin,
+	.scan_end = distributed_scan_end,
+	.scan_rescan = distributed_scan_rescan,
+	.scan_getnextslot = distributed_scan_getnextslot,
+	.scan_sample_next_block = distributed_scan_sample_next_block,
+	.scan_sample_next_tuple = distributed_scan_sample_next_tuple,
+
+	/* Never scanned in parallel; a parallel index build sets these up and finds nothing. */
+	.parallelscan_estimate = table_block_parallelscan_estimate,
+	.parallelscan_initialize = table_block_parallelscan_initialize,
+	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
+
+	.index_fetch_begin = distributed_index_fetch_begin,
+	.index_fetch_reset = distributed_index_fetch_reset,
+	.index_fetch_end = distributed_index_fetch_end,
+	.index_fetch_tuple = distributed_index_fetch_tuple,
+	.index_build_range_scan = distributed_index_build_range_scan,
+	.index_validate_scan = distributed_index_validate_scan,
+	.index_delete_tuples = distributed_index_delete_tuples,
+
+	.tuple_fetch_row_version = distributed_tuple_fetch_row_version,
+	.tuple_tid_valid = distributed_tuple_tid_valid,
+	.tuple_get_latest_tid = distributed_tuple_get_latest_tid,
+	.tuple_satisfies_snapshot = distributed_tuple_satisfies_snapshot,
+	.tuple_insert = distributed_tuple_insert,
+	.tuple_insert_speculative = distributed_tuple_insert_speculative,
+	.tuple_complete_speculative = distributed_tuple_complete_speculative,
+	.multi_insert = distributed_multi_insert,
+	.tuple_delete = distributed_tuple_delete,
+	.tuple_update = distributed_tuple_update,
+	.tuple_lock = distributed_tuple_lock,
+
+	.compat_am_set_new_filelocator = distributed_set_new_filelocator,
+	.relation_nontransactional_truncate = distributed_nontransactional_truncate,
+	.relation_copy_data = distributed_copy_data,
+	.relation_copy_for_cluster = distributed_copy_for_cluster,
+	.relation_size = distributed_relation_size,
+	.relation_needs_toast_table = distributed_needs_toast_table,
+	.relation_toast_am = distributed_toast_am,
+
+	.relation_vacuum = distributed_vacuum,
+	.scan_analyze_next_block = distributed_analyze_next_block,
+	.scan_analyze_next_tuple = distributed_analyze_next_tuple,
+	.relation_estimate_size = distributed_estimate_size,
+};
+
+Datum
+strata_distributed_handler(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(&distributed_methods);
+}

@@ -1,0 +1,667 @@
+/*
+ * table_ddl.c
+ *		SQL that creates a table's copy on a worker.
+ *
+ * The copy has what a worker needs to store, check and find rows: columns,
+ * NOT NULL, generated columns, constraints, indexes, storage options and
+ * privileges.  It has no defaults, identities, triggers, rules and policies:
+ * those act on the coordinator, once per row, before the row travels.  But for defaults that a
+ * foreign key's action sets, for the workers do that; they must be immutable.
+ *
+ * Texts come from the catalogs, through the functions that pg_dump and psql use,
+ * in "SQL mode" (row_format.h): whatever is not built in gets its schema's name,
+ * and literals are written as every session reads them.  Nothing here locks;
+ * callers hold a lock on the table.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "access/toast_compression.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "mb/pg_wchar.h"
+#include "cluster/metadata.h"
+#include "table/period.h"
+#include "values/row_format.h"
+#include "table/table_ddl.h"
+
+static void append_columns(StringInfo sql, Relation relation);
+static void append_checks(StringInfo sql, Relation relation);
+static void append_column_settings(StringInfo sql, Relation relation);
+static void
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
+
+/* ---------------------------------------------------------------- names */
+
+char *
+table_ddl_qualified_name(Relation relation)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
+}
+
+char *
+table_ddl_partition_name(const char *table, int remainder, bool has_periods)
+{
+	char suffix[16];
+	char hash[16];
+	int length = strlen(table);
+	int limit = has_periods ? PERIOD_SHARD_NAME_BYTES : NAMEDATALEN - 1;
+
+	snprintf(suffix, sizeof(suffix), "s%d", remainder);
+	if (length + 1 + strlen(suffix) <= limit)
+		return makeObjectName(table, NULL, suffix);
+
+	/* Cut off: tables whose names begin alike must still get different partitions. */
+	snprintf(hash, sizeof(hash), "%08x",
+			 DatumGetUInt32(hash_any((const unsigned char *) table, length)));
+	if (has_periods)
+		return psprintf(
+			"%s_%s_%s",
+			pnstrdup(table, pg_mbcliplen(table, length, limit - strlen(hash) - strlen(suffix) - 2)),
+			hash, suffix);
+	return makeObjectName(table, hash, suffix);
+}
+
+static char *
+get_partition_qualified_name(Relation relation, int remainder)
+{
+	return quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(relation)),
+		table_ddl_partition_name(RelationGetRelationName(relation), remainder,
+								 metadata_has_periods(metadata_table(RelationGetRelid(relation)))));
+}
+
+/* The relation's storage parameters, as a list of DefElem. */
+static List *
+list_storage_parameters(Relation relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(RelationGetRelid(relation)));
+	Datum options;
+	bool isnull;
+	List *parameters;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(relation));
+	options = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_reloptions, &isnull);
+	parameters = isnull ? NIL : untransformRelOptions(options);
+	ReleaseSysCache(tuple);
+	return parameters;
+}
+
+/* The same as "name=value, ...", NULL when there are none. */
+static char *
+get_storage_parameters(Relation relation)
+{
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, list_storage_parameters(relation))
+	{
+		DefElem *option = lfirst(cell);
+
+		appendStringInfo(&sql, "%s%s = %s", sql.len > 0 ? ", " : "",
+						 quote_identifier(option->defname),
+						 quote_literal_cstr(defGetString(option)));
+	}
+	return sql.len > 0 ? sql.data : NULL;
+}
+
+/* ---------------------------------------------------------------- tables */
+
+/* The privileges on a schema as GRANTs inside a DO block that may name missing roles. */
+static void
+append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
+{
+	HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema_oid));
+	Datum value;
+	bool isnull;
+	Acl *acl;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for schema %u", schema_oid);
+	value = SysCacheGetAttr(NAMESPACEOID, tuple, Anum_pg_namespace_nspacl, &isnull);
+	acl = isnull ? NULL : DatumGetAclPCopy(value);
+	ReleaseSysCache(tuple);
+
+	for (int i = 0; acl != NULL && i < ACL_NUM(acl); i++)
+	{
+		AclItem *item = &ACL_DAT(acl)[i];
+		const char *privileges = (ACLITEM_GET_PRIVS(*item) & ACL_CREATE) == 0  ? "USAGE"
+								 : (ACLITEM_GET_PRIVS(*item) & ACL_USAGE) == 0 ? "CREATE"
+																			   : "USAGE, CREATE";
+		const char *role;
+
+		if ((ACLITEM_GET_PRIVS(*item) & (ACL_CREATE | ACL_USAGE)) == 0)
+			continue;
+		if (item->ai_grantee == ACL_ID_PUBLIC)
+		{
+			appendStringInfo(block, "GRANT %s ON SCHEMA %s TO PUBLIC; ", privileges,
+							 quote_identifier(schema));
+			continue;
+		}
+		role = GetUserNameFromId(item->ai_grantee, false);
+		appendStringInfo(block,
+						 "IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = %s) "
+						 "THEN GRANT %s ON SCHEMA %s TO %s; END IF; ",
+						 quote_literal_cstr(role), privileges, quote_identifier(schema),
+						 quote_identifier(role));
+	}
+}
+
+/*
+ * CREATE SCHEMA IF NOT EXISTS would ask for the right to create schemas even when
+ * there is nothing to create.
+ */
+char *
+table_ddl_schema(Oid schema_oid)
+{
+	char *schema = get_namespace_name(schema_oid);
+	StringInfoData block;
+
+	if (schema == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_SCHEMA),
+						errmsg("schema with OID %u does not exist", schema_oid)));
+	initStringInfo(&block);
+	appendStringInfo(&block,
+					 "BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s) "
+					 "THEN CREATE SCHEMA %s; ",
+					 quote_literal_cstr(schema), quote_identifier(schema));
+	append_schema_grants(&block, schema_oid, schema);
+	appendStringInfoString(&block, "END IF; END");
+	return psprintf("DO %s;\n", quote_literal_cstr(block.data));
+}
+
+char *
+table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
+				 List *periods)
+{
+	StringInfoData sql;
+	ListCell *cell;
+	int level = row_format_enter_sql_mode();
+	bool partitioned = AttributeNumberIsValid(key_attribute);
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, table_ddl_schema(RelationGetNamespace(relation)));
+
+	appendStringInfo(&sql, "CREATE TABLE %s (", table_ddl_qualified_name(relation));
+	append_columns(&sql, relation);
+	append_checks(&sql, relation);
+	appendStringInfoChar(&sql, ')');
+	if (partitioned)
+		appendStringInfo(
+			&sql, " PARTITION BY HASH (%s)",
+			quote_identifier(get_attname(RelationGetRelid(relation), key_attribute, false)));
+	else
+	{
+		char *options = get_storage_parameters(relation);
+
+		/* A worker's default_table_access_method must not decide. */
+		appendStringInfoString(&sql, " USING heap");
+		if (options != NULL)
+			appendStringInfo(&sql, " WITH (%s)", options);
+	}
+	appendStringInfoString(&sql, ";\n");
+
+	/* Partitions inherit these settings, if they come later. */
+	append_column_settings(&sql, relation);
+	foreach(cell, remainders)
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
+
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
+char *
+table_ddl_partitions(Relation relation, int modulus, List *remainders)
+{
+	StringInfoData sql;
+	ListCell *cell;
+	int level = row_format_enter_sql_mode();
+
+	initStringInfo(&sql);
+	foreach(cell, remainders)
+		append_partition(&sql, relation, modulus, lfirst_int(cell), NIL);
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
+static void
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods)
+{
+	char *options = get_storage_parameters(relation);
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	char *name = get_partition_qualified_name(relation, remainder);
+	const char *access_method = table != NULL && table->is_columnar ? "columnar" : "heap";
+
+	appendStringInfo(sql,
+					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) ",
+					 name, table_ddl_qualified_name(relation), modulus, remainder);
+	if (metadata_has_periods(table))
+	{
+		appendStringInfo(sql, "PARTITION BY RANGE (%s);\n%s",
+						 quote_identifier(get_attname(RelationGetRelid(relation),
+													  table->periods.attribute, false)),
+						 period_ddl_create(name, relation, &table->periods, access_method,
+										   list_storage_parameters(relation), periods));
+		return;
+	}
+	appendStringInfo(sql, "USING %s", access_method);
+	if (options != NULL)
+		appendStringInfo(sql, " WITH (%s)", options);
+	appendStringInfoString(sql, ";\n");
+}
+
+/* ---------------------------------------------------------------- columns */
+
+char *
+table_ddl_generation_expression(Relation relation, AttrNumber attribute)
+{
+	Node *expression = build_column_default(relation, attribute);
+	List *context = deparse_context_for(RelationGetRelationName(relation),
+										RelationGetRelid(relation));
+
+	return deparse_expression(expression, context, false, false);
+}
+
+char *
+table_ddl_column(Relation relation, AttrNumber attribute)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "%s %s", quote_identifier(NameStr(column->attname)),
+					 format_type_with_typemod(column->atttypid, column->atttypmod));
+	if (CompressionMethodIsValid(column->attcompression))
+		appendStringInfo(&sql, " COMPRESSION %s", GetCompressionMethodName(column->attcompression));
+	if (OidIsValid(column->attcollation) &&
+		column->attcollation != get_typcollation(column->atttypid))
+		appendStringInfo(&sql, " COLLATE %s", generate_collation_name(column->attcollation));
+	if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
+		appendStringInfo(&sql, " GENERATED ALWAYS AS (%s) STORED",
+						 table_ddl_generation_expression(relation, attribute));
+	if (column->attnotnull)
+		appendStringInfoString(&sql, " NOT NULL");
+	return sql.data;
+}
+
+static void
+append_columns(StringInfo sql, Relation relation)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	const char *separator = "";
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (TupleDescAttr(desc, i)->attisdropped)
+			continue;
+		appendStringInfo(sql, "%s%s", separator, table_ddl_column(relation, i + 1));
+		separator = ", ";
+	}
+}
+
+/* STORAGE and STATISTICS of columns, where they are not the default. */
+static void
+append_column_settings(StringInfo sql, Relation relation)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	char *table = table_ddl_qualified_name(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+		const char *storage;
+		int target;
+
+		if (column->attisdropped)
+			continue;
+
+		if (column->attstorage != get_typstorage(column->atttypid))
+		{
+			storage = column->attstorage == TYPSTORAGE_PLAIN	  ? "PLAIN"
+					  : column->attstorage == TYPSTORAGE_EXTERNAL ? "EXTERNAL"
+					  : column->attstorage == TYPSTORAGE_EXTENDED ? "EXTENDED"
+																  : "MAIN";
+			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STORAGE %s;\n", table,
+							 quote_identifier(NameStr(column->attname)), storage);
+		}
+
+		target = compat_statistics_target(RelationGetRelid(relation), column->attnum);
+		if (target >= 0)
+			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STATISTICS %d;\n", table,
+							 quote_identifier(NameStr(column->attname)), target);
+	}
+}
+
+/* ---------------------------------------------------------------- constraints and indexes */
+
+char *
+table_ddl_inherited_check(Form_pg_constraint constraint, char *definition)
+{
+	const char *no_inherit = " NO INHERIT";
+	const char *end = constraint->convalidated ? "" : " NOT VALID";
+	int length = strlen(definition) - strlen(no_inherit) - strlen(end);
+
+	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
+		strncmp(definition + length, no_inherit, strlen(no_inherit)) == 0)
+		strcpy(definition + length, end);
+	return definition;
+}
+
+/* Definition of a constraint as in CREATE TABLE, without its name. */
+static char *
+get_constraint_definition(Form_pg_constraint constraint)
+{
+	return table_ddl_inherited_check(
+		constraint, TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
+															ObjectIdGetDatum(constraint->oid))));
+}
+
+static char *
+get_named_definition(Form_pg_constraint constraint)
+{
+	return psprintf("CONSTRAINT %s %s", quote_identifier(NameStr(constraint->conname)),
+					get_constraint_definition(constraint));
+}
+
+static int
+compare_constraints(const ListCell *a, const ListCell *b)
+{
+	Oid one = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(a)))->oid;
+	Oid other = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(b)))->oid;
+
+	return one < other ? -1 : one > other;
+}
+
+/*
+ * The relation's constraints as copies of their tuples, in the order in which they were made: made
+ * so on the workers, a row that violates several is reported for the same one as here.
+ */
+static List *
+read_constraints(Relation relation)
+{
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List *tuples = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationGetRelid(relation)));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		tuples = lappend(tuples, heap_copytuple(tuple));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	list_sort(tuples, compare_constraints);
+	return tuples;
+}
+
+/* The relation's constraints of this type as palloc'd texts "CONSTRAINT name definition". */
+static List *
+list_constraints(Relation relation, char type)
+{
+	List *constraints = NIL;
+	ListCell *cell;
+
+	foreach(cell, read_constraints(relation))
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
+
+		if (constraint->contype == type)
+			constraints = lappend(constraints, get_named_definition(constraint));
+	}
+	return constraints;
+}
+
+List *
+table_ddl_constraint_names(Relation relation)
+{
+	List *names = NIL;
+	ListCell *cell;
+
+	foreach(cell, read_constraints(relation))
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
+
+		names = lappend(names, makeString(pstrdup(NameStr(constraint->conname))));
+	}
+	return names;
+}
+
+static void
+append_checks(StringInfo sql, Relation relation)
+{
+	bool first = RelationGetDescr(relation)->natts == 0;
+	ListCell *cell;
+
+	foreach(cell, list_constraints(relation, CONSTRAINT_CHECK))
+	{
+		appendStringInfo(sql, "%s%s", first ? "" : ", ", (char *) lfirst(cell));
+		first = false;
+	}
+}
+
+static void
+append_constraint(StringInfo sql, Relation relation, const char *definition)
+{
+	appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
+					 definition);
+}
+
+/* The constraint whose index it is; it brings the index along. */
+static char *
+get_index_constraint_definition(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	char *definition;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	definition = get_named_definition((Form_pg_constraint) GETSTRUCT(tuple));
+	ReleaseSysCache(tuple);
+	return definition;
+}
+
+char *
+table_ddl_indexes(Relation relation)
+{
+	StringInfoData sql;
+	int level = row_format_enter_sql_mode();
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, RelationGetIndexList(relation)) /* in the order in which they were made */
+	{
+		Oid index = lfirst_oid(cell);
+		Oid constraint = get_index_constraint(index);
+
+		if (OidIsValid(constraint))
+			append_constraint(&sql, relation, get_index_constraint_definition(constraint));
+		else if (get_index_isvalid(index)) /* what CONCURRENTLY left unfinished stays here */
+			appendStringInfo(
+				&sql, "%s;\n",
+				TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
+	}
+	foreach(cell, RelationGetStatExtList(relation))
+		appendStringInfo(&sql, "%s;\n", pg_get_statisticsobjdef_string(lfirst_oid(cell)));
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
+/* Attribute numbers that a foreign key's actions set to their defaults. */
+static List *
+list_default_columns(HeapTuple constraint)
+{
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	List *attributes = NIL;
+	int count;
+	AttrNumber referencing[INDEX_MAX_KEYS];
+	AttrNumber referenced[INDEX_MAX_KEYS];
+	Oid operators[3][INDEX_MAX_KEYS];
+	int set_count;
+	AttrNumber set_columns[INDEX_MAX_KEYS];
+	bool on_delete = form->confdeltype == FKCONSTR_ACTION_SETDEFAULT;
+	bool all = form->confupdtype == FKCONSTR_ACTION_SETDEFAULT;
+
+	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, operators[0],
+							   operators[1], operators[2], &set_count, set_columns);
+	all |= on_delete && set_count == 0;
+	for (int i = 0; on_delete && i < set_count; i++)
+		attributes = lappend_int(attributes, set_columns[i]);
+	for (int i = 0; all && i < count; i++)
+		attributes = list_append_unique_int(attributes, referencing[i]);
+	return attributes;
+}
+
+static void
+refuse_default(Relation relation, HeapTuple constraint, const char *column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("foreign key \"%s\" cannot set column \"%s\" to its default",
+					NameStr(((Form_pg_constraint) GETSTRUCT(constraint))->conname), column),
+			 errdetail("The workers of table \"%s\" do that, and the default is not immutable.",
+					   RelationGetRelationName(relation)),
+			 errhint("Give the column a constant default, or have the foreign key SET NULL.")));
+}
+
+/* Add the defaults that the workers need for one foreign key; a domain's own is there already. */
+static List *
+add_defaults(List *defaults, Relation relation, HeapTuple constraint, bool check)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	List *context = deparse_context_for(RelationGetRelationName(relation),
+										RelationGetRelid(relation));
+	ListCell *cell;
+
+	foreach(cell, list_default_columns(constraint))
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, lfirst_int(cell) - 1);
+		char *name = NameStr(column->attname);
+		bool identity = column->attidentity != '\0';
+		Node *expression;
+		char *sql;
+
+		if (!column->atthasdef && !identity)
+			continue;
+		/* an identity's sequence may not be there yet */
+		expression = identity ? NULL : build_column_default(relation, column->attnum);
+		if (check && (identity || contain_mutable_functions(expression)))
+			refuse_default(relation, constraint, name);
+		sql = psprintf("ALTER COLUMN %s SET DEFAULT %s", quote_identifier(name),
+					   identity ? "NULL" : deparse_expression(expression, context, false, false));
+		defaults = list_append_unique(defaults,
+									  list_make2(makeString(pstrdup(name)), makeString(sql)));
+	}
+	return defaults;
+}
+
+List *
+table_ddl_defaults(Relation relation, bool check)
+{
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	List *defaults = NIL;
+	int level;
+	ListCell *cell;
+
+	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+		return NIL;
+	level = row_format_enter_sql_mode();
+	foreach(cell, read_constraints(relation))
+	{
+		HeapTuple constraint = lfirst(cell);
+
+		if (((Form_pg_constraint) GETSTRUCT(constraint))->contype == CONSTRAINT_FOREIGN)
+			defaults = add_defaults(defaults, relation, constraint, check);
+	}
+	row_format_leave_sql_mode(level);
+	return defaults;
+}
+
+char *
+table_ddl_foreign_keys(Relation relation)
+{
+	StringInfoData sql;
+	List *defaults = table_ddl_defaults(relation, true);
+	int level = row_format_enter_sql_mode();
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, defaults)
+		appendStringInfo(&sql, "ALTER TABLE %s %s;\n", table_ddl_qualified_name(relation),
+						 strVal(lsecond(lfirst(cell))));
+	foreach(cell, list_constraints(relation, CONSTRAINT_FOREIGN))
+		append_constraint(&sql, relation, lfirst(cell));
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
+/* ---------------------------------------------------------------- owner */
+
+/* Append a command that only runs where the role exists. */
+static void
+append_if_role_exists(StringInfo sql, Oid role, const char *command)
+{
+	StringInfoData block;
+
+	initStringInfo(&block);
+	appendStringInfo(&block,
+					 "BEGIN IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = %s) "
+					 "THEN %s; END IF; END",
+					 quote_literal_cstr(GetUserNameFromId(role, false)), command);
+	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
+}
+
+char *
+table_ddl_owner(Relation relation, List *remainders)
+{
+	StringInfoData sql;
+	Oid owner = relation->rd_rel->relowner;
+
+	initStringInfo(&sql);
+
+	/* The commands run as the current user, who owns what he creates. */
+	if (owner != GetUserId())
+	{
+		const char *name = quote_identifier(GetUserNameFromId(owner, false));
+		ListCell *cell;
+
+		append_if_role_exists(
+			&sql, owner,
+			psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation), name));
+		foreach(cell, remainders)
+		{
+			char *shard = get_partition_qualified_name(relation, lfirst_int(cell));
+
+			append_if_role_exists(&sql, owner, psprintf("ALTER TABLE %s OWNER TO %s", shard, name));
+			if (metadata_has_periods(metadata_table(RelationGetRelid(relation))))
+				appendStringInfo(&sql, "SELECT strata_worker.own_leaves(%s);\n",
+								 quote_literal_cstr(shard));
+		}
+	}
+	return sql.data;
+}

@@ -1,0 +1,721 @@
+/*
+ * table_lifecycle.c
+ *		A table becomes distributed, changes back, or goes.
+ *
+ * Distributing is one transaction over all nodes, in this order:
+ *
+ *	1. AccessExclusiveLock on the table, checks (distribution_check.c);
+ *	2. placement lock, then the colocation group and the table's metadata;
+ *	3. tables and partitions on the workers;
+ *	4. the rows, if there are any: from here on the metadata routes them;
+ *	5. indexes and constraints on the workers, which is cheaper after the rows;
+ *	6. the heap is replaced by an empty shell of access method "distributed", as
+ *	   ALTER TABLE ... SET ACCESS METHOD would do it.
+ *
+ * The heap is read with a snapshot taken under the lock: the transaction's own
+ * could be older than rows committed since.  Whatever fails, the transaction ends
+ * on all nodes and nothing has happened.
+ *
+ * Every worker gets the table, also one without shards: DDL may then be sent to all,
+ * and shards can move there later.
+ *
+ * Foreign keys of distributed tables are enforced by the workers; the triggers that
+ * would do it on the coordinator, where there are no rows, are disabled.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/multixact.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_trigger.h"
+#include "commands/cluster.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_func.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "stream/ddl_version.h"
+#include "table/distribution_check.h"
+#include "cluster/metadata.h"
+#include "cluster/metadata_catalog.h"
+#include "table/owner_guard.h"
+#include "stream/remote_command.h"
+#include "stream/remote_insert.h"
+#include "server/settings.h"
+#include "cluster/shard_map.h"
+#include "table/table_am.h"
+#include "table/table_ddl.h"
+#include "table/table_definition.h"
+#include "table/table_lifecycle.h"
+#include "ddl/utility.h"
+
+#define REPLICATION_TRIGGER "strata_replicate"
+
+/* Its name is smaller than others': it fires first (ddl_truncate.c). */
+#define TRUNCATION_TRIGGER "\001strata_truncate"
+
+/* In colocate_with: the name of a group follows.  No table has such a name, unless it is quoted. */
+#define GROUP_PREFIX "group:"
+
+/* ---------------------------------------------------------------- colocation groups */
+
+static bool
+is_group_name(const char *colocate_with)
+{
+	return strncmp(colocate_with, GROUP_PREFIX, strlen(GROUP_PREFIX)) == 0;
+}
+
+/* A name that no group of any cluster has: dumps of several may meet in one. */
+static char *
+make_group_name(void)
+{
+	Datum uuid = OidFunctionCall0(F_GEN_RANDOM_UUID);
+
+	return DatumGetCString(DirectFunctionCall1(uuid_out, uuid));
+}
+
+/* The table that colocate_with names, which must be distributed. */
+static const DistributedTable *
+find_model_table(const char *name)
+{
+	Oid relation = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(name)));
+	const DistributedTable *table;
+
+	LockRelationOid(relation, AccessShareLock);
+	table = metadata_table(relation);
+	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("table \"%s\" is not a distributed table", name),
+				 errhint("colocate_with takes 'default', 'none' or the name of a distributed "
+						 "table.")));
+	return table;
+}
+
+static void
+check_same_key(Relation relation, AttrNumber key_attribute, Oid key_type, Oid key_collation,
+			   const char *model_name, const DistributedTable *model)
+{
+	const Colocation *group = model->colocation;
+	Oid own_type = get_atttype(RelationGetRelid(relation), key_attribute);
+	Oid model_type = get_atttype(model->relation, model->key_attribute);
+
+	if (group->key_type != key_type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("table \"%s\" cannot be colocated with \"%s\"",
+						RelationGetRelationName(relation), model_name),
+				 errdetail("Its key \"%s\" is of type %s, the other's key \"%s\" of type %s.",
+						   get_attname(RelationGetRelid(relation), key_attribute, false),
+						   format_type_be(own_type),
+						   get_attname(model->relation, model->key_attribute, false),
+						   format_type_be(model_type)),
+				 errhint("Colocated tables have keys of the same type.")));
+	if (group->key_collation != key_collation)
+		ereport(ERROR, (errcode(ERRCODE_COLLATION_MISMATCH),
+						errmsg("table \"%s\" cannot be colocated with \"%s\"",
+							   RelationGetRelationName(relation), model_name),
+						errdetail("Its key has collation \"%s\", the other's \"%s\".",
+								  get_collation_name(key_collation),
+								  get_collation_name(group->key_collation))));
+}
+
+/* A new group: shards go round-robin over the workers in the order of their ids. */
+static int
+make_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int *shard_workers = palloc(shard_count * sizeof(int));
+	int worker = -1;
+
+	for (int i = 0; i < shard_count; i++)
+	{
+		worker = bms_next_member(workers, worker);
+		if (worker < 0)
+			worker = bms_next_member(workers, -1);
+		shard_workers[i] = worker;
+	}
+	return metadata_catalog_add_colocation(shard_count, key_type, key_collation, name,
+										   shard_workers);
+}
+
+/* A table can join a group only if all of its rows have a place. */
+static int
+check_complete(int colocation_id)
+{
+	const Colocation *group = metadata_colocation(colocation_id);
+	List *tables;
+
+	if (group->lost_count == 0)
+		return colocation_id;
+	tables = metadata_catalog_group_tables(colocation_id);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%d of %d shards of the colocation group are lost", group->lost_count,
+					group->shard_count),
+			 errdetail("The new table would share them with %s.", shard_map_describe_tables(group)),
+			 errhint("Run SELECT strata.recreate_lost_shards(%s) first, or distribute the table "
+					 "with colocate_with => 'none'.",
+					 quote_literal_cstr(DatumGetCString(DirectFunctionCall1(
+						 regclassout, ObjectIdGetDatum(linitial_oid(tables))))))));
+}
+
+/* The group of that name, which a dump names: made by the first of its tables, joined by the others. */
+static int
+choose_named_colocation(Oid key_type, Oid key_collation, int shard_count, const char *name)
+{
+	int colocation_id = metadata_catalog_named_colocation(name);
+	const Colocation *group;
+
+	if (colocation_id == 0)
+		return make_colocation(shard_count, key_type, key_collation, name);
+	group = metadata_colocation(colocation_id);
+	if (group->shard_count != shard_count || group->key_type != key_type ||
+		group->key_collation != key_collation)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("colocation group \"%s\" has other keys or shards", name),
+						errdetail("It has %d shards, and keys of type %s.", group->shard_count,
+								  format_type_be(group->key_type))));
+	return check_complete(colocation_id);
+}
+
+/* The group the table shall belong to; needs the placement lock. */
+static int
+choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid key_collation,
+				  int shard_count, const char *colocate_with)
+{
+	bool is_default = strcmp(colocate_with, "default") == 0;
+	bool is_new = strcmp(colocate_with, "none") == 0;
+	int colocation_id = 0;
+
+	if (!is_default && !is_new && !is_group_name(colocate_with))
+	{
+		const DistributedTable *model = find_model_table(colocate_with);
+
+		check_same_key(relation, key_attribute, key_type, key_collation, colocate_with, model);
+		if (shard_count != 0 && shard_count != model->colocation->shard_count)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("shard_count %d does not fit colocate_with", shard_count),
+							errdetail("Table \"%s\" has %d shards.", colocate_with,
+									  model->colocation->shard_count),
+							errhint("Leave shard_count out.")));
+		return check_complete(model->colocation->id);
+	}
+
+	if (shard_count == 0)
+		shard_count = strata_shard_count;
+	if (!is_default)
+		return choose_named_colocation(key_type, key_collation, shard_count,
+									   is_new ? make_group_name()
+											  : colocate_with + strlen(GROUP_PREFIX));
+	colocation_id = metadata_catalog_default_colocation(shard_count, key_type, key_collation);
+	if (colocation_id != 0)
+		return check_complete(colocation_id);
+	return make_colocation(shard_count, key_type, key_collation, NULL);
+}
+
+/* ---------------------------------------------------------------- the workers' tables */
+
+/* Remainders of the group's shards on one worker. */
+static List *
+list_remainders(const Colocation *colocation, int worker_id)
+{
+	List *remainders = NIL;
+
+	for (int i = 0; i < colocation->shard_count; i++)
+	{
+		if (colocation->shard_workers[i] == worker_id)
+			remainders = lappend_int(remainders, i);
+	}
+	return remainders;
+}
+
+/*
+ * Send every worker its own commands for a table: its partitions differ.  Indexes come when the table has its
+ * owner: they compute what he has written with the owner's rights.
+ */
+static void
+create_on_workers(Relation relation, const DistributedTable *table, List *periods,
+				  bool with_indexes)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	int count = bms_num_members(workers);
+	int *worker_ids = palloc(count * sizeof(int));
+	char **sqls = palloc(count * sizeof(char *));
+	const char *indexes = with_indexes ? table_ddl_indexes(relation) : "";
+	const char *foreign_keys = with_indexes ? table_ddl_foreign_keys(relation) : "";
+	int worker = -1;
+
+	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
+	{
+		const Colocation *colocation = table->colocation;
+		List *remainders = colocation != NULL ? list_remainders(colocation, worker) : NIL;
+
+		worker_ids[i] = worker;
+		sqls[i] = psprintf("%s%s%s%s",
+						   table_ddl_create(relation, table->key_attribute,
+											colocation != NULL ? colocation->shard_count : 0,
+											remainders, periods),
+						   table_ddl_owner(relation, remainders), indexes, foreign_keys);
+	}
+	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
+}
+
+static void
+create_indexes_on_workers(Relation relation)
+{
+	char *sql = psprintf("%s%s", table_ddl_indexes(relation), table_ddl_foreign_keys(relation));
+
+	if (sql[0] != '\0')
+		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+}
+
+/* Send all rows of the heap to the workers; returns their number. */
+static double
+move_rows(Relation relation)
+{
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "strata moved row",
+													  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(row_context);
+	double count = 0;
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		remote_insert_row(relation, slot);
+		MemoryContextReset(row_context);
+		count++;
+	}
+	MemoryContextSwitchTo(caller);
+	remote_insert_flush_all();
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	MemoryContextDelete(row_context);
+	return count;
+}
+
+/*
+ * Create the table on all workers and fill it.  The metadata must be visible; it is
+ * forgotten again by the transaction's abort if anything fails.  `periods` are begins of those that
+ * the rows belong to.  Returns the number of rows moved.
+ */
+static double
+populate_workers(Relation relation, List *periods)
+{
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	bool has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
+	bool guarded = owner_guard_begin(metadata_all_workers(), relation);
+	double rows = 0;
+
+	create_on_workers(relation, table, periods, !has_rows);
+	if (has_rows)
+	{
+		rows = move_rows(relation);
+		create_indexes_on_workers(relation);
+	}
+	if (guarded)
+		owner_guard_end(metadata_all_workers());
+	return rows;
+}
+
+/* ---------------------------------------------------------------- heap to shell */
+
+/* Keep the planner's estimate: the shell has no pages to derive it from. */
+static void
+set_row_estimate(Oid relation, double rows)
+{
+	Relation catalog = table_open(RelationRelationId, RowExclusiveLock);
+	HeapTuple tuple = SearchSysCacheCopy1(RELOID, ObjectIdGetDatum(relation));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relation);
+	((Form_pg_class) GETSTRUCT(tuple))->reltuples = (float4) rows;
+	((Form_pg_class) GETSTRUCT(tuple))->relpages = 1;
+	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(catalog, RowExclusiveLock);
+}
+
+/* Replace the heap, which nobody has open, by an empty relation of our access method. */
+static void
+replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double rows)
+{
+	table_am_suspended++;
+	utility_local_depth++;
+	PG_TRY();
+	{
+		Oid shell = make_new_heap(relation, tablespace, metadata_distributed_am(), persistence,
+								  AccessExclusiveLock);
+
+		CommandCounterIncrement();
+		finish_heap_swap(relation, shell, false, false, false, true, RecentXmin,
+						 ReadNextMultiXactId(), persistence);
+	}
+	PG_FINALLY();
+	{
+		utility_local_depth--;
+		table_am_suspended--;
+	}
+	PG_END_TRY();
+
+	CommandCounterIncrement();
+	set_row_estimate(relation, rows);
+	CommandCounterIncrement();
+}
+
+/* ---------------------------------------------------------------- foreign keys */
+
+/* The constraints of type foreign key from and to the relation, as a list of OIDs. */
+static List *
+list_foreign_keys(Oid relation)
+{
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	List *constraints = NIL;
+	HeapTuple tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (constraint->contype == CONSTRAINT_FOREIGN &&
+			(constraint->conrelid == relation || constraint->confrelid == relation))
+			constraints = lappend_oid(constraints, constraint->oid);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return constraints;
+}
+
+static Oid
+find_access_method(Oid relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid am = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
+		ReleaseSysCache(tuple);
+	}
+	return am;
+}
+
+/* Are both ends of the foreign key tables whose rows are here? */
+static bool
+is_enforceable_here(Oid constraint_oid)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint_oid));
+	Form_pg_constraint constraint;
+	Oid am = metadata_distributed_am();
+	bool result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint_oid);
+	constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+	result = find_access_method(constraint->conrelid) != am &&
+			 find_access_method(constraint->confrelid) != am;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+void
+table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
+{
+	List *constraints = list_foreign_keys(relation);
+	Relation catalog;
+	ListCell *cell;
+
+	if (constraints == NIL)
+		return;
+
+	catalog = table_open(TriggerRelationId, RowExclusiveLock);
+	foreach(cell, constraints)
+	{
+		ScanKeyData key;
+		SysScanDesc scan;
+		HeapTuple tuple;
+
+		if (enforce && !is_enforceable_here(lfirst_oid(cell)))
+			continue;
+
+		ScanKeyInit(&key, Anum_pg_trigger_tgconstraint, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(lfirst_oid(cell)));
+		scan = systable_beginscan(catalog, TriggerConstraintIndexId, true, NULL, 1, &key);
+		while ((tuple = systable_getnext(scan)) != NULL)
+		{
+			HeapTuple copy = heap_copytuple(tuple);
+			Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(copy);
+
+			trigger->tgenabled = enforce ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_DISABLED;
+			CatalogTupleUpdate(catalog, &copy->t_self, copy);
+			CacheInvalidateRelcacheByRelid(trigger->tgrelid);
+			heap_freetuple(copy);
+		}
+		systable_endscan(scan);
+	}
+	table_close(catalog, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* ---------------------------------------------------------------- distribute */
+
+/* Lock the table and check that the user may change it. */
+static Relation
+open_own_table(Oid relation_oid)
+{
+	Relation relation = relation_open(relation_oid, AccessExclusiveLock);
+
+	if (!compat_owns_table(relation_oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relation->rd_rel->relkind),
+					   RelationGetRelationName(relation));
+	return relation;
+}
+
+void
+table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
+						   const char *colocate_with, const char *storage,
+						   const PeriodRequest *periods)
+{
+	Relation relation = open_own_table(relation_oid);
+	PeriodRule *rule;
+	List *used_periods = NIL;
+	Oid tablespace = relation->rd_rel->reltablespace;
+	char persistence = relation->rd_rel->relpersistence;
+	bool is_heap = !metadata_is_shell(relation);
+	AttrNumber key_attribute;
+	Oid key_type;
+	Oid key_collation;
+	int colocation_id;
+	double rows;
+
+	/* The rows of a heap go: nobody may be reading it.  A new shell may be in use by its INSERT. */
+	if (is_heap)
+		CheckTableNotInUse(relation, "distribute");
+	distribution_check_table(relation, false);
+	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
+	if (key == NULL)
+		ereport(
+			NOTICE,
+			(errmsg("table \"%s\" is distributed by column \"%s\"",
+					RelationGetRelationName(relation),
+					get_attname(relation_oid, key_attribute, false)),
+			 errhint("To choose another key, create the table without USING distributed and run "
+					 "create_distributed_table().")));
+	rule = period_rule_create(relation, periods);
+	distribution_check_unique(relation, key_attribute,
+							  rule != NULL ? rule->attribute : InvalidAttrNumber);
+
+	if (rule != NULL && is_heap && RelationGetNumberOfBlocks(relation) > 0)
+		used_periods = period_list_used(relation, rule);
+
+	ddl_version_note_change();
+	metadata_catalog_lock_placement();
+	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
+									  colocate_with);
+	distribution_check_foreign_keys(relation, key_attribute, colocation_id);
+	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
+							   storage);
+	CommandCounterIncrement();
+	if (rule != NULL)
+	{
+		const Colocation *group = metadata_colocation(colocation_id);
+		int workers = Max(bms_num_members(group->workers), 1);
+
+		metadata_catalog_set_periods(relation_oid, rule);
+		CommandCounterIncrement();
+		period_warn_of_many(relation, rule, list_length(used_periods),
+							(group->shard_count + workers - 1) / workers);
+	}
+
+	rows = populate_workers(relation, used_periods);
+	relation_close(relation, NoLock);
+
+	table_lifecycle_enforce_foreign_keys(relation_oid, false);
+	if (is_heap)
+		replace_heap_by_shell(relation_oid, tablespace, persistence, rows);
+	CacheInvalidateRelcacheByRelid(relation_oid);
+	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
+}
+
+/* ---------------------------------------------------------------- reference tables */
+
+static Oid
+find_trigger_function(const char *name)
+{
+	return LookupFuncName(list_make2(makeString("strata"), makeString(pstrdup(name))), 0, NULL,
+						  false);
+}
+
+static void
+create_own_trigger(Oid relation, char *name, const char *function, bool for_rows, int16 events)
+{
+	CreateTrigStmt *statement = makeNode(CreateTrigStmt);
+
+	statement->trigname = name;
+	statement->funcname = list_make2(makeString("strata"), makeString(pstrdup(function)));
+	statement->row = for_rows;
+	statement->timing = TRIGGER_TYPE_AFTER;
+	statement->events = events;
+
+	/* Also with session_replication_role = replica: the copies must not differ. */
+	CreateTriggerFiringOn(statement, NULL, relation, InvalidOid, InvalidOid, InvalidOid,
+						  find_trigger_function(function), InvalidOid, NULL, true, false,
+						  TRIGGER_FIRES_ALWAYS);
+}
+
+static void
+create_replication_triggers(Oid relation)
+{
+	create_own_trigger(relation, REPLICATION_TRIGGER, "replicate_reference_row", true,
+					   TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE);
+	create_own_trigger(relation, TRUNCATION_TRIGGER, "truncate_reference_table", false,
+					   TRIGGER_TYPE_TRUNCATE);
+}
+
+/* With the dependencies that CreateTrigger() recorded, else no later DROP would get past them. */
+static void
+drop_replication_triggers(Relation relation)
+{
+	TriggerDesc *triggers = relation->trigdesc;
+	Oid functions[] = {find_trigger_function("replicate_reference_row"),
+					   find_trigger_function("truncate_reference_table")};
+	List *found = NIL;
+	ListCell *cell;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if ((trigger->tgfoid == functions[0] || trigger->tgfoid == functions[1]) &&
+			trigger->tgisinternal)
+			found = lappend_oid(found, trigger->tgoid);
+	}
+	foreach(cell, found)
+	{
+		ObjectAddress address;
+
+		ObjectAddressSet(address, TriggerRelationId, lfirst_oid(cell));
+		performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	}
+	CommandCounterIncrement();
+}
+
+void
+table_lifecycle_replicate(Oid relation_oid)
+{
+	Relation relation = open_own_table(relation_oid);
+
+	CheckTableNotInUse(relation, "replicate");
+	distribution_check_table(relation, true);
+	distribution_check_foreign_keys(relation, InvalidAttrNumber, 0);
+
+	ddl_version_note_change();
+	metadata_catalog_lock_placement();
+	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
+	CommandCounterIncrement();
+
+	populate_workers(relation, NIL);
+	relation_close(relation, NoLock);
+	create_replication_triggers(relation_oid);
+	CacheInvalidateRelcacheByRelid(relation_oid);
+	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
+}
+
+/* ---------------------------------------------------------------- back to local, or gone */
+
+/*
+ * ALTER TABLE ... SET ACCESS METHOD heap reads all rows through our access method; the
+ * utility hook then calls table_lifecycle_forget().
+ */
+static void
+rewrite_as_heap(Relation relation)
+{
+	char *sql = psprintf("ALTER TABLE %s SET ACCESS METHOD heap",
+						 table_ddl_qualified_name(relation));
+
+	relation_close(relation, NoLock);
+	SPI_connect();
+	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	SPI_finish();
+}
+
+void
+table_lifecycle_localize(Oid relation_oid)
+{
+	Relation relation = open_own_table(relation_oid);
+	const DistributedTable *table = metadata_table(relation_oid);
+
+	CheckTableNotInUse(relation, "undistribute");
+	if (table == NULL)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("table \"%s\" is neither a distributed nor a reference table",
+							   RelationGetRelationName(relation))));
+	distribution_check_undistribute(relation);
+
+	if (table->kind == TABLE_DISTRIBUTED)
+	{
+		rewrite_as_heap(relation);
+		return;
+	}
+	drop_replication_triggers(relation);
+	relation_close(relation, NoLock);
+	table_lifecycle_forget(relation_oid, true);
+}
+
+void
+table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
+{
+	const DistributedTable *table = metadata_table(relation_oid);
+	char *name;
+
+	if (table == NULL)
+		return;
+	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation_oid)),
+									  get_rel_name(relation_oid));
+
+	ddl_version_note_change();
+	metadata_catalog_lock_placement();
+	if (drop_on_workers && !bms_is_empty(metadata_all_workers()))
+		remote_command_run(
+			metadata_all_workers(), REMOTE_WRITE,
+			psprintf("DROP TABLE IF EXISTS %s CASCADE%s", name,
+					 metadata_has_periods(table) ? "; SELECT strata_worker.forget_periods()" : ""));
+	if (table->kind == TABLE_DISTRIBUTED && find_access_method(relation_oid) == HEAP_TABLE_AM_OID)
+		table_lifecycle_enforce_foreign_keys(relation_oid, true);
+	metadata_catalog_remove_table(relation_oid);
+	CommandCounterIncrement();
+	table_definition_store(relation_oid, NULL);
+}

@@ -1,0 +1,42 @@
+/*
+ * table_lifecycle.h
+ *		A table becomes distributed, changes back, or goes.
+ */
+#ifndef STRATA_TABLE_LIFECYCLE_H
+#define STRATA_TABLE_LIFECYCLE_H
+
+#include "postgres.h"
+
+#include "table/period.h"
+
+/*
+ * Distribute a table (heap with rows, or an empty shell) by `key`; a NULL key means: the
+ * first column of the primary key, else the first column whose type hashes.  Rows move to
+ * the workers in the same transaction.  shard_count 0 means: that of the table named by colocate_with, else
+ * the setting.  colocate_with: "default", "none" or a table's name.  storage: "columnar" or "heap".
+ * periods: NULL for none.
+ */
+extern void table_lifecycle_distribute(Oid relation, const char *key, int shard_count,
+									   const char *colocate_with, const char *storage,
+									   const PeriodRequest *periods);
+
+/* Make an ordinary table a reference table: it stays, and every worker gets a copy of it. */
+extern void table_lifecycle_replicate(Oid relation);
+
+/* Make a distributed or reference table local; its rows come back. */
+extern void table_lifecycle_localize(Oid relation);
+
+/*
+ * Drop the workers' copies and our metadata of a relation that is about to be dropped or was
+ * made local.  Where it is a heap now (ALTER TABLE ... SET ACCESS METHOD), its foreign keys
+ * are enforced here again.
+ */
+extern void table_lifecycle_forget(Oid relation, bool drop_on_workers);
+
+/*
+ * Turn the triggers that enforce foreign keys from and to the table off (the
+ * workers enforce them) or on.
+ */
+extern void table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce);
+
+#endif

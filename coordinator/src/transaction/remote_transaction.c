@@ -1,0 +1,651 @@
+/*
+ * remote_transaction.c
+ *		Workers join, follow and leave the local transaction.
+ *
+ * Nothing is sent for a worker's sake alone: BEGIN, SAVEPOINT, RELEASE and changed
+ * settings wait for the next statement and travel in front of it as one simple
+ * query, so they cost no round trip:
+ *
+ *		RELEASE SAVEPOINT s3; SAVEPOINT s2; SET datestyle = 'ISO'; SELECT ...
+ *
+ * connection.c skips the preamble's results.
+ *
+ * Depth.  conn->xact_depth is what exists on the worker: 0 no transaction, n: BEGIN
+ * and the savepoints s2 .. sn, where level 1 is our top transaction, as in
+ * GetCurrentTransactionNestLevel().  After a local subcommit its savepoints remain
+ * there until the next statement (conn->release_depth is the lowest of them).
+ *
+ * Savepoints and streams.  What is sent belongs to the savepoint that was set
+ * before it, so a stream of rows to write must have ended when the next savepoint is set:
+ * the callback at the start of a subtransaction flushes all pending inserts, at the level
+ * of the enclosing one.  A stream of rows to read that began outside goes on beside an
+ * inner subtransaction until somebody needs its wire.
+ *
+ * Abort.  When a subtransaction aborts, wires that were used inside it are
+ * cancelled, drained and rolled back to the savepoint.  The occupants of such wires must not be
+ * touched: core has already freed the memory of their queries.  A stream whose
+ * occupancy was taken away notices that itself.
+ *
+ * A worker whose transaction failed outside of the aborting subtransaction is rolled
+ * back altogether and joins anew, if it was only read in READ COMMITTED; else it is
+ * marked as failed, and any further use, COMMIT included, is an error.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "commit/commit_protocol.h"
+#include "commit/decision_log.h"
+#include "commit/participants.h"
+#include "stream/ddl_version.h"
+#include "stream/remote_insert.h"
+#include "transaction/constraint_mode.h"
+#include "transaction/remote_transaction.h"
+#include "transaction/serializable.h"
+#include "transaction/snapshot_pin.h"
+#include "wire/remote_role.h"
+#include "wire/session_settings.h"
+#include "wire/wire_cleanup.h"
+#include "workers/worker_hold.h"
+
+/* A longer statement gets a message of its own. */
+#define LONG_STATEMENT_BYTES (1024 * 1024)
+
+/* Has a worker joined the current transaction? */
+static bool participating = false;
+
+/* The wires that a callback works on, and commands for them; room for all that the session has. */
+static WorkerConnection **selected = NULL;
+static const char **commands = NULL;
+static int selected_capacity = 0;
+
+/* Level of the subtransaction that aborts. */
+static int aborting_level = 0;
+
+/* Nesting level for which statements are sent, if it is not the current one; else 0. */
+static int level_override = 0;
+
+static inline int
+current_level(void)
+{
+	return level_override > 0 ? level_override : GetCurrentTransactionNestLevel();
+}
+
+/* Savepoints that count: those to be released do not. */
+static inline int
+logical_depth(const WorkerConnection *conn)
+{
+	return conn->release_depth > 0 ? conn->release_depth - 1 : conn->xact_depth;
+}
+
+static const char *
+choose_begin(void)
+{
+	if (IsolationIsSerializable())
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; "
+							: "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
+	if (IsolationUsesXactSnapshot())
+		return XactReadOnly ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+							: "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
+	return XactReadOnly ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
+						: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
+}
+
+/*
+ * Append the commands that bring the worker to the current subtransaction, and note
+ * that they are there.  (If the message fails half-way the transaction aborts, and
+ * abort looks at what libpq says about the wire's state.)  Returns their number.
+ */
+static int
+append_transaction_commands(StringInfo message, WorkerConnection *conn)
+{
+	int level = current_level();
+	bool joins = conn->xact_depth == 0;
+	int count = 0;
+
+	if (conn->release_depth > 0)
+	{
+		appendStringInfo(message, "RELEASE SAVEPOINT s%d; ", conn->release_depth);
+		conn->xact_depth = conn->release_depth - 1;
+		conn->release_depth = 0;
+		count++;
+	}
+	if (conn->xact_depth == 0)
+	{
+		appendStringInfoString(message, choose_begin());
+		conn->xact_depth = 1;
+		count++;
+		remote_role_begin(conn);
+		count += constraint_mode_append(message, 1);
+	}
+	while (conn->xact_depth < level)
+	{
+		appendStringInfo(message, "SAVEPOINT s%d; ", ++conn->xact_depth);
+		count++;
+		if (joins)
+			count += constraint_mode_append(message, conn->xact_depth);
+	}
+	return count;
+}
+
+/* Complain about wires on which no statement may be sent. */
+static void
+check_wire(WorkerConnection *conn)
+{
+	if (conn->failed)
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
+						errmsg("transaction on worker \"%s\" was lost", conn->worker_name),
+						errdetail("Its rollback to a savepoint failed."),
+						errhint("Roll back the whole transaction.")));
+	if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK)
+		connection_report(ERROR, conn, NULL, "");
+}
+
+/* Callbacks must not need memory. */
+static void
+reserve_for_callbacks(void)
+{
+	int needed = list_length(connection_list());
+	MemoryContext previous;
+
+	participants_reserve();
+	if (needed <= selected_capacity)
+		return;
+	needed = Max(needed, 2 * selected_capacity);
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	selected = palloc(needed * sizeof(WorkerConnection *));
+	commands = palloc(needed * sizeof(char *));
+	selected_capacity = needed;
+	MemoryContextSwitchTo(previous);
+}
+
+/* May what runs there be cancelled without losing anything but its own rows? */
+static bool
+can_restart(const WorkerConnection *conn)
+{
+	return !conn->written && conn->xact_depth == 1 && conn->kept_snapshots == 0 &&
+		   !IsolationUsesXactSnapshot();
+}
+
+/* The worker's transaction ends, and begins anew with the next statement; the wire is idle. */
+static void
+restart_transaction(WorkerConnection *conn)
+{
+	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
+	conn->end_pending = true;
+	conn->xact_depth = 0;
+	conn->release_depth = 0;
+	session_settings_rolled_back(conn);
+}
+
+/* Does something run on the wire that nobody waits for any more? */
+static inline bool
+is_orphaned(const WorkerConnection *conn)
+{
+	return conn->occupant == NULL && PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+}
+
+void
+remote_transaction_reclaim(WorkerConnection **conns, int count)
+{
+	WorkerConnection **cancelled = palloc((count + 1) * sizeof(WorkerConnection *));
+	int64 deadline = wire_end_deadline();
+	int cancelled_count = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		conns[i]->copy_ended = false;
+		if (can_restart(conns[i]))
+			cancelled[cancelled_count++] = conns[i];
+	}
+	wire_cancel(cancelled, cancelled_count, deadline);
+	wire_drain(cancelled, cancelled_count, deadline);
+	for (int i = 0; i < cancelled_count; i++)
+	{
+		if (cancelled[i]->outcome == WIRE_LOST)
+			connection_drop(cancelled[i]);
+		else if (PQtransactionStatus(cancelled[i]->pg) != PQTRANS_INTRANS)
+			restart_transaction(cancelled[i]);
+	}
+
+	for (int i = 0; i < count; i++)
+	{
+		if (conns[i]->pg != NULL && !conns[i]->end_pending && is_orphaned(conns[i]))
+			connection_discard(conns[i]);
+	}
+	pfree(cancelled);
+}
+
+/* Make the wire idle and fit for the next statement. */
+static void
+prepare_wire(WorkerConnection *conn)
+{
+	connection_vacate(conn);
+	connection_settle(conn);
+	if (conn->pg != NULL && is_orphaned(conn))
+		remote_transaction_reclaim(&conn, 1);
+	connection_settle(conn);
+	check_wire(conn);
+}
+
+void
+remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
+{
+	if (access == REMOTE_READ)
+		remote_insert_flush_all();
+	prepare_wire(conn);
+	serializable_check_join(conn);
+	if (IsolationIsSerializable() && conn->xact_depth == 0)
+		snapshot_pin_wait(conn->worker_id);
+	snapshot_pin_transaction(NULL);
+}
+
+/* Send a statement on a ready wire, behind what the worker has to know before. */
+static void
+send_in_transaction(WorkerConnection *conn, const char *sql)
+{
+	StringInfoData message;
+	bool lexical;
+	int commands;
+
+	initStringInfo(&message);
+	commands = append_transaction_commands(&message, conn);
+	commands += session_settings_append(&message, conn, &lexical);
+	commands += remote_role_append(&message, conn);
+	if (lexical || (commands > 0 && strlen(sql) > LONG_STATEMENT_BYTES))
+	{
+		/*
+		 * The lexer reads a message as a whole before it executes the first command.  A long
+		 * statement is not copied behind its preamble.
+		 */
+		connection_send(conn, message.data, commands, message.data);
+		if (connection_get_result(conn) != NULL)
+			elog(ERROR, "unexpected result of a preamble from worker \"%s\"", conn->worker_name);
+		resetStringInfo(&message);
+		commands = 0;
+	}
+	if (conn->snapshot_command[0] != '\0')
+	{
+		appendStringInfo(&message, "%s; ", conn->snapshot_command);
+		conn->snapshot_command[0] = '\0';
+		commands++;
+	}
+	if (commands > 0)
+	{
+		appendStringInfoString(&message, sql);
+		connection_send(conn, message.data, commands, sql);
+	}
+	else
+		connection_send(conn, sql, 0, sql);
+	pfree(message.data);
+}
+
+void
+remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
+{
+	remote_transaction_ready(conn, access);
+	snapshot_pin_check_join(conn);
+	reserve_for_callbacks();
+	participating = true;
+	if (access != REMOTE_READ)
+		conn->written = true;
+	send_in_transaction(conn, sql);
+}
+
+bool
+remote_transaction_has_begun(void)
+{
+	return participating;
+}
+
+void
+remote_transaction_run_on_participants(const char *sql)
+{
+	ListCell *lc;
+
+	if (!participating)
+		return;
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (!remote_transaction_participates(conn))
+			continue;
+		prepare_wire(conn);
+		if (remote_transaction_participates(conn)) /* a cancelled reader begins anew later */
+			send_in_transaction(conn, sql);
+	}
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+		PGresult *result;
+
+		if (!remote_transaction_participates(conn))
+			continue;
+		while ((result = connection_get_result(conn)) != NULL)
+		{
+			if (PQresultStatus(result) != PGRES_COMMAND_OK)
+				connection_report(ERROR, conn, result, NULL);
+			PQclear(result);
+		}
+	}
+}
+
+bool
+remote_transaction_can_restart(void)
+{
+	ListCell *lc;
+
+	if (IsolationUsesXactSnapshot() || GetCurrentTransactionNestLevel() > 1 ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
+	foreach(lc, connection_list())
+	{
+		const WorkerConnection *conn = lfirst(lc);
+
+		if (conn->written || conn->failed || conn->silent || conn->prepare_state != PREPARE_NONE)
+			return false;
+	}
+	return true;
+}
+
+void
+remote_transaction_restart(void)
+{
+	snapshot_pin_restart();
+	commit_protocol_abort();
+}
+
+/* ----------------------------------------------------------------
+ * Subtransactions
+ * ----------------------------------------------------------------
+ */
+
+/* Rows buffered so far belong to the enclosing level. */
+static void
+flush_for_enclosing_level(void)
+{
+	level_override = GetCurrentTransactionNestLevel() - 1;
+	PG_TRY();
+	{
+		remote_insert_flush_all();
+	}
+	PG_FINALLY();
+	{
+		level_override = 0;
+	}
+	PG_END_TRY();
+}
+
+static void
+release_savepoints(int level)
+{
+	ListCell *lc;
+
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (logical_depth(conn) >= level)
+			conn->release_depth = level;
+	}
+}
+
+/* Collect connections into selected[]; needs no memory after reserve_for_callbacks(). */
+static int
+select_connections(bool (*predicate)(const WorkerConnection *conn))
+{
+	int count = 0;
+	ListCell *lc;
+
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL && count < selected_capacity && predicate(conn))
+			selected[count++] = conn;
+	}
+	return count;
+}
+
+/* Was the wire used in the aborting subtransaction, or did it fail serving something from outside? */
+static bool
+is_concerned(const WorkerConnection *conn)
+{
+	return !conn->failed && conn->xact_depth > 0 &&
+		   (logical_depth(conn) >= aborting_level || conn->statement_failed ||
+			PQstatus(conn->pg) != CONNECTION_OK);
+}
+
+/* Does a statement still run there, of which what has arrived was thrown away? */
+static bool
+is_still_running(const WorkerConnection *conn)
+{
+	return conn->concerned && conn->outcome != WIRE_LOST &&
+		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
+}
+
+/* Has it a savepoint to go back to? */
+static bool
+has_savepoint(const WorkerConnection *conn)
+{
+	return conn->concerned && conn->outcome != WIRE_LOST && logical_depth(conn) >= aborting_level &&
+		   PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
+}
+
+/* Can its transaction not go on at the level that remains, but begin anew? */
+static bool
+is_to_restart(const WorkerConnection *conn)
+{
+	return conn->concerned && conn->failed && conn->outcome != WIRE_LOST && !conn->written &&
+		   conn->kept_snapshots == 0 && !IsolationUsesXactSnapshot();
+}
+
+/* Make the wires idle, whatever runs; the outcome is WIRE_LOST where that was not possible. */
+static void
+stop_statements(int count, int64 deadline)
+{
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		conn->outcome = WIRE_PENDING;
+		conn->occupant = NULL;
+		conn->copy_ended = false;
+		if (PQstatus(conn->pg) != CONNECTION_OK)
+			conn->outcome = WIRE_LOST;
+		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
+			(void) wire_drain_arrived(conn);
+	}
+	count = select_connections(is_still_running);
+	wire_cancel(selected, count, deadline);
+	wire_drain(selected, count, deadline);
+}
+
+/* Run a command on the selected wires; those that are not in a transaction then have failed. */
+static void
+rollback_to_savepoint(int count, int64 deadline)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", aborting_level,
+			 aborting_level);
+	for (int i = 0; i < count; i++)
+		commands[i] = text;
+	wire_run(selected, commands, count, deadline, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		selected[i]->xact_depth = aborting_level - 1;
+		selected[i]->release_depth = 0;
+	}
+}
+
+/* What became of a wire's transaction. */
+static void
+judge_wire(WorkerConnection *conn)
+{
+	conn->end_pending = false;
+	conn->statement_failed = false; /* what failed is undone with the savepoint */
+	session_settings_rolled_back(conn);
+	remote_role_forget(conn);
+	if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK)
+		conn->failed = true;
+	else if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+	{
+		/* not even BEGIN was executed */
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+	}
+	else if (PQtransactionStatus(conn->pg) != PQTRANS_INTRANS ||
+			 logical_depth(conn) >= aborting_level)
+		conn->failed = true;
+}
+
+/* Give up transactions that only read: they begin anew with their next statement. */
+static void
+restart_failed_readers(int64 deadline)
+{
+	int count = select_connections(is_to_restart);
+
+	for (int i = 0; i < count; i++)
+		commands[i] = "ROLLBACK";
+	wire_run(selected, commands, count, deadline, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		WorkerConnection *conn = selected[i];
+
+		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+			continue;
+		conn->failed = false;
+		conn->xact_depth = 0;
+		conn->release_depth = 0;
+	}
+}
+
+/* Never throws: core is aborting.  All wires at once, under one deadline. */
+static void
+abort_subtransaction(int level)
+{
+	int64 deadline = wire_end_deadline();
+	ListCell *lc;
+	int count;
+
+	remote_insert_reset();
+	aborting_level = level;
+	count = select_connections(is_concerned);
+	if (count == 0)
+		return;
+	for (int i = 0; i < count; i++)
+	{
+		selected[i]->concerned = true;
+		selected[i]->quiet = true;
+	}
+	stop_statements(count, deadline);
+	rollback_to_savepoint(select_connections(has_savepoint), deadline);
+	foreach(lc, connection_list())
+	{
+		if (((WorkerConnection *) lfirst(lc))->concerned)
+			judge_wire(lfirst(lc));
+	}
+	restart_failed_readers(deadline);
+	foreach(lc, connection_list())
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->concerned)
+			conn->quiet = false;
+		conn->concerned = false;
+	}
+}
+
+static void
+handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
+							void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			flush_for_enclosing_level();
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			remote_insert_flush_all();
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			if (participating)
+				release_savepoints(GetCurrentTransactionNestLevel());
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			level_override = 0;
+			snapshot_pin_abort();
+			if (participating)
+				abort_subtransaction(GetCurrentTransactionNestLevel());
+			else
+				remote_insert_reset();
+			break;
+	}
+}
+
+/* ----------------------------------------------------------------
+ * Transactions
+ * ----------------------------------------------------------------
+ */
+
+static void
+handle_transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			remote_insert_flush_all();
+			ddl_version_advance();
+			if (participating)
+				commit_protocol_prepare();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			remote_insert_flush_all();
+			if (participating)
+				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+								errmsg("cannot PREPARE a transaction that has used distributed or "
+									   "reference tables"),
+								errhint("Use COMMIT: it is atomic over all workers.")));
+			break;
+		case XACT_EVENT_PREPARE: /* wires may have been opened, but not used */
+			worker_hold_leave();
+			break;
+		case XACT_EVENT_COMMIT:
+			if (participating)
+				commit_protocol_finish();
+			snapshot_pin_end_transaction();
+			ddl_version_reset();
+			remote_insert_reset();
+			worker_hold_leave();
+			wire_drop_swollen();
+			participating = false;
+			break;
+		case XACT_EVENT_ABORT:
+			level_override = 0;
+			snapshot_pin_abort();
+			snapshot_pin_end_transaction();
+			if (participating)
+				commit_protocol_abort();
+			ddl_version_reset();
+			remote_insert_reset();
+			worker_hold_leave();
+			wire_drop_swollen();
+			participating = false;
+			break;
+		default: /* parallel workers have no connections */
+			break;
+	}
+}
+
+void
+remote_transaction_initialize(void)
+{
+	decision_log_initialize();
+	RegisterXactCallback(handle_transaction_event, NULL);
+	RegisterSubXactCallback(handle_subtransaction_event, NULL);
+}

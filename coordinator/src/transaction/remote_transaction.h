@@ -1,0 +1,67 @@
+/*
+ * remote_transaction.h
+ *		Transactions over several nodes (TRANSACTIONS.md section 1).
+ *
+ * A worker joins the local transaction at the first statement sent to it: the
+ * statement is preceded, in the same message, by the session settings that
+ * changed (search_path, TimeZone, DateStyle, ...), BEGIN with the isolation
+ * level and read-only flag, and a SAVEPOINT for each open subtransaction.
+ * Transaction callbacks registered here end it.
+ */
+#ifndef STRATA_REMOTE_TRANSACTION_H
+#define STRATA_REMOTE_TRANSACTION_H
+
+#include "wire/connection.h"
+
+typedef enum RemoteAccess
+{
+	REMOTE_READ,
+	REMOTE_WRITE, /* writes or locks: decides one- or two-phase commit */
+	REMOTE_APPEND /* the same, but adds rows only and looks at none */
+} RemoteAccess;
+
+/*
+ * Send one SQL command (no parameters) in the local transaction; does not wait.
+ * Vacates the wire first.  For REMOTE_READ all pending inserts are flushed
+ * beforehand, so that a transaction sees its own writes.
+ * The caller fetches results with connection_get_result() until NULL, or sets
+ * conn->occupant while it leaves a statement running.
+ */
+extern void remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql);
+
+/* Run a command on each worker that takes part in the transaction, all at once. */
+extern void remote_transaction_run_on_participants(const char *sql);
+
+/* Does this connection take part in the transaction? */
+static inline bool
+remote_transaction_participates(const WorkerConnection *conn)
+{
+	return conn->pg != NULL && conn->xact_depth > 0;
+}
+
+/*
+ * Bring a wire to where remote_transaction_send() with the same access waits for nothing: flush,
+ * vacate, collect what is left.
+ */
+extern void remote_transaction_ready(WorkerConnection *conn, RemoteAccess access);
+
+/*
+ * Free wires on which statements run that nobody waits for any more.  Where nothing is lost by it
+ * (readers in READ COMMITTED, which then begin a new transaction) they are cancelled, all at once;
+ * else drained.
+ */
+extern void remote_transaction_reclaim(WorkerConnection **conns, int count);
+
+/*
+ * Could all workers begin anew, because the transaction has only read there, in READ COMMITTED, and
+ * all of them answer?  remote_transaction_restart() ends what they have begun; never throws.
+ */
+extern bool remote_transaction_can_restart(void);
+extern void remote_transaction_restart(void);
+
+/* Has the current transaction sent anything to a worker? */
+extern bool remote_transaction_has_begun(void);
+
+extern void remote_transaction_initialize(void); /* from _PG_init: shared memory, callbacks */
+
+#endif

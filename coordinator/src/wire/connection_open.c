@@ -1,0 +1,449 @@
+/*
+ * connection_open.c
+ *		Log in to workers: several at once, without blocking, under one deadline.
+ *
+ * Each attempt is a small state machine (dial.c's log-in to one of the worker's hosts, then our
+ * handshake), driven by one loop.  Our handshake pins settings that must not depend on the worker's
+ * configuration and asks the worker whether it belongs to this cluster.  Settings
+ * that users see are not pinned but propagated, see session_settings.c.
+ *
+ * If one attempt fails all are given up: the statement needs them all.  The PGconns are
+ * closed and their file descriptors released on every way out.
+ *
+ * Where several hosts are named, the one that the heartbeat knows as primary is tried first.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "wire/connection_internal.h"
+#include "stream/ddl_version.h"
+#include "commit/decision_log.h"
+#include "wire/dial.h"
+#include "server/maintenance_worker.h"
+#include "cluster/metadata.h"
+#include "wire/session_map.h"
+#include "server/settings.h"
+#include "workers/take_over.h"
+#include "wire/wire_cleanup.h"
+#include "workers/worker_hold.h"
+#include "cluster/worker_state.h"
+
+/*
+ * Timeouts are the coordinator's business, which cancels; a warning of the lexer
+ * would tell the user about SQL that he has not written.
+ */
+#define PINNED_SETTINGS                                                        \
+	"SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; " \
+	"SET idle_session_timeout = 0; SET escape_string_warning = off; "          \
+	"SET default_transaction_deferrable = off; "                               \
+	"SET array_nulls = on; SET xmloption = content; " COMPAT_PINNED_SETTINGS
+
+/* So often a statement on a worker looks whether its coordinator is still there. */
+#define CLIENT_CHECK_MS 1000
+
+/* A connection being made. */
+typedef struct Attempt
+{
+	WorkerConnection *conn;
+	const Worker *worker;
+	uint32 generation; /* of the worker, before we dialled */
+	uint32 hold_generation;
+	Dial *dial;
+	PGconn *pg;		 /* logged in, our own handshake runs; still the dial's */
+	bool introduced; /* the worker knows who we are */
+	bool done;
+} Attempt;
+
+static WaitEventSet *connect_set = NULL;
+static ClusterIdentity identity;
+static int64 schema_version;
+static ConnectionGreeting greeting = CONNECTION_GREETING_MEMBER;
+
+const char *
+connection_cluster_id(void)
+{
+	cluster_identity_read(&identity);
+	return identity.id;
+}
+
+void
+connection_set_greeting(ConnectionGreeting wanted)
+{
+	greeting = wanted;
+}
+
+void
+connection_drop_worker(int worker_id)
+{
+	ListCell *cell;
+
+	foreach(cell, connection_list())
+	{
+		WorkerConnection *conn = lfirst(cell);
+
+		if (conn->worker_id == worker_id && conn->pg != NULL)
+			connection_drop(conn);
+	}
+}
+
+static void
+start_attempt(Attempt *attempt)
+{
+	WorkerState state;
+	DialRequest request = {.conninfo = attempt->worker->conninfo,
+						   .user = GetUserNameFromId(attempt->conn->role, false),
+						   .application_name = MyBgworkerEntry != NULL ? "strata maintenance"
+																	   : "strata",
+						   .receive_notice = connection_receive_notice,
+						   .receiver_argument = attempt->conn};
+
+	(void) worker_state_get(attempt->worker->id, &state);
+	attempt->generation = state.generation;
+	attempt->hold_generation = worker_hold_generation(attempt->conn);
+	request.preferred_host = state.host;
+	attempt->dial = dial_create(&request);
+	attempt->dial->owner = attempt;
+}
+
+static void
+report_failed_attempt(Attempt *attempt, const char *detail)
+{
+	ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+					errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+					errdetail_internal("%s", detail)));
+}
+
+/*
+ * A worker whose coordinator is gone without a word (its host, the network) ends the session, and
+ * so its locks, within strata.worker_timeout, also in the middle of a statement.  Of
+ * these settings those of TCP have no effect on unix sockets.
+ */
+static void
+append_liveness_settings(StringInfo message)
+{
+	DialKeepalives keepalives = dial_keepalives();
+
+	appendStringInfo(message, "SET client_connection_check_interval = %d; ", CLIENT_CHECK_MS);
+	if (keepalives.count > 0)
+		appendStringInfo(message,
+						 "SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d; "
+						 "SET tcp_keepalives_count = %d; SET tcp_user_timeout = %d; ",
+						 keepalives.idle, keepalives.interval, keepalives.count,
+						 keepalives.user_timeout_ms);
+}
+
+/* libpq has logged in: check what text rows rely on, and ask whether the worker is ours. */
+static void
+begin_handshake(Attempt *attempt)
+{
+	const char *encoding = PQparameterStatus(attempt->pg, "server_encoding");
+	StringInfoData message;
+
+	if (encoding == NULL || strcmp(encoding, GetDatabaseEncodingName()) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker \"%s\" has another encoding", attempt->worker->name),
+				 errdetail("Its database uses %s, the coordinator's %s.",
+						   encoding ? encoding : "an unknown one", GetDatabaseEncodingName()),
+				 errhint("Create the worker's database with the coordinator's encoding.")));
+
+	initStringInfo(&message);
+	appendStringInfoString(&message, PINNED_SETTINGS);
+	append_liveness_settings(&message);
+	switch (greeting)
+	{
+		case CONNECTION_GREETING_MEMBER: /* introduce() follows */
+			appendStringInfoString(&message,
+								   "SET default_transaction_isolation = 'read committed'; "
+								   "SET search_path = pg_catalog, pg_temp");
+			break;
+		case CONNECTION_GREETING_ATTACH:
+			appendStringInfo(&message,
+							 "SET default_transaction_isolation = 'read committed'; "
+							 "SET synchronous_commit = on; BEGIN; "
+							 "SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT
+							 ", '%s'); COMMIT",
+							 identity.id, identity.epoch, identity.holder);
+			break;
+		case CONNECTION_GREETING_NONE:
+			break;
+	}
+	PQsetnonblocking(attempt->pg, 1);
+	if (!PQsendQuery(attempt->pg, message.data))
+		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+}
+
+/*
+ * Say who we are.  Who can say so is let to all tables by the worker (worker/src/own_statement.c), and the user whose
+ * session this is may see its SQL there: so `holder`, which superusers know, is a parameter.
+ */
+static void
+introduce(Attempt *attempt)
+{
+	const char *values[] = {identity.id, psprintf(INT64_FORMAT, identity.epoch), identity.holder,
+							psprintf(INT64_FORMAT, schema_version),
+							psprintf(INT64_FORMAT, (int64) decision_log_incarnation())};
+	/* a standby reads the workers, too, and nobody ends its sessions for it */
+	bool registers = !RecoveryInProgress();
+	char *sql = psprintf("SELECT strata_worker.check_coordinator($1, $2, $3), "
+						 "strata_worker.check_schema_version($4)%s",
+						 registers ? ", strata_worker.register_session($5)" : "");
+
+	attempt->introduced = true;
+	if (!PQsendQueryParams(attempt->pg, sql, registers ? 5 : 4, NULL, values, NULL, NULL, 0))
+		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+}
+
+/* An answer to our handshake that is an error. */
+static void
+report_refusal(Attempt *attempt, PGresult *result)
+{
+	int sqlstate = connection_make_sqlstate(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+
+	attempt->conn->pg = attempt->pg; /* for the report; connection_connect() cleans up */
+	if (sqlstate == ERRCODE_UNDEFINED_SCHEMA || sqlstate == ERRCODE_UNDEFINED_FUNCTION)
+	{
+		PQclear(result);
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("worker \"%s\" is not prepared", attempt->worker->name),
+						errdetail("Its database does not have the extension strata_worker, or an "
+								  "old version of it."),
+						errhint("Run CREATE EXTENSION strata_worker in the worker's database.")));
+	}
+	if (sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
+		greeting == CONNECTION_GREETING_MEMBER)
+		take_over_request(); /* a worker that was restored may have forgotten who we are */
+	connection_report(ERROR, attempt->conn, result, "SELECT strata_worker.check_coordinator(...)");
+}
+
+static void
+advance_handshake(Attempt *attempt)
+{
+	bool intact = PQconsumeInput(attempt->pg) != 0;
+
+	if (intact && PQflush(attempt->pg) < 0)
+		intact = false;
+	while (!intact || !PQisBusy(attempt->pg))
+	{
+		PGresult *result = PQgetResult(attempt->pg);
+		ExecStatusType status;
+
+		if (result == NULL)
+		{
+			if (!intact)
+				report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
+			if (greeting == CONNECTION_GREETING_MEMBER && !attempt->introduced)
+			{
+				introduce(attempt);
+				intact = PQflush(attempt->pg) >= 0;
+				continue;
+			}
+			attempt->done = true;
+			return;
+		}
+		status = PQresultStatus(result);
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			report_refusal(attempt, result);
+		PQclear(result);
+	}
+}
+
+static void
+advance_attempt(DialHost *host)
+{
+	Attempt *attempt = host->dial->owner;
+
+	if (attempt->pg != NULL)
+	{
+		if (host->pg == attempt->pg)
+			advance_handshake(attempt);
+		return;
+	}
+	dial_advance(host);
+	if (attempt->dial->winner != NULL)
+	{
+		attempt->pg = attempt->dial->winner->pg;
+		attempt->conn->worker_pid = PQbackendPID(attempt->pg);
+		session_map_add(attempt->conn); /* before the worker registers it */
+		begin_handshake(attempt);
+	}
+}
+
+/*
+ * Begin what is due and wait until one of the attempts can go on.  The set is made anew each
+ * time: libpq changes its socket between polls.  Returns the number of events.
+ */
+static int
+wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity, int64 deadline)
+{
+	int64 wake_at = deadline;
+
+	for (int i = 0; i < count; i++)
+	{
+		int64 due = dial_begin_due(attempts[i].dial);
+
+		if (dial_has_failed(attempts[i].dial))
+			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, ""));
+		if (due > 0)
+			wake_at = Min(wake_at, due);
+	}
+
+	if (connect_set != NULL)
+		FreeWaitEventSet(connect_set);
+	connect_set = NULL;
+	connect_set = connection_make_wait_set(capacity);
+	for (int i = 0; i < count; i++)
+	{
+		if (attempts[i].pg == NULL)
+			dial_add_sockets(attempts[i].dial, connect_set);
+		else if (!attempts[i].done)
+			AddWaitEventToSet(connect_set, WL_SOCKET_READABLE, PQsocket(attempts[i].pg), NULL,
+							  attempts[i].dial->winner);
+	}
+	return WaitEventSetWait(connect_set, Max(wake_at - wire_now(), 0), events, capacity + 1,
+							PG_WAIT_EXTENSION);
+}
+
+static void
+report_silence(Attempt *attempts, int count)
+{
+	char *timeout = psprintf("%d s (strata.connect_timeout)", strata_connect_timeout);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!attempts[i].done)
+			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, timeout));
+	}
+}
+
+static bool
+are_all_done(const Attempt *attempts, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (!attempts[i].done)
+			return false;
+	}
+	return true;
+}
+
+static void
+drive_attempts(Attempt *attempts, int count)
+{
+	int64 deadline = wire_now() + (int64) strata_connect_timeout * 1000;
+	int capacity = 0;
+	WaitEvent *events;
+
+	for (int i = 0; i < count; i++)
+	{
+		start_attempt(&attempts[i]);
+		capacity += attempts[i].dial->count;
+	}
+	events = palloc((capacity + 1) * sizeof(WaitEvent));
+	while (!are_all_done(attempts, count))
+	{
+		int occurred;
+
+		if (wire_now() >= deadline)
+			report_silence(attempts, count);
+		occurred = wait_for_attempts(attempts, count, events, capacity, deadline);
+		for (int i = 0; i < occurred; i++)
+		{
+			if (events[i].events & WL_LATCH_SET)
+				connection_handle_latch();
+			else
+				advance_attempt(events[i].user_data);
+		}
+	}
+	pfree(events);
+}
+
+/* The attempt has succeeded: its wire becomes the connection's. */
+static void
+take_wire(Attempt *attempt)
+{
+	WorkerConnection *conn = attempt->conn;
+
+	if (conn->conninfo != NULL)
+		pfree(conn->conninfo);
+	pfree(conn->worker_name);
+	conn->conninfo = MemoryContextStrdup(TopMemoryContext, attempt->worker->conninfo);
+	conn->worker_name = MemoryContextStrdup(TopMemoryContext, attempt->worker->name);
+	conn->generation = attempt->generation;
+	conn->hold_generation = attempt->hold_generation;
+	conn->stranger = greeting == CONNECTION_GREETING_NONE;
+	conn->pg = attempt->pg;
+	attempt->dial->winner->pg = NULL;
+	dial_free(attempt->dial);
+	attempt->dial = NULL;
+}
+
+void
+connection_connect(WorkerConnection **conns, int count)
+{
+	Attempt *attempts = palloc0(count * sizeof(Attempt));
+
+	if (greeting == CONNECTION_GREETING_MEMBER)
+		take_over_require();
+	cluster_identity_read(&identity);
+	maintenance_worker_require();
+	schema_version = ddl_version_current();
+	for (int i = 0; i < count; i++)
+	{
+		attempts[i].conn = conns[i];
+		attempts[i].worker = metadata_worker(conns[i]->worker_id);
+	}
+
+	PG_TRY();
+	{
+		drive_attempts(attempts, count);
+		for (int i = 0; i < count; i++)
+			take_wire(&attempts[i]);
+	}
+	PG_CATCH();
+	{
+		for (int i = 0; i < count; i++)
+		{
+			if (attempts[i].dial == NULL)
+				continue;
+			if (attempts[i].pg != NULL)
+				session_map_remove(conns[i]);
+			conns[i]->pg = NULL;
+			dial_free(attempts[i].dial);
+		}
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	pfree(attempts);
+}
+
+WorkerConnection *
+connection_try(int worker_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+	WorkerConnection *volatile conn = NULL;
+
+	PG_TRY();
+	{
+		conn = connection_open(worker_id);
+	}
+	PG_CATCH();
+	{
+		int sqlstate = geterrcode();
+
+		if (ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		conn = NULL;
+	}
+	PG_END_TRY();
+	return conn;
+}

@@ -1,0 +1,656 @@
+/*
+ * take_over.c
+ *		Epochs: a worker serves one coordinator, and the last one that took over.
+ *
+ * Two servers that both believe to be the coordinator would resolve each other's transactions: the
+ * resolver of one does not know the other's decisions and rolls back.  It happens when a
+ * coordinator was replaced by its replica and still runs behind a partition, and when a
+ * backup of it is started somewhere.  Both look at the workers with the same cluster id and the same
+ * certificates.  The one must succeed without anybody's help, the other one never.
+ *
+ * What tells them apart:
+ *
+ *	restart		same timeline, marked (membership.c): nothing to do, the epoch is still its own
+ *	promotion	another timeline than strata.cluster says, and marked as a standby that was fed by
+ *				its primary: takes over, by itself, and is marked as the coordinator
+ *	copy		not marked: whether it recovered to a point in time (a new timeline) or was just
+ *				started (the old one), or is a copy of the database on this server, it has no
+ *				workers.  It says so in its row (timeline is NULL), so that standbys of it do not
+ *				take over either.
+ *
+ * A copy that knows no workers has nothing to share: it becomes a cluster of its own, with another id,
+ * so that of two databases made from one template (template1 with the extension, say) neither can
+ * claim the other's workers.  One that shall not be the coordinator gets there when its workers are
+ * written off in it (lost_worker.c), of which they notice nothing.
+ *
+ * strata.take_over() is the administrator's word that a copy is the coordinator from now on: after
+ * a restore, a move by backup, or pg_upgrade.
+ *
+ * To take over is, in this order:
+ *
+ *	1. epoch + 1 and a new holder are committed here, and confirmed by the replica, if there is one;
+ *	2. on each worker the epoch is raised, and that is confirmed by its replica: sessions of older
+ *	   epochs are refused from now on;
+ *	3. there, sessions of older epochs are ended (each is marked: worker/src/session_mark.c); what
+ *	   they prepared is the resolver's, what they committed has been committed;
+ *	4. then that worker lets ours in.
+ *
+ * So at no time sessions of two epochs write on one worker, and what an old coordinator decided
+ * without its replica's confirmation it never tells a worker (decision_log.c).  Workers are
+ * independent of each other: one that cannot be reached hears of it later, before anything else.
+ * Sessions wait on the worker for step 4, and here for step 1.
+ *
+ * Two standbys that are promoted at once get the same epoch, and different holders: each worker
+ * serves the first one.  A replica that had not received its primary's last take-over
+ * (asynchronous replication) raises to an epoch that the workers have seen, and is refused.
+ * Both are for strata.take_over(), which asks the workers first.
+ *
+ * Steps 2 to 4 are the maintenance worker's, as the bootstrap superuser; users may not raise epochs.
+ * After each start it visits every worker once; that changes nothing where the epoch is known, but
+ * ends what dead sessions have left there (dead_sessions.c).  So does a visit when a worker is back.
+ */
+#include "postgres.h"
+
+#include "workers/take_over.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/atomics.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "cluster/membership.h"
+#include "cluster/metadata.h"
+#include "cluster/metadata_catalog.h"
+#include "cluster/worker_state.h"
+#include "server/maintenance_worker.h"
+#include "server/service_transaction.h"
+#include "server/settings.h"
+#include "server/shared_memory.h"
+#include "stream/worker_command.h"
+#include "transaction/remote_transaction.h"
+#include "values/row_format.h"
+#include "wire/connection_internal.h"
+#include "wire/wire_cleanup.h"
+#include "workers/dead_sessions.h"
+
+/* How soon a worker that could not be told is visited again: at first, and at most. */
+#define FIRST_RETRY_MS 200
+#define LAST_RETRY_MS 5000
+
+/* While it is down: how often we look whether it is up. */
+#define DOWN_LOOK_MS 200
+
+/* How long a worker may take to end older sessions: longer than it tries. */
+#define FENCE_TIMEOUT_MS 15000
+
+/* How often a session looks whether its server has taken over. */
+#define LOOK_MS 10
+
+/* What the maintenance worker remembers of a worker. */
+typedef struct Telling
+{
+	int worker_id;
+	int64 epoch;	/* that it was told */
+	uint32 returns; /* how often it had come back then, as the heartbeat counts */
+	int retry_ms;
+	TimestampTz next;
+	char complaint[NAMEDATALEN * 4]; /* the error logged last */
+} Telling;
+
+static List *tellings = NIL; /* of Telling, in TopMemoryContext */
+static bool has_run = false;
+static uint32 seen_requests = 0;
+static bool request_at_commit = false;
+
+/* In shared memory: how often sessions have asked that the workers be told again. */
+static pg_atomic_uint32 *requests = NULL;
+
+PG_FUNCTION_INFO_V1(strata_claim_server);
+PG_FUNCTION_INFO_V1(strata_take_over);
+
+/* ----------------------------------------------------------------
+ * The row of strata.cluster
+ * ----------------------------------------------------------------
+ */
+
+static void
+copy_uuid(char *target, HeapTuple tuple, int column, TupleDesc desc)
+{
+	bool isnull;
+	Datum value = heap_getattr(tuple, column, desc, &isnull);
+
+	strlcpy(target, DatumGetCString(DirectFunctionCall1(uuid_out, value)), UUID_LEN * 2 + 5);
+}
+
+void
+cluster_identity_read(ClusterIdentity *identity)
+{
+	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
+	TupleDesc desc = RelationGetDescr(catalog);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple tuple = systable_getnext(scan);
+	bool isnull;
+	Datum timeline;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the cluster has no identity"),
+						errdetail("Table strata.cluster is empty.")));
+	copy_uuid(identity->id, tuple, CATALOG_CLUSTER_ID, desc);
+	copy_uuid(identity->holder, tuple, CATALOG_CLUSTER_HOLDER, desc);
+	identity->epoch = DatumGetInt64(heap_getattr(tuple, CATALOG_CLUSTER_EPOCH, desc, &isnull));
+	timeline = heap_getattr(tuple, CATALOG_CLUSTER_TIMELINE, desc, &isnull);
+	identity->timeline = isnull ? 0 : DatumGetInt64(timeline);
+	identity->database = DatumGetObjectId(
+		heap_getattr(tuple, CATALOG_CLUSTER_DATABASE, desc, &isnull));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+/* Change the row; the lock keeps DDL from doing so at the same time (ddl_version.c). */
+static void
+update_row(const char *assignments)
+{
+	int level = row_format_enter_sql_mode();
+
+	LockRelationOid(metadata_catalog_oid("cluster"), ShareUpdateExclusiveLock);
+	SPI_connect();
+	if (SPI_execute(psprintf("UPDATE strata.cluster SET %s", assignments), false, 0) !=
+			SPI_OK_UPDATE ||
+		SPI_processed != 1)
+		elog(ERROR, "could not update strata.cluster");
+	SPI_finish();
+	row_format_leave_sql_mode(level);
+}
+
+static void
+raise_epoch(int64 epoch)
+{
+	update_row(psprintf("epoch = " INT64_FORMAT ", holder = pg_catalog.gen_random_uuid(), "
+						"timeline = %u, database = %u",
+						epoch, GetWALInsertionTimeLine(), MyDatabaseId));
+	/* a failover must not forget it, whatever the session says */
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* ----------------------------------------------------------------
+ * Sessions
+ * ----------------------------------------------------------------
+ */
+
+static void
+report_copy(void)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("this server does not have the workers of the cluster"),
+		 errdetail("It is a copy of a coordinator, from a backup for example, which may still "
+				   "use them."),
+		 errhint("If it shall be the coordinator from now on, run SELECT strata.take_over().")));
+}
+
+/* Is this the coordinator, or a standby of it that was promoted and has not taken over yet? */
+static bool
+is_member(const ClusterIdentity *identity)
+{
+	if (identity->timeline == 0 || identity->database != MyDatabaseId)
+		return false;
+	return membership_is_marked() ||
+		   (identity->timeline != GetWALInsertionTimeLine() && membership_was_standby());
+}
+
+/* Is it a copy that can be a cluster of its own? */
+static bool
+is_copy_without_workers(const ClusterIdentity *identity)
+{
+	return !is_member(identity) && metadata_all_workers() == NULL;
+}
+
+/* Take another id; nobody knows it yet. */
+static void
+found_cluster(void)
+{
+	membership_mark();
+	raise_epoch(1);
+	update_row("id = pg_catalog.gen_random_uuid()");
+}
+
+void
+take_over_require(void)
+{
+	int64 deadline = wire_now() + strata_connect_timeout * INT64CONST(1000);
+	ClusterIdentity identity;
+
+	if (RecoveryInProgress())
+		return; /* its primary's */
+	for (;;)
+	{
+		bool is_new;
+
+		cluster_identity_read(&identity);
+		is_new = is_copy_without_workers(&identity);
+		if (!is_new && !is_member(&identity))
+			report_copy();
+		if (!is_new && identity.timeline == GetWALInsertionTimeLine())
+			return;
+		if (MyBgworkerEntry != NULL || wire_now() > deadline)
+			ereport(ERROR,
+					(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+					 is_new ? errmsg("this database is not a cluster of its own yet")
+							: errmsg("this server has not taken over the workers yet"),
+					 errdetail("It was %s, and its process \"strata maintenance\" is to note that.",
+							   is_new ? "copied" : "promoted")));
+		maintenance_worker_require();
+		if (is_new)
+			take_over_request();
+		else
+			maintenance_worker_poke();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+void
+take_over_request(void)
+{
+	pg_atomic_fetch_add_u32(requests, 1);
+	maintenance_worker_poke();
+}
+
+/* ----------------------------------------------------------------
+ * The maintenance worker tells the workers
+ * ----------------------------------------------------------------
+ */
+
+static uint32
+count_returns(int worker_id)
+{
+	WorkerState state;
+
+	(void) worker_state_get(worker_id, &state);
+	return state.returns;
+}
+
+int
+take_over_interval_ms(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long wait = 3600 * 1000;
+	ListCell *cell;
+
+	if (!has_run || pg_atomic_read_u32(requests) != seen_requests)
+		return 0;
+	foreach(cell, tellings)
+	{
+		const Telling *telling = lfirst(cell);
+
+		if (telling->retry_ms > 0)
+			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->next), 1));
+		else if (telling->returns != count_returns(telling->worker_id))
+			wait = Min(wait, FIRST_RETRY_MS); /* since the last run, which is at once */
+	}
+	return (int) wait;
+}
+
+static Telling *
+find_telling(int worker_id)
+{
+	Telling *telling;
+	ListCell *cell;
+	MemoryContext previous;
+
+	foreach(cell, tellings)
+	{
+		telling = lfirst(cell);
+		if (telling->worker_id == worker_id)
+			return telling;
+	}
+	previous = MemoryContextSwitchTo(TopMemoryContext);
+	telling = palloc0(sizeof(Telling));
+	telling->worker_id = worker_id;
+	tellings = lappend(tellings, telling);
+	MemoryContextSwitchTo(previous);
+	return telling;
+}
+
+/* Open a wire that greets the worker in this way; a wire that there is is closed. */
+static WorkerConnection *
+open_greeting(int worker_id, ConnectionGreeting greeting)
+{
+	WorkerConnection *volatile conn;
+
+	connection_drop_worker(worker_id);
+	connection_set_greeting(greeting);
+	PG_TRY();
+	{
+		conn = connection_open_as(worker_id, GetUserId());
+	}
+	PG_FINALLY();
+	{
+		connection_set_greeting(CONNECTION_GREETING_MEMBER);
+	}
+	PG_END_TRY();
+	return conn;
+}
+
+/* The wire is closed afterwards: it has no mark, and no later coordinator would find it. */
+static void
+tell_worker(int worker_id, const ClusterIdentity *identity)
+{
+	WorkerConnection *conn = open_greeting(worker_id, CONNECTION_GREETING_ATTACH);
+	char *sql = psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
+						 identity->epoch);
+	int64 deadline = wire_now() + FENCE_TIMEOUT_MS;
+	PGresult *result;
+
+	connection_send(conn, sql, 0, sql);
+	while ((result = connection_get_result_until(conn, deadline)) != NULL)
+	{
+		int ended;
+
+		if (PQresultStatus(result) != PGRES_TUPLES_OK)
+			connection_report(ERROR, conn, result, NULL);
+		ended = atoi(PQgetvalue(result, 0, 0));
+		PQclear(result);
+		if (ended > 0)
+			ereport(LOG, (errmsg("worker \"%s\" ended %d sessions of an older coordinator",
+								 conn->worker_name, ended)));
+	}
+	dead_sessions_end(conn, deadline);
+	connection_drop_worker(worker_id);
+}
+
+static void
+note_failure(Telling *telling, const ErrorData *error)
+{
+	telling->retry_ms = telling->retry_ms == 0 ? FIRST_RETRY_MS
+											   : Min(2 * telling->retry_ms, LAST_RETRY_MS);
+	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), telling->retry_ms);
+	if (strncmp(telling->complaint, error->message, sizeof(telling->complaint) - 1) == 0)
+		return;
+	strlcpy(telling->complaint, error->message, sizeof(telling->complaint));
+	ereport(LOG, (errmsg("could not take over a worker: %s", error->message),
+				  error->detail ? errdetail_internal("%s", error->detail) : 0,
+				  error->hint ? errhint("%s", error->hint) : 0));
+}
+
+/* In a subtransaction: one that fails does not keep others from being told. */
+static void
+try_worker(Telling *telling, const ClusterIdentity *identity)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	uint32 returns = count_returns(telling->worker_id);
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(caller);
+	PG_TRY();
+	{
+		tell_worker(telling->worker_id, identity);
+		ReleaseCurrentSubTransaction();
+		telling->epoch = identity->epoch;
+		telling->returns = returns;
+		telling->retry_ms = 0;
+		telling->complaint[0] = '\0';
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(caller);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		connection_drop_worker(telling->worker_id);
+		note_failure(telling, error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller);
+	CurrentResourceOwner = owner;
+}
+
+/* One that is down is told as soon as it is up. */
+static void
+postpone(Telling *telling)
+{
+	telling->retry_ms = Max(telling->retry_ms, FIRST_RETRY_MS);
+	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DOWN_LOOK_MS);
+}
+
+/* Somebody was refused: what the workers know may not be what they were told. */
+static void
+take_requests(void)
+{
+	uint32 now = pg_atomic_read_u32(requests);
+	ListCell *cell;
+
+	if (now == seen_requests)
+		return;
+	seen_requests = now;
+	foreach(cell, tellings)
+		((Telling *) lfirst(cell))->epoch = 0;
+}
+
+/* Nobody counts their returns. */
+static void
+forget_removed_workers(const Bitmapset *workers)
+{
+	ListCell *cell;
+
+	foreach(cell, tellings)
+	{
+		Telling *telling = lfirst(cell);
+
+		if (bms_is_member(telling->worker_id, workers))
+			continue;
+		tellings = foreach_delete_current(tellings, cell);
+		pfree(telling);
+	}
+}
+
+static void
+tell_workers(const ClusterIdentity *identity)
+{
+	Bitmapset *workers = bms_copy(metadata_all_workers());
+	int worker_id = -1;
+
+	forget_removed_workers(workers);
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		Telling *telling = find_telling(worker_id);
+
+		if (telling->epoch == identity->epoch && telling->returns == count_returns(worker_id))
+			continue;
+		if (worker_state_is_down(worker_id))
+			postpone(telling);
+		else if (telling->retry_ms == 0 || telling->next <= GetCurrentTimestamp())
+			try_worker(telling, identity);
+	}
+}
+
+void
+take_over_run(void)
+{
+	ClusterIdentity identity;
+
+	has_run = true;
+	take_requests();
+	cluster_identity_read(&identity);
+	if (identity.timeline == 0 || !is_member(&identity))
+		forget_removed_workers(NULL); /* it has none */
+	if (is_copy_without_workers(&identity))
+	{
+		ereport(LOG, (errmsg("this database is a copy without workers and becomes a cluster of its "
+							 "own")));
+		found_cluster();
+		return;
+	}
+	if (identity.timeline == 0)
+		return;
+	if (!is_member(&identity))
+	{
+		ereport(WARNING, (errmsg("this server is a copy of a coordinator and gets no workers"),
+						  errdetail("Its data directory came from a backup, or the like."),
+						  errhint("If it shall be the coordinator from now on, run SELECT "
+								  "strata.take_over().")));
+		update_row("timeline = NULL");
+		return;
+	}
+	if (identity.timeline == GetWALInsertionTimeLine())
+	{
+		tell_workers(&identity);
+		return;
+	}
+	ereport(LOG, (errmsg("taking over the workers with epoch " INT64_FORMAT, identity.epoch + 1),
+				  errdetail("This server was promoted: timeline %u follows " INT64_FORMAT ".",
+							GetWALInsertionTimeLine(), identity.timeline)));
+	membership_mark();
+	raise_epoch(identity.epoch + 1);
+	service_transaction_next(); /* no worker hears of what could be forgotten */
+	cluster_identity_read(&identity);
+	tell_workers(&identity);
+}
+
+/* ----------------------------------------------------------------
+ * The administrator's word
+ * ----------------------------------------------------------------
+ */
+
+/* strata.claim_server(): for CREATE EXTENSION */
+Datum
+strata_claim_server(PG_FUNCTION_ARGS)
+{
+	membership_mark();
+	PG_RETURN_INT64(GetWALInsertionTimeLine());
+}
+
+/* Ask a worker that may refuse us. */
+static WorkerAnswer
+ask_stranger(int worker_id, const char *sql)
+{
+	WorkerAnswer answer;
+
+	connection_drop_worker(worker_id);
+	connection_set_greeting(CONNECTION_GREETING_NONE);
+	PG_TRY();
+	{
+		answer = worker_command_try(worker_id, REMOTE_READ, sql);
+	}
+	PG_FINALLY();
+	{
+		connection_set_greeting(CONNECTION_GREETING_MEMBER);
+		connection_drop_worker(worker_id);
+	}
+	PG_END_TRY();
+	return answer;
+}
+
+/* The highest epoch that the workers have seen of this cluster. */
+static int64
+find_last_epoch(const ClusterIdentity *identity)
+{
+	const Bitmapset *workers = metadata_all_workers();
+	char *sql = psprintf("SELECT epoch FROM strata_worker.cluster WHERE id = '%s'", identity->id);
+	int64 last = identity->epoch;
+	int worker_id = -1;
+
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		WorkerAnswer answer = ask_stranger(worker_id, sql);
+
+		if (!answer.success)
+			ereport(
+				WARNING,
+				(errmsg("worker \"%s\" could not be asked for its epoch",
+						metadata_worker(worker_id)->name),
+				 errdetail_internal("%s", answer.error->message),
+				 errhint("If it refuses this coordinator later, run strata.take_over() again.")));
+		else if (answer.value != NULL)
+			last = Max(last, pg_strtoint64(answer.value));
+	}
+	return last;
+}
+
+/* strata.take_over() */
+Datum
+strata_take_over(PG_FUNCTION_ARGS)
+{
+	ClusterIdentity identity;
+	int64 epoch;
+
+	PreventCommandDuringRecovery("strata.take_over()");
+	PreventCommandIfReadOnly("strata.take_over()");
+	if (remote_transaction_has_begun())
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("cannot take over in a transaction that has used workers")));
+	cluster_identity_read(&identity);
+	if (is_copy_without_workers(&identity))
+	{
+		found_cluster();
+		PG_RETURN_INT64(1);
+	}
+	epoch = find_last_epoch(&identity) + 1;
+	membership_mark();
+	raise_epoch(epoch);
+	request_at_commit = true;
+	PG_RETURN_INT64(epoch);
+}
+
+static void
+handle_transaction_event(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	if (request_at_commit && event == XACT_EVENT_COMMIT)
+		take_over_request();
+	request_at_commit = false;
+}
+
+static void
+request_shared_memory(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint32)));
+}
+
+static void
+create_shared_memory(void)
+{
+	bool found;
+
+	requests = ShmemInitStruct("strata take over", sizeof(pg_atomic_uint32), &found);
+	if (!found)
+		pg_atomic_init_u32(requests, 0);
+}
+
+void
+take_over_initialize(void)
+{
+	membership_initialize();
+	shared_memory_register(request_shared_memory, create_shared_memory);
+	RegisterXactCallback(handle_transaction_event, NULL);
+}
