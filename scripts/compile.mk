@@ -6,11 +6,14 @@ OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 FLAGS := -std=gnu11 -O2 -fPIC -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common
 
+# where the headers of a source's extension are
+OWN = $(addprefix -I,$(wildcard $(firstword $(subst /src/, ,$(subst /test/, ,$<)))/src))
+
 .PHONY: all
 all: $(OBJECTS)
 
 $(OUT)/%.o: %.c scripts/compile.mk
 	@mkdir -p $(@D)
-	@$(CC) -I$(firstword $(subst /src/,/src ,$<)) $(FLAGS) $(INCLUDES) -MMD -MP -c $< -o $@
+	@$(CC) $(OWN) $(FLAGS) $(INCLUDES) -MMD -MP -c $< -o $@
 
 -include $(OBJECTS:.o=.d)
