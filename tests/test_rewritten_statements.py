@@ -22,13 +22,17 @@ CREATE VIEW plain_{0} AS SELECT k, b, a AS other FROM {0};
 CREATE VIEW nested_{0} AS SELECT other, k AS id, b FROM plain_{0};
 CREATE VIEW ruled_{0} AS SELECT k, b FROM {0};
 CREATE RULE u AS ON UPDATE TO ruled_{0} DO INSTEAD
-    UPDATE {0} SET b = NEW.b, a = OLD.b WHERE k = OLD.k;
-CREATE RULE d AS ON DELETE TO ruled_{0} DO INSTEAD DELETE FROM {0} WHERE k = OLD.k;
+    UPDATE {0} SET b = NEW.b, a = OLD.b WHERE k = OLD.k RETURNING NEW.*;
+CREATE RULE d AS ON DELETE TO ruled_{0} DO INSTEAD
+    DELETE FROM {0} WHERE k = OLD.k RETURNING OLD.k, OLD.b + 1;
 CREATE RULE i AS ON INSERT TO ruled_{0} DO INSTEAD INSERT INTO {0} (k, b) VALUES (NEW.k, NEW.b);
 CREATE VIEW joined_{0} AS SELECT {0}.k, b, c FROM {0} JOIN e USING (k);
 CREATE RULE u AS ON UPDATE TO joined_{0} WHERE NEW.b > 3 DO INSTEAD
     (UPDATE {0} SET b = NEW.b WHERE k = OLD.k; UPDATE e SET c = NEW.c WHERE k = OLD.k);
 CREATE RULE n AS ON UPDATE TO joined_{0} DO INSTEAD NOTHING;
+CREATE VIEW also_{0} AS SELECT * FROM {0};
+CREATE RULE u AS ON UPDATE TO also_{0} DO ALSO
+    UPDATE {0} AS x SET a = s.k * 10 FROM (SELECT k FROM {0} WHERE k = OLD.k) AS s WHERE x.k = s.k;
 CREATE VIEW fired_{0} AS SELECT k, b FROM {0};
 CREATE FUNCTION fire_{0} () RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -70,12 +74,17 @@ STATEMENTS = [
     # rules
     "UPDATE ruled_{t} SET b = 7 WHERE k = 3",
     "UPDATE ruled_{t} SET b = b + 1",
+    "UPDATE ruled_{t} SET b = 7 WHERE k = 3 RETURNING *",
+    "UPDATE ruled_{t} SET b = b + 1 RETURNING k, b + k",
+    "UPDATE ruled_{t} AS x SET b = e.c FROM e WHERE e.k = x.k RETURNING x.b, e.*",
+    "DELETE FROM ruled_{t} WHERE b > 3 RETURNING k, b",
     "UPDATE ruled_{t} AS x SET b = e.c FROM e WHERE e.k = x.k",
     "DELETE FROM ruled_{t} WHERE b > 3",
     "DELETE FROM ruled_{t}",
     "INSERT INTO ruled_{t} VALUES (90, 1), (91, 2)",
     "UPDATE joined_{t} SET b = b + 2, c = 0",
     "UPDATE joined_{t} SET b = b + 2, c = 0 WHERE k = 4",
+    "UPDATE also_{t} SET b = b + 2 WHERE k > 20",
     # triggers of views
     "UPDATE fired_{t} SET b = 8 WHERE k = 3",
     "UPDATE fired_{t} SET b = b + 1 WHERE k < 20",

@@ -10,8 +10,9 @@
  *
  *	- assignments to parts of one column (SET a[1] = 1, a[2] = 2) are nested in one expression, of which it would
  *	  print the last only, and SET of a generated column = DEFAULT is gone: statement_assignments();
- *	- what rules and views have brought in stands in FROM, but does not say so, and the rows that are to be
- *	  inserted are there under their name twice: mend_names();
+ *	- what rules and views have brought in stands in FROM, but does not say so, or under another name, or too late for
+ *	  what refers to it, and the rows that are to be inserted are there under their name twice: mend_names(),
+ *	  put_lateral_last();
  *	- a view's condition has no place of its own in MERGE: mend_merge().
  */
 #include "postgres.h"
@@ -64,15 +65,51 @@ walk_from_items(Node *node, Query *query)
 	return expression_tree_walker(node, walk_from_items, query);
 }
 
+typedef struct NamesContext
+{
+	List *rtable;
+	Index level;
+} NamesContext;
+
+/* NEW.a of a rule, where a is not assigned to, has become OLD.a, but ruleutils would still print NEW. */
+static bool
+walk_replaced_names(Node *node, NamesContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var *var = (Var *) node;
+
+		if (var->varlevelsup == context->level && var->varnosyn > 0 &&
+			var->varnosyn != var->varno &&
+			rt_fetch(var->varnosyn, context->rtable)->rtekind != RTE_JOIN)
+			var->varnosyn = 0;
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		bool result;
+
+		context->level++;
+		result = query_tree_walker((Query *) node, walk_replaced_names, context, 0);
+		context->level--;
+		return result;
+	}
+	return expression_tree_walker(node, walk_replaced_names, context);
+}
+
 /* FROM is what the join tree says; and of relations called "excluded" it is the one that ON CONFLICT means. */
 static void
 mend_names(Query *query)
 {
 	Index excluded = query->onConflict == NULL ? 0 : query->onConflict->exclRelIndex;
+	NamesContext names = {.rtable = query->rtable};
 	Index rti = 0;
 	ListCell *lc;
 
 	(void) walk_from_items((Node *) query->jointree, query);
+	(void) query_tree_walker(query, walk_replaced_names, &names, 0);
 	if (excluded == 0)
 		return;
 	foreach(lc, query->rtable)
@@ -83,6 +120,34 @@ mend_names(Query *query)
 		if (rti != excluded && rti != query->resultRelation && !rte->inFromCl)
 			rte->alias = rte->eref = makeAlias("unused", rte->eref->colnames);
 	}
+}
+
+static bool
+walk_lateral_items(Node *node, Query *query)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, RangeTblRef))
+		return rt_fetch(((RangeTblRef *) node)->rtindex, query->rtable)->lateral;
+	return expression_tree_walker(node, walk_lateral_items, query);
+}
+
+/* A rule's sub-select may name OLD, which the rewriter puts behind it: in SQL LATERAL items come last. */
+static void
+put_lateral_last(Query *query)
+{
+	List *first = NIL;
+	List *last = NIL;
+	ListCell *lc;
+
+	foreach(lc, query->jointree->fromlist)
+	{
+		if (walk_lateral_items(lfirst(lc), query))
+			last = lappend(last, lfirst(lc));
+		else
+			first = lappend(first, lfirst(lc));
+	}
+	query->jointree->fromlist = list_concat(first, last);
 }
 
 static Node *
@@ -106,6 +171,7 @@ mutate_statement(Node *node, StatementContext *context)
 				rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
 			}
 			mend_names(query);
+			put_lateral_last(query);
 			return (Node *) query;
 		}
 		case T_Param:
