@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "cluster/cluster_identity.h"
 #include "cluster/local_extension.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
@@ -15,18 +16,25 @@
 #include "commit/in_doubt.h"
 #include "ddl/utility.h"
 #include "execute/executor_hooks.h"
+#include "execute/gather.h"
 #include "plan/planner.h"
-#include "server/maintenance_worker.h"
+#include "server/incarnation.h"
+#include "server/launcher.h"
 #include "server/settings.h"
-#include "services/auto_analyze.h"
+#include "services/heartbeat.h"
+#include "services/service_tasks.h"
+#include "stream/remote_insert.h"
+#include "table/auto_analyze.h"
 #include "table/index_validity.h"
 #include "table/table_definition.h"
 #include "transaction/constraint_mode.h"
 #include "transaction/remote_transaction.h"
 #include "transaction/serializable.h"
 #include "wire/session_map.h"
+#include "wire/worker_use.h"
 #include "workers/take_over.h"
-#include "workers/worker_hold.h"
+
+#include "transaction_end.h"
 
 PG_MODULE_MAGIC;
 
@@ -100,25 +108,32 @@ define_settings(void)
 	MarkGUCPrefixReserved("strata");
 }
 
+static const LauncherService services[] = {
+	{"maintenance", service_tasks_maintenance_main},
+	{"heartbeat", heartbeat_main},
+	{"periods", service_tasks_periods_main},
+};
+
 void
 _PG_init(void)
 {
 	define_settings();
 	metadata_initialize();
 	worker_state_initialize();
-	worker_hold_initialize();
-	take_over_initialize();
-	session_map_initialize(); /* before remote_transaction.c, whose callbacks at commit come first */
+	incarnation_initialize();
+	worker_use_initialize();
+	remote_insert_initialize();
+	cluster_identity_initialize();
+	session_map_initialize();
 	gate_initialize();
 	remote_transaction_initialize();
 	in_doubt_initialize();
-	constraint_mode_initialize();
-	serializable_initialize();
-	maintenance_worker_initialize();
+	launcher_initialize(services, lengthof(services), metadata_available);
 	auto_analyze_initialize();
 	executor_hooks_initialize();
+	gather_initialize();
 	planner_initialize();
-	index_validity_initialize();
 	table_definition_initialize();
 	utility_initialize();
+	transaction_end_initialize();
 }

@@ -85,3 +85,10 @@ strata_is_local_extension(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(local_extension_is(argument_get_text(fcinfo, 0, "name")));
 }
+
+bool
+local_extension_stays(const char *name)
+{
+	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 ||
+		   local_extension_is(name);
+}

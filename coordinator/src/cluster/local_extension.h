@@ -15,4 +15,7 @@ extern bool local_extension_is(const char *name);
 /* Is the object a member of such an extension? */
 extern bool local_extension_has(Oid classid, Oid objectid);
 
+/* Is the extension created, altered and dropped on this server alone? */
+extern bool local_extension_stays(const char *name);
+
 #endif

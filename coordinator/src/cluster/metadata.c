@@ -22,6 +22,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
@@ -96,14 +97,12 @@ static bool distributed_am_known = false;
 
 static void invalidate_relation(Datum arg, Oid relation);
 static void invalidate_access_method(Datum arg, int cacheid, uint32 hashvalue);
-static void count_transaction(XactEvent event, void *arg);
 
 void
 metadata_initialize(void)
 {
 	CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
 	CacheRegisterSyscacheCallback(AMNAME, invalidate_access_method, (Datum) 0);
-	RegisterXactCallback(count_transaction, NULL);
 }
 
 /* ---------------------------------------------------------------- invalidation */
@@ -148,8 +147,8 @@ invalidate_access_method(Datum arg, int cacheid, uint32 hashvalue)
 	distributed_am_known = false;
 }
 
-static void
-count_transaction(XactEvent event, void *arg)
+void
+metadata_transaction_event(XactEvent event)
 {
 	switch (event)
 	{
@@ -651,4 +650,14 @@ metadata_table(Oid relation)
 	entry->table = remembered;
 	entry->stale = before != invalidations;
 	return remembered;
+}
+
+const DistributedTable *
+metadata_find_table(Oid relid)
+{
+	if (!OidIsValid(relid))
+		return NULL;
+	if (get_rel_relkind(relid) == RELKIND_INDEX)
+		relid = IndexGetRelation(relid, true);
+	return OidIsValid(relid) ? metadata_table(relid) : NULL;
 }

@@ -17,6 +17,8 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "access/attnum.h"
 #include "access/transam.h"
 #include "fmgr.h"
@@ -111,5 +113,11 @@ extern Oid metadata_distributed_am(void);
 extern bool metadata_is_shell(Relation relation);
 
 extern void metadata_initialize(void); /* from _PG_init: registers callbacks */
+
+/* The table that a relation is, or whose index it is, when it is ours; else NULL. */
+extern const DistributedTable *metadata_find_table(Oid relation);
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void metadata_transaction_event(XactEvent event);
 
 #endif

@@ -3,7 +3,7 @@
  *		What the heartbeat knows of each worker, in shared memory.
  *
  * Written by the heartbeat of a database only (heartbeat.c), read by every session of it.  Times
- * in milliseconds are on the clock of wire_now().  No function here throws.
+ * in milliseconds are on the clock of clock_now().  No function here throws.
  */
 #ifndef STRATA_WORKER_STATE_H
 #define STRATA_WORKER_STATE_H

@@ -45,11 +45,12 @@
 #include "commit/gate.h"
 #include "commit/participants.h"
 #include "commit/prepared_gid.h"
-#include "transaction/remote_transaction.h"
+#include "server/clock.h"
+#include "server/settings.h"
 #include "wire/session_map.h"
 #include "wire/session_settings.h"
-#include "server/settings.h"
 #include "wire/wire_cleanup.h"
+#include "wire/wire_reclaim.h"
 
 /* How long the workers together may take for COMMIT PREPARED. */
 #define FINISH_TIMEOUT_MS 10000
@@ -151,7 +152,7 @@ check_participant(WorkerConnection *conn)
 {
 	conn->occupant = NULL; /* rows nobody has asked for until now are of no use */
 	if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
-		remote_transaction_reclaim(&conn, 1);
+		wire_reclaim(&conn, 1);
 	if (conn->xact_depth == 0)
 		return;
 	if (PQstatus(conn->pg) != CONNECTION_OK)
@@ -259,16 +260,16 @@ await_commit(WorkerConnection *conn, CommitWait *wait)
 	PGresult *result = NULL;
 
 	while (
-		!connection_await_result(conn, Min(wait->deadline, wire_now() + COMMIT_LOOK_MS), &result))
+		!connection_await_result(conn, Min(wait->deadline, clock_now() + COMMIT_LOOK_MS), &result))
 	{
 		if ((QueryCancelPending || ProcDiePending) && !wait->cancelled)
 		{
 			wait->cancelled = true;
-			wait->deadline = Min(wait->deadline, wire_now() + WIRE_END_TIMEOUT_MS);
+			wait->deadline = Min(wait->deadline, clock_now() + WIRE_END_TIMEOUT_MS);
 			if (QueryCancelPending)
 				wire_cancel(&conn, 1, wait->deadline);
 		}
-		if (wire_now() < wait->deadline && !connection_is_silent(conn))
+		if (clock_now() < wait->deadline && !connection_is_silent(conn))
 			continue;
 		conn->failed = true; /* the abort, too, need not ask */
 		report_unknown_outcome(conn, NULL, "It did not answer in time.");
@@ -501,7 +502,7 @@ commit_prepared_writers(int count)
 		participant_commands[i] = participants[i]->commit_prepared;
 	}
 	FAULT_POINT("committed");
-	wire_run(participants, participant_commands, count, wire_now() + FINISH_TIMEOUT_MS,
+	wire_run(participants, participant_commands, count, clock_now() + FINISH_TIMEOUT_MS,
 			 acknowledge_to_gate);
 	FAULT_POINT("acknowledged");
 

@@ -35,6 +35,7 @@
 
 #include "compat.h"
 #include "cluster/metadata.h"
+#include "server/incarnation.h"
 #include "server/shared_memory.h"
 
 /* Columns of strata.distributed_transaction. */
@@ -58,7 +59,6 @@ typedef struct Acknowledged
 /* Identities of transactions, in shared memory. */
 typedef struct TransactionIdentity
 {
-	uint64 incarnation; /* 63 random bits, one draw per start of the server */
 	pg_atomic_uint64 counter;
 	slock_t mutex; /* of what follows */
 	int acknowledged_count;
@@ -72,12 +72,6 @@ static TransactionIdentity *identity = NULL;
 /* Counters taken from shared memory, whose rows the running transaction deletes. */
 static uint64 deleting[DELETED_MAX];
 static int deleting_count = 0;
-
-uint64
-decision_log_incarnation(void)
-{
-	return identity->incarnation;
-}
 
 /* ----------------------------------------------------------------
  * Running commits
@@ -108,7 +102,7 @@ decision_log_leave(void)
 bool
 decision_log_is_running(uint64 incarnation, uint64 counter)
 {
-	if (incarnation != identity->incarnation)
+	if (incarnation != incarnation_get())
 		return false;
 	pg_memory_barrier();
 	for (int i = 0; i < MaxBackends; i++)
@@ -191,7 +185,7 @@ delete_acknowledged(Relation catalog)
 {
 	take_acknowledged();
 	for (int i = 0; i < deleting_count; i++)
-		delete_decision(catalog, (Decision){identity->incarnation, deleting[i]});
+		delete_decision(catalog, (Decision){incarnation_get(), deleting[i]});
 }
 
 void
@@ -204,7 +198,7 @@ decision_log_write(uint64 counter)
 	HeapTuple tuple;
 
 	delete_acknowledged(catalog);
-	values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) identity->incarnation);
+	values[DECISION_INCARNATION - 1] = Int64GetDatum((int64) incarnation_get());
 	values[DECISION_COUNTER - 1] = Int64GetDatum((int64) counter);
 	tuple = heap_form_tuple(RelationGetDescr(catalog), values, nulls);
 	CatalogTupleInsert(catalog, tuple);
@@ -329,10 +323,6 @@ create_shared_memory(void)
 	identity = ShmemInitStruct("strata transaction identity", identity_size(), &found);
 	if (!found)
 	{
-		if (!pg_strong_random(&identity->incarnation, sizeof(identity->incarnation)))
-			ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
-							errmsg("could not draw a random number for distributed transactions")));
-		identity->incarnation &= PG_INT64_MAX;
 		pg_atomic_init_u64(&identity->counter, 0);
 		SpinLockInit(&identity->mutex);
 		identity->acknowledged_count = 0;

@@ -22,9 +22,6 @@ typedef struct Decision
 /* Shared memory; the library must be loaded when the server starts. */
 extern void decision_log_initialize(void);
 
-/* 63 random bits, drawn when the server started. */
-extern uint64 decision_log_incarnation(void);
-
 /*
  * Takes a counter that nobody else gets in this incarnation, never 0.  Until decision_log_leave() it belongs to a
  * transaction that runs.

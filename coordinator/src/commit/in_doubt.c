@@ -33,7 +33,9 @@
 
 #include "cluster/metadata.h"
 #include "commit/decision_log.h"
-#include "server/maintenance_worker.h"
+#include "server/clock.h"
+#include "server/incarnation.h"
+#include "server/launcher.h"
 #include "server/settings.h"
 #include "server/shared_memory.h"
 #include "wire/wire_cleanup.h"
@@ -345,7 +347,7 @@ static void
 call_resolver(void)
 {
 	pg_atomic_fetch_add_u32(&shared->generation, 1);
-	maintenance_worker_poke();
+	launcher_poke();
 }
 
 void
@@ -354,8 +356,8 @@ in_doubt_look_at_commit(void)
 	looking_at_commit = true;
 }
 
-static void
-handle_transaction_event(XactEvent event, void *arg)
+void
+in_doubt_transaction_event(XactEvent event)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
@@ -368,7 +370,6 @@ void
 in_doubt_initialize(void)
 {
 	shared_memory_register(request_shared_memory, create_shared_memory);
-	RegisterXactCallback(handle_transaction_event, NULL);
 }
 
 /* ----------------------------------------------------------------
@@ -401,7 +402,7 @@ look_for_left_overs(int worker_id, int64 deadline)
 		return;
 	foreach(cell, prepared_gid_list(conn, deadline))
 	{
-		if (((PreparedGid *) lfirst(cell))->incarnation != decision_log_incarnation())
+		if (((PreparedGid *) lfirst(cell))->incarnation != incarnation_get())
 			return; /* the resolver's */
 	}
 	in_doubt_checked(worker_id, generation);
@@ -421,7 +422,7 @@ report_timeout(int worker_id)
 void
 in_doubt_wait(int worker_id)
 {
-	int64 deadline = wire_now() +
+	int64 deadline = clock_now() +
 					 (strata_worker_timeout > 0 ? strata_worker_timeout : DEFAULT_WAIT_MS);
 
 	call_resolver();
@@ -431,7 +432,7 @@ in_doubt_wait(int worker_id)
 	ConditionVariablePrepareToSleep(&shared->changed);
 	while (in_doubt_blocks(worker_id))
 	{
-		int64 left = deadline - wire_now();
+		int64 left = deadline - clock_now();
 
 		if (left <= 0)
 			report_timeout(worker_id);

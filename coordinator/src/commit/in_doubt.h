@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "datatype/timestamp.h"
 
 #include "commit/prepared_gid.h"
@@ -84,5 +86,8 @@ extern uint32 in_doubt_generation(void);
 
 /* The resolver is to look at workers that nobody has seen, after this transaction has committed. */
 extern void in_doubt_look_at_commit(void);
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void in_doubt_transaction_event(XactEvent event);
 
 #endif

@@ -12,7 +12,8 @@
 #include "utils/memutils.h"
 
 #include "commit/decision_log.h"
-#include "server/maintenance_worker.h"
+#include "server/incarnation.h"
+#include "server/launcher.h"
 #include "wire/error_names.h"
 
 WorkerConnection **participants = NULL;
@@ -63,7 +64,7 @@ participants_select(ParticipantPredicate predicate)
 PreparedGid
 participant_gid(const WorkerConnection *conn)
 {
-	return (PreparedGid){decision_log_incarnation(), conn->prepared_counter, conn->worker_id};
+	return (PreparedGid){incarnation_get(), conn->prepared_counter, conn->worker_id};
 }
 
 /*
@@ -95,5 +96,5 @@ participants_end(bool doubt)
 {
 	decision_log_leave();
 	if (doubt)
-		maintenance_worker_poke();
+		launcher_poke();
 }

@@ -7,11 +7,10 @@
  */
 #include "postgres.h"
 
+#include "cluster/cluster_identity.h"
 #include "commit/prepared_gid.h"
 
 #include "lib/stringinfo.h"
-
-#include "workers/take_over.h"
 
 #define GID_FORMAT "strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT "_%d"
 

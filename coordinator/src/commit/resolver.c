@@ -46,12 +46,13 @@
 #include "wire/connection_internal.h"
 #include "commit/decision_log.h"
 #include "fault_point.h"
-#include "commit/in_doubt.h"
 #include "cluster/metadata.h"
+#include "cluster/worker_state.h"
+#include "commit/in_doubt.h"
 #include "commit/prepared_gid.h"
+#include "server/clock.h"
 #include "server/settings.h"
 #include "wire/wire_cleanup.h"
-#include "cluster/worker_state.h"
 
 /* How long one command on a worker may take, if strata.worker_timeout does not say less. */
 #define COMMAND_TIMEOUT_MS 10000
@@ -144,7 +145,7 @@ command_deadline(void)
 
 	if (strata_worker_timeout > 0)
 		timeout = Min(timeout, strata_worker_timeout);
-	return wire_now() + timeout;
+	return clock_now() + timeout;
 }
 
 /* ----------------------------------------------------------------
@@ -189,11 +190,11 @@ static bool
 await_replica(void)
 {
 	XLogRecPtr upto = GetFlushRecPtr(NULL);
-	int64 deadline = wire_now() + REPLICA_WAIT_MS;
+	int64 deadline = clock_now() + REPLICA_WAIT_MS;
 
 	while (!decision_log_is_replicated(upto))
 	{
-		if (wire_now() > deadline)
+		if (clock_now() > deadline)
 			return false;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
 						 PG_WAIT_EXTENSION);

@@ -20,7 +20,6 @@
 #include "tcop/utility.h"
 
 #include "cluster/metadata.h"
-#include "stream/ddl_version.h"
 
 /* One call of ProcessUtility. */
 typedef struct UtilityCall
@@ -56,15 +55,6 @@ extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
 /* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
 extern List *ddl_created_objects(const UtilityCall *call);
 
-/*
- * Run on all workers, in the local transaction; nothing happens without workers.  Every worker
- * has every table, also one that holds none of its shards.
- */
-extern void ddl_send_everywhere(const char *sql);
-
-/* The table's name for other nodes: quoted and schema-qualified. */
-extern char *ddl_relation_name(Oid relation);
-
 /* Name of a role as SQL. */
 extern char *ddl_role_name(const RoleSpec *role);
 
@@ -87,17 +77,8 @@ extern void ddl_refuse_unique(const char *index, const DistributedTable *table, 
 /* In ddl_object.c */
 extern void ddl_create_object(UtilityCall *call);
 extern void ddl_alter_object(UtilityCall *call);
-extern void ddl_security_label(UtilityCall *call); /* table_definition.c */
+extern void ddl_security_label(UtilityCall *call);
 extern void ddl_drop_objects(UtilityCall *call);
-
-/* In ddl_place.c: do the workers have it, or may they? */
-extern bool ddl_object_is_everywhere(const ObjectAddress *object);
-
-/*
- * Those of existing objects that are everywhere (ObjectAddress *); *all, if that is not NULL: are there no others?
- * Missing ones do not count.
- */
-extern List *ddl_objects_everywhere(ObjectType type, List *objects, bool *all);
 
 /* In ddl_extension.c */
 extern void ddl_create_schema(UtilityCall *call);
@@ -105,9 +86,6 @@ extern void ddl_drop_schemas(UtilityCall *call);
 extern void ddl_create_extension(UtilityCall *call);
 extern void ddl_alter_extension(UtilityCall *call);
 extern void ddl_drop_extensions(UtilityCall *call);
-
-/* Is the extension created, altered and dropped on this server alone? */
-extern bool ddl_extension_stays(const char *name);
 
 /* The call of a worker's function for a schema, as it is before the command: its name, its owner, an argument. */
 extern char *ddl_schema_command(const char *function, const char *schema, const char *argument);
@@ -128,8 +106,7 @@ extern void ddl_note_dropped_constraint(Oid constraint);
 extern void ddl_follow_dropped_constraints(void);
 extern void ddl_forget_dropped_constraints(void);
 
-/* In ddl_relation.c: the table that a relation is, or whose index it is, when it is ours; else NULL. */
-extern const DistributedTable *ddl_find_table(Oid relid);
+/* In ddl_relation.c: the table of that name, or whose index it is, when it is ours; else NULL. */
 extern const DistributedTable *ddl_find_table_by_name(const RangeVar *name);
 
 /* ERROR if a table's kind changed while the command waited for its lock. */

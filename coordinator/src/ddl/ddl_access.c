@@ -14,6 +14,8 @@
 #include "nodes/makefuncs.h"
 
 #include "cluster/metadata_catalog.h"
+#include "cluster/object_place.h"
+#include "stream/remote_ddl.h"
 
 /* ---------------------------------------------------------------- GRANT and REVOKE */
 
@@ -25,7 +27,7 @@ find_granted_objects(const GrantStmt *grant, bool *all)
 	ListCell *cell;
 
 	if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
-		return ddl_objects_everywhere(OBJECT_SCHEMA, objects, all);
+		return object_place_everywhere_of(OBJECT_SCHEMA, objects, all);
 	switch (grant->objtype)
 	{
 		case OBJECT_LANGUAGE:
@@ -33,13 +35,13 @@ find_granted_objects(const GrantStmt *grant, bool *all)
 		case OBJECT_FUNCTION:
 		case OBJECT_PROCEDURE:
 		case OBJECT_ROUTINE:
-			return ddl_objects_everywhere(grant->objtype, objects, all);
+			return object_place_everywhere_of(grant->objtype, objects, all);
 		case OBJECT_TYPE:
 		case OBJECT_DOMAIN:
 			objects = NIL;
 			foreach(cell, grant->objects)
 				objects = lappend(objects, makeTypeNameFromNameList(lfirst_node(List, cell)));
-			return ddl_objects_everywhere(grant->objtype, objects, all);
+			return object_place_everywhere_of(grant->objtype, objects, all);
 		default:
 			return NIL;
 	}
@@ -117,7 +119,7 @@ ddl_grant(UtilityCall *call)
 	List *everywhere;
 	bool all = true;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	if (metadata_all_workers() == NULL || grant->targtype == ACL_TARGET_DEFAULTS ||
 		grant->objtype == OBJECT_TABLE || grant->objtype == OBJECT_SEQUENCE)
 	{
@@ -127,7 +129,7 @@ ddl_grant(UtilityCall *call)
 	everywhere = find_granted_objects(grant, &all);
 	ddl_run_locally(call);
 	if (everywhere != NIL && !all)
-		ddl_send_everywhere(build_grant(grant, everywhere));
+		remote_ddl_send(build_grant(grant, everywhere));
 	else if (everywhere != NIL || grant->objtype == OBJECT_PARAMETER_ACL)
-		ddl_send_everywhere(ddl_text_with_role_names(call, grant->grantees));
+		remote_ddl_send(ddl_text_with_role_names(call, grant->grantees));
 }

@@ -48,11 +48,13 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "table/distribution_check.h"
+#include "cluster/relation_name.h"
 #include "plan/explicit_cast.h"
 #include "stream/remote_command.h"
-#include "values/row_format.h"
+#include "stream/remote_ddl.h"
+#include "table/distribution_check.h"
 #include "table/table_ddl.h"
+#include "values/row_format.h"
 
 /* A column that was added. */
 typedef struct NewColumn
@@ -422,7 +424,7 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 	int *worker_ids = palloc(count * sizeof(int));
 	int64 *rows = palloc(count * sizeof(int64));
 	char **sqls = palloc(count * sizeof(char *));
-	char *table = ddl_relation_name(RelationGetRelid(relation));
+	char *table = relation_name_qualified(RelationGetRelid(relation));
 	char *column = NameStr(TupleDescAttr(RelationGetDescr(relation), attribute - 1)->attname);
 	char *helper = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)),
@@ -456,7 +458,7 @@ add_numbered_column(Relation relation, AttrNumber attribute)
 						   quote_literal_cstr(helper), table, quote_identifier(column), helper);
 		first += rows[i] * increment;
 	}
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	(void) remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }
 
@@ -703,7 +705,7 @@ send_constraints(const UtilityCall *call, const AlterParts *parts)
 		sql = build_new_constraint(parts, address->objectId);
 		row_format_leave_sql_mode(level);
 		if (sql != NULL)
-			ddl_send_everywhere(sql);
+			remote_ddl_send(sql);
 	}
 }
 
@@ -711,7 +713,7 @@ static void
 send_alter(const char *table, const char *sql)
 {
 	if (sql[0] != '\0')
-		ddl_send_everywhere(psprintf("ALTER TABLE %s %s", table, sql));
+		remote_ddl_send(psprintf("ALTER TABLE %s %s", table, sql));
 }
 
 static bool
@@ -771,7 +773,7 @@ void
 alter_parts_send(const UtilityCall *call, AlterParts *parts)
 {
 	Relation relation = table_open(parts->relation, NoLock);
-	char *table = ddl_relation_name(parts->relation);
+	char *table = relation_name_qualified(parts->relation);
 	int level = row_format_enter_sql_mode();
 	ListCell *command;
 	ListCell *using;
@@ -787,7 +789,7 @@ alter_parts_send(const UtilityCall *call, AlterParts *parts)
 	foreach(cell, parts->leaves)
 		ddl_alter_partitions(table, true, lfirst(cell));
 	foreach(cell, parts->used_indexes)
-		ddl_send_everywhere(psprintf("DROP INDEX IF EXISTS %s", (char *) lfirst(cell)));
+		remote_ddl_send(psprintf("DROP INDEX IF EXISTS %s", (char *) lfirst(cell)));
 	send_constraints(call, parts);
 	send_alter(table, parts->after.data);
 	table_close(relation, NoLock);

@@ -21,6 +21,8 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "cluster/relation_name.h"
+#include "stream/remote_ddl.h"
 #include "table/table_ddl.h"
 
 /* A table that is losing a foreign key, and the defaults that its workers had before. */
@@ -61,7 +63,7 @@ send_parts(Oid relid, List *parts)
 	initStringInfo(&sql);
 	foreach(cell, parts)
 		appendStringInfo(&sql, "%s %s", sql.len > 0 ? "," : "", (char *) lfirst(cell));
-	ddl_send_everywhere(psprintf("ALTER TABLE %s%s", ddl_relation_name(relid), sql.data));
+	remote_ddl_send(psprintf("ALTER TABLE %s%s", relation_name_qualified(relid), sql.data));
 }
 
 static List *

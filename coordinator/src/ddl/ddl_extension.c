@@ -23,6 +23,8 @@
 
 #include "cluster/local_extension.h"
 #include "cluster/metadata_catalog.h"
+#include "cluster/object_place.h"
+#include "stream/remote_ddl.h"
 
 static bool
 schema_is_everywhere(const char *name)
@@ -30,7 +32,7 @@ schema_is_everywhere(const char *name)
 	ObjectAddress address;
 
 	ObjectAddressSet(address, NamespaceRelationId, get_namespace_oid(name, true));
-	return OidIsValid(address.objectId) && ddl_object_is_everywhere(&address);
+	return OidIsValid(address.objectId) && object_place_is_everywhere(&address);
 }
 
 /* DROP SCHEMA: its tables were dropped on the workers one by one, what is left goes now. */
@@ -55,7 +57,7 @@ ddl_drop_schemas(UtilityCall *call)
 	{
 		if (drop->behavior == DROP_CASCADE)
 			appendStringInfoString(&sql, " CASCADE");
-		ddl_send_everywhere(sql.data);
+		remote_ddl_send(sql.data);
 	}
 }
 
@@ -81,13 +83,6 @@ ddl_schema_command(const char *function, const char *schema, const char *argumen
 	return psprintf("SELECT strata_worker.%s(%s, %s, %s)", function, quote_literal_cstr(schema),
 					quote_literal_cstr(GetUserNameFromId(owner, false)),
 					quote_literal_cstr(argument));
-}
-
-bool
-ddl_extension_stays(const char *name)
-{
-	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 ||
-		   local_extension_is(name);
 }
 
 /*
@@ -135,7 +130,7 @@ ddl_drop_extensions(UtilityCall *call)
 
 		if (strcmp(name, "strata") == 0)
 			check_drop_ours();
-		if (!ddl_extension_stays(name))
+		if (!local_extension_stays(name))
 			appendStringInfo(&sql, "%s%s", sql.len == 0 ? "DROP EXTENSION IF EXISTS " : ", ",
 							 quote_identifier(name));
 	}
@@ -144,7 +139,7 @@ ddl_drop_extensions(UtilityCall *call)
 	{
 		if (drop->behavior == DROP_CASCADE)
 			appendStringInfoString(&sql, " CASCADE");
-		ddl_send_everywhere(sql.data);
+		remote_ddl_send(sql.data);
 	}
 }
 
@@ -159,7 +154,7 @@ ddl_create_schema(UtilityCall *call)
 	{
 		const ObjectAddress *address = lfirst(cell);
 
-		if (address->classId == NamespaceRelationId && ddl_object_is_everywhere(address))
+		if (address->classId == NamespaceRelationId && object_place_is_everywhere(address))
 		{
 			HeapTuple tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(address->objectId));
 			Form_pg_namespace form;
@@ -167,10 +162,9 @@ ddl_create_schema(UtilityCall *call)
 			if (!HeapTupleIsValid(tuple))
 				continue;
 			form = (Form_pg_namespace) GETSTRUCT(tuple);
-			ddl_send_everywhere(
-				psprintf("SELECT strata_worker.create_schema(%s, %s)",
-						 quote_literal_cstr(NameStr(form->nspname)),
-						 quote_literal_cstr(GetUserNameFromId(form->nspowner, false))));
+			remote_ddl_send(psprintf("SELECT strata_worker.create_schema(%s, %s)",
+									 quote_literal_cstr(NameStr(form->nspname)),
+									 quote_literal_cstr(GetUserNameFromId(form->nspowner, false))));
 			ReleaseSysCache(tuple);
 			ddl_send_privileges(address);
 		}
@@ -187,10 +181,10 @@ send_with_right(const char *sql)
 	bool lend = !superuser();
 
 	if (lend)
-		ddl_send_everywhere("SELECT strata_worker.lend_create(true)");
-	ddl_send_everywhere(sql);
+		remote_ddl_send("SELECT strata_worker.lend_create(true)");
+	remote_ddl_send(sql);
 	if (lend)
-		ddl_send_everywhere("SELECT strata_worker.lend_create(false)");
+		remote_ddl_send("SELECT strata_worker.lend_create(false)");
 }
 
 /* The error of a worker that cannot have the extension says what can be done. */
@@ -231,7 +225,7 @@ ddl_create_extension(UtilityCall *call)
 	ListCell *cell;
 
 	ddl_run_locally(call);
-	if (ddl_extension_stays(create->extname) || metadata_all_workers() == NULL)
+	if (local_extension_stays(create->extname) || metadata_all_workers() == NULL)
 		return;
 
 	initStringInfo(&sql);
@@ -257,7 +251,7 @@ ddl_alter_extension(UtilityCall *call)
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
 
 	ddl_run_locally(call);
-	if (ddl_extension_stays(alter->extname) || metadata_all_workers() == NULL)
+	if (local_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;
 	send_with_right(ddl_statement_text(call));
 }

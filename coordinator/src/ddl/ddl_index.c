@@ -45,6 +45,8 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "cluster/relation_name.h"
+#include "stream/remote_ddl.h"
 #include "table/distribution_check.h"
 #include "table/index_validity.h"
 #include "values/row_format.h"
@@ -206,13 +208,13 @@ build_question(Oid index, Oid table)
 		DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index)));
 	bool unique = strncmp(definition, "CREATE UNIQUE", strlen("CREATE UNIQUE")) == 0;
 	char *start = psprintf("CREATE %sINDEX %s ON %s ", unique ? "UNIQUE " : "",
-						   quote_identifier(get_rel_name(index)), ddl_relation_name(table));
+						   quote_identifier(get_rel_name(index)), relation_name_qualified(table));
 
 	row_format_leave_sql_mode(level);
 	if (strncmp(definition, start, strlen(start)) != 0)
 		elog(ERROR, "unexpected index definition \"%s\"", definition);
 	return psprintf("SELECT strata_worker.next_index_command(%s, %s, %s, %s)",
-					quote_literal_cstr(ddl_relation_name(table)),
+					quote_literal_cstr(relation_name_qualified(table)),
 					quote_literal_cstr(get_rel_name(index)), unique ? "true" : "false",
 					quote_literal_cstr(definition + strlen(start)));
 }
@@ -286,7 +288,7 @@ create_concurrently(UtilityCall *call, Oid table_id)
 
 	LockRelationOid(table_id, ShareUpdateExclusiveLock);
 	index_validity_set(index, true);
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	MemoryContextDelete(context);
 }
 
@@ -306,7 +308,7 @@ ddl_complete_index(Oid table, Oid index, bool concurrently)
 		LockRelationOid(table, concurrently ? ShareUpdateExclusiveLock : ShareLock);
 		index_validity_set(index, true);
 	}
-	ddl_version_note_change();
+	remote_ddl_note_change();
 }
 
 void
@@ -353,7 +355,7 @@ ddl_create_index(UtilityCall *call)
 
 	relid = table->relation;
 	kind = table->kind;
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, kind);
 	ddl_check_created(call);
@@ -364,7 +366,7 @@ ddl_create_index(UtilityCall *call)
 
 		if (address->classId == RelationRelationId &&
 			get_rel_relkind(address->objectId) == RELKIND_INDEX)
-			ddl_send_everywhere(pg_get_indexdef_string(address->objectId));
+			remote_ddl_send(pg_get_indexdef_string(address->objectId));
 	}
 }
 
@@ -388,9 +390,9 @@ build_drop(Oid index, const DistributedTable *table, bool cascade)
 
 	if (!get_index_isvalid(index))
 		parts = psprintf("SELECT strata_worker.drop_index_parts(%s, %s); ",
-						 quote_literal_cstr(ddl_relation_name(table->relation)),
+						 quote_literal_cstr(relation_name_qualified(table->relation)),
 						 quote_literal_cstr(get_rel_name(index)));
-	return psprintf("%sDROP INDEX IF EXISTS %s%s", parts, ddl_relation_name(index),
+	return psprintf("%sDROP INDEX IF EXISTS %s%s", parts, relation_name_qualified(index),
 					cascade ? " CASCADE" : "");
 }
 
@@ -399,7 +401,7 @@ static void
 drop_concurrently(UtilityCall *call, Oid index)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char *sql = psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s", ddl_relation_name(index));
+	char *sql = psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s", relation_name_qualified(index));
 	int worker = -1;
 
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "DROP INDEX CONCURRENTLY");
@@ -407,7 +409,7 @@ drop_concurrently(UtilityCall *call, Oid index)
 	while ((worker = bms_next_member(workers, worker)) >= 0)
 		(void) maintenance_run_each(&worker, GetUserId(), &sql, 1);
 	ddl_run_locally(call);
-	ddl_version_note_change();
+	remote_ddl_note_change();
 }
 
 void
@@ -421,7 +423,7 @@ ddl_drop_indexes(UtilityCall *call)
 	{
 		RangeVar *name = makeRangeVarFromNameList(lfirst_node(List, cell));
 		Oid index = RangeVarGetRelid(name, NoLock, true);
-		const DistributedTable *table = ddl_find_table(index);
+		const DistributedTable *table = metadata_find_table(index);
 
 		if (table == NULL || index == table->relation)
 			continue;
@@ -436,10 +438,10 @@ ddl_drop_indexes(UtilityCall *call)
 			}
 			continue;
 		}
-		ddl_lock_for_change();
+		remote_ddl_lock_for_change();
 		commands = lappend(commands, build_drop(index, table, drop->behavior == DROP_CASCADE));
 	}
 	ddl_run_locally(call);
 	foreach(cell, commands)
-		ddl_send_everywhere(lfirst(cell));
+		remote_ddl_send(lfirst(cell));
 }

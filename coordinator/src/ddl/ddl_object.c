@@ -5,7 +5,7 @@
  * Fragments of queries run on the workers, and so everything they can name must exist there.
  * Commands are sent as the user typed them, with the session's search_path.
  *
- * Which objects the workers have, ddl_place.c says: for a command that creates an object, after it ran here, and
+ * Which objects the workers have, object_place.c says: for a command that creates an object, after it ran here, and
  * for one that changes or drops it, before it runs.  What a command names and they have not, they are not told.
  * Objects made before the first worker was added were copied by add_worker().
  */
@@ -13,6 +13,7 @@
 
 #include "ddl/ddl.h"
 
+#include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
@@ -21,7 +22,11 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
+#include "cluster/local_extension.h"
+#include "cluster/object_place.h"
 #include "ddl/statement_class.h"
+#include "stream/remote_ddl.h"
+#include "table/table_definition.h"
 
 /* ---------------------------------------------------------------- commands */
 
@@ -38,7 +43,7 @@ ddl_create_object(UtilityCall *call)
 	ListCell *cell;
 	char *text;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	if (metadata_all_workers() == NULL)
 		return;
@@ -49,7 +54,7 @@ ddl_create_object(UtilityCall *call)
 
 		if (address->classId == RelationRelationId || !is_objectclass_supported(address->classId))
 			continue;
-		if (!ddl_object_is_everywhere(address))
+		if (!object_place_is_everywhere(address))
 			return;
 		created = true;
 	}
@@ -59,7 +64,7 @@ ddl_create_object(UtilityCall *call)
 	text = ddl_statement_text(call);
 	if (IsA(statement, CreateFunctionStmt))
 		text = psprintf("SET LOCAL check_function_bodies = off; %s", text);
-	ddl_send_everywhere(text);
+	remote_ddl_send(text);
 	foreach(cell, ddl_created_objects(call))
 		ddl_send_privileges(lfirst(cell));
 }
@@ -122,7 +127,7 @@ static List *
 member_objects(const AlterExtensionContentsStmt *alter, ObjectType *type)
 {
 	*type = (ObjectType) alter->objtype;
-	return ddl_extension_stays(alter->extname) ? NIL : object_list(*type, alter->object);
+	return local_extension_stays(alter->extname) ? NIL : object_list(*type, alter->object);
 }
 
 static List *
@@ -216,7 +221,7 @@ find_on_workers(ObjectType type, List *objects, bool *all)
 {
 	if (metadata_all_workers() == NULL || statement_class_object_place(type) == OBJECT_HERE)
 		return NIL;
-	return ddl_objects_everywhere(type, objects, all);
+	return object_place_everywhere_of(type, objects, all);
 }
 
 /* What the workers are sent for ALTER of an object that they have; asked for before it runs here. */
@@ -249,7 +254,7 @@ follow_database_owner(const AlterOwnerStmt *alter)
 	const char *owner = GetUserNameFromId(get_rolespec_oid(alter->newowner, false), false);
 
 	if (strcmp(strVal(alter->object), get_database_name(MyDatabaseId)) == 0)
-		ddl_send_everywhere(
+		remote_ddl_send(
 			psprintf("SELECT strata_worker.own_database(%s)", quote_literal_cstr(owner)));
 }
 
@@ -278,7 +283,7 @@ ddl_alter_object(UtilityCall *call)
 	Oid altered;
 	char *text = NULL;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	if (objects != NIL)
 		everywhere = find_on_workers(type, objects, NULL);
 	altered = get_altered_type(statement, objects);
@@ -294,8 +299,8 @@ ddl_alter_object(UtilityCall *call)
 	if (IsA(statement, AlterOwnerStmt) && type == OBJECT_DATABASE)
 		follow_database_owner(castNode(AlterOwnerStmt, statement));
 	ddl_move_dependents(dependents);
-	if (everywhere != NIL && ddl_object_is_everywhere(linitial(everywhere)))
-		ddl_send_everywhere(text);
+	if (everywhere != NIL && object_place_is_everywhere(linitial(everywhere)))
+		remote_ddl_send(text);
 }
 
 /* DROP of these objects alone, which the workers have of those that the command names. */
@@ -328,13 +333,13 @@ drop_objects(UtilityCall *call, const DropStmt *drop)
 	char *text = NULL;
 	bool all;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	everywhere = find_on_workers(drop->removeType, drop->objects, &all);
 	if (everywhere != NIL && !all)
 		text = build_drop(drop, everywhere);
 	ddl_run_locally(call);
 	if (everywhere != NIL)
-		ddl_send_everywhere(text != NULL ? text : ddl_statement_text(call));
+		remote_ddl_send(text != NULL ? text : ddl_statement_text(call));
 }
 
 /* DROP of anything.  Tables are dropped on the workers by the object access hook. */
@@ -361,4 +366,30 @@ ddl_drop_objects(UtilityCall *call)
 			drop_objects(call, drop);
 			break;
 	}
+}
+
+/* The definition of a table of ours is a label of it (table_definition.c); other labels are as on one server. */
+void
+ddl_security_label(UtilityCall *call)
+{
+	SecLabelStmt *statement = castNode(SecLabelStmt, call->statement->utilityStmt);
+	ObjectAddress address;
+	Relation relation;
+
+	if (statement->provider == NULL ||
+		strcmp(statement->provider, TABLE_DEFINITION_PROVIDER) != 0 ||
+		statement->objtype != OBJECT_TABLE)
+	{
+		ddl_alter_object(call);
+		return;
+	}
+	address = get_object_address(statement->objtype, statement->object, &relation,
+								 AccessExclusiveLock, false);
+	check_object_ownership(GetUserId(), statement->objtype, address, statement->object, relation);
+	relation_close(relation, NoLock);
+	if (statement->label == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the definition of a distributed table cannot be removed"),
+						errhint("Run undistribute_table() to make it a local table.")));
+	table_definition_apply(address.objectId, statement->label);
 }

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "ddl/ddl.h"
+#include "stream/remote_ddl.h"
 
 #include "catalog/pg_language.h"
 #include "catalog/pg_namespace.h"
@@ -100,5 +101,5 @@ ddl_send_privileges(const ObjectAddress *object)
 		if (ACL_DAT(acl)[i].ai_grantee != owner)
 			append_grant(&sql, &ACL_DAT(acl)[i], target);
 	}
-	ddl_send_everywhere(sql.data);
+	remote_ddl_send(sql.data);
 }

@@ -27,6 +27,9 @@
 #include "utils/ruleutils.h"
 
 #include "cluster/metadata_catalog.h"
+#include "cluster/object_place.h"
+#include "cluster/relation_name.h"
+#include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
 #include "table/distribution_check.h"
 #include "table/dropped_names.h"
@@ -36,19 +39,9 @@
 /* ---------------------------------------------------------------- for all commands on tables */
 
 const DistributedTable *
-ddl_find_table(Oid relid)
-{
-	if (!OidIsValid(relid))
-		return NULL;
-	if (get_rel_relkind(relid) == RELKIND_INDEX)
-		relid = IndexGetRelation(relid, true);
-	return OidIsValid(relid) ? metadata_table(relid) : NULL;
-}
-
-const DistributedTable *
 ddl_find_table_by_name(const RangeVar *name)
 {
-	return name == NULL ? NULL : ddl_find_table(RangeVarGetRelid(name, NoLock, true));
+	return name == NULL ? NULL : metadata_find_table(RangeVarGetRelid(name, NoLock, true));
 }
 
 void
@@ -152,7 +145,7 @@ ddl_alter_partitions(const char *table, bool leaves_only, const char *action)
 						  quote_literal_cstr(table), leaves_only ? "true" : "false",
 						  quote_literal_cstr(action));
 
-	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
+	remote_ddl_send(psprintf("DO %s", quote_literal_cstr(body)));
 }
 
 /*
@@ -174,12 +167,12 @@ rename_partitions(const DistributedTable *table, const char *old_schema, const c
 	initStringInfo(&rows);
 	for (int shard = 0; shard < table->colocation->shard_count; shard++)
 	{
-		char *old = table_ddl_partition_name(old_name, shard, has_periods);
+		char *old = relation_name_of_shard(old_name, shard, has_periods);
 
-		appendStringInfo(
-			&rows, "%s(%s, %s, %s)", shard > 0 ? ", " : "",
-			quote_literal_cstr(quote_qualified_identifier(schema, old)), quote_literal_cstr(old),
-			quote_literal_cstr(table_ddl_partition_name(new_name, shard, has_periods)));
+		appendStringInfo(&rows, "%s(%s, %s, %s)", shard > 0 ? ", " : "",
+						 quote_literal_cstr(quote_qualified_identifier(schema, old)),
+						 quote_literal_cstr(old),
+						 quote_literal_cstr(relation_name_of_shard(new_name, shard, has_periods)));
 	}
 	body = psprintf(
 		"DECLARE shard record;"
@@ -197,7 +190,7 @@ rename_partitions(const DistributedTable *table, const char *old_schema, const c
 			? psprintf(" PERFORM strata_worker.rename_periods(shard.relation, %s, shard.old);",
 					   quote_literal_cstr(old_schema))
 			: "");
-	ddl_send_everywhere(psprintf("DO %s", quote_literal_cstr(body)));
+	remote_ddl_send(psprintf("DO %s", quote_literal_cstr(body)));
 }
 
 /* RENAME of a table of ours, of its columns, constraints and indexes; and of other objects. */
@@ -235,10 +228,10 @@ ddl_rename(UtilityCall *call)
 		char *old_name = get_rel_name(table->relation);
 		TableKind kind = table->kind;
 
-		ddl_lock_for_change();
+		remote_ddl_lock_for_change();
 		ddl_run_locally(call);
 		ddl_ensure_unchanged(table->relation, kind);
-		ddl_send_everywhere(text);
+		remote_ddl_send(text);
 		rename_partitions(table, get_namespace_name(get_rel_namespace(table->relation)), old_name);
 		if (rename->renameType == OBJECT_COLUMN)
 			columnar_options_follow(table->relation);
@@ -253,7 +246,7 @@ ddl_rename(UtilityCall *call)
 		if (OidIsValid(relid))
 			dropped_names_check(relid);
 		if (rename->renameType == OBJECT_ROLE)
-			ddl_send_everywhere(ddl_statement_text(call));
+			remote_ddl_send(ddl_statement_text(call));
 	}
 }
 
@@ -281,10 +274,10 @@ ddl_set_schema(UtilityCall *call)
 		return;
 	}
 
-	old_name = ddl_relation_name(table->relation);
+	old_name = relation_name_qualified(table->relation);
 	old_schema = get_namespace_name(get_rel_namespace(table->relation));
 	kind = table->kind;
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(table->relation, kind);
 	ddl_alter_partitions(old_name, false,
@@ -298,7 +291,7 @@ ddl_create_statistics(UtilityCall *call)
 {
 	ListCell *cell;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	foreach(cell, ddl_created_objects(call))
 	{
@@ -306,12 +299,12 @@ ddl_create_statistics(UtilityCall *call)
 		int level;
 		char *sql;
 
-		if (address->classId != StatisticExtRelationId || !ddl_object_is_everywhere(address))
+		if (address->classId != StatisticExtRelationId || !object_place_is_everywhere(address))
 			continue;
 		level = row_format_enter_sql_mode();
 		sql = pg_get_statisticsobjdef_string(address->objectId);
 		row_format_leave_sql_mode(level);
-		ddl_send_everywhere(sql);
+		remote_ddl_send(sql);
 	}
 }
 

@@ -35,6 +35,7 @@
 #include "utils/varlena.h"
 
 #include "server/argument.h"
+#include "stream/remote_ddl.h"
 
 PG_FUNCTION_INFO_V1(strata_role_setting);
 
@@ -166,7 +167,7 @@ ddl_create_role(UtilityCall *call)
 					 quote_literal_cstr(create->role),
 					 quote_literal_cstr(get_role_attributes(create->role)));
 	append_memberships(&sql, quote_identifier(create->role), create->options);
-	ddl_send_everywhere(sql.data);
+	remote_ddl_send(sql.data);
 }
 
 /* ALTER ROLE; ALTER GROUP changes members. */
@@ -190,7 +191,7 @@ ddl_alter_role(UtilityCall *call)
 		text = psprintf("ALTER ROLE %s%s", ddl_role_name(alter->role), attributes);
 	ddl_run_locally(call);
 	if (text != NULL)
-		ddl_send_everywhere(text);
+		remote_ddl_send(text);
 }
 
 void
@@ -212,7 +213,7 @@ ddl_drop_role(UtilityCall *call)
 	}
 	ddl_run_locally(call);
 	if (sql.len > 0)
-		ddl_send_everywhere(sql.data);
+		remote_ddl_send(sql.data);
 }
 
 /*
@@ -264,7 +265,7 @@ ddl_send_role_command(UtilityCall *call)
 	text = ddl_text_with_role_names(call, roles);
 	ddl_run_locally(call);
 	if (rest != NULL)
-		ddl_send_everywhere(psprintf("%s%s", text, rest));
+		remote_ddl_send(psprintf("%s%s", text, rest));
 }
 
 /* ---------------------------------------------------------------- settings of roles */
@@ -372,7 +373,7 @@ ddl_alter_role_set(UtilityCall *call)
 							   : psprintf("RESET %s", quote_setting_name(set->name));
 	}
 	if (action != NULL)
-		ddl_send_everywhere(
+		remote_ddl_send(
 			format_setting_command(GetUserNameFromId(get_rolespec_oid(alter->role, false), false),
 								   alter->database != NULL, action));
 }

@@ -3,13 +3,15 @@
  *		What is built on a type, when workers get or lose what that needs.
  *
  * Functions that take or return rows of a local table, composite types with such attributes, and what is built on them in
- * turn, are the coordinator's (ddl_place.c).  When the table is distributed, or the attribute dropped, the
+ * turn, are the coordinator's (object_place.c).  When the table is distributed, or the attribute dropped, the
  * workers get these objects, each after what it needs; when the table comes back, or such an attribute
  * is added, they lose them in the opposite order.
  */
 #include "postgres.h"
 
+#include "cluster/object_place.h"
 #include "ddl/ddl.h"
+#include "stream/remote_ddl.h"
 
 #include "access/genam.h"
 #include "access/table.h"
@@ -160,7 +162,7 @@ ddl_note_dependents(Oid type)
 	{
 		Dependent *dependent = lfirst(cell);
 
-		dependent->everywhere = ddl_object_is_everywhere(&dependent->object);
+		dependent->everywhere = object_place_is_everywhere(&dependent->object);
 		dependent->drop = psprintf("DROP %s IF EXISTS %s",
 								   dependent->object.classId == TypeRelationId ? "TYPE" : "ROUTINE",
 								   getObjectIdentity(&dependent->object, false));
@@ -178,17 +180,17 @@ ddl_move_dependents(const List *noted)
 	{
 		const Dependent *dependent = list_nth(noted, i);
 
-		if (dependent->everywhere && !ddl_object_is_everywhere(&dependent->object))
-			ddl_send_everywhere(dependent->drop);
+		if (dependent->everywhere && !object_place_is_everywhere(&dependent->object))
+			remote_ddl_send(dependent->drop);
 	}
 	foreach(cell, noted)
 	{
 		const Dependent *dependent = lfirst(cell);
 
-		if (dependent->everywhere || !ddl_object_is_everywhere(&dependent->object))
+		if (dependent->everywhere || !object_place_is_everywhere(&dependent->object))
 			continue;
-		ddl_send_everywhere(psprintf("SET LOCAL check_function_bodies = off; %s",
-									 get_definition(&dependent->object)));
+		remote_ddl_send(psprintf("SET LOCAL check_function_bodies = off; %s",
+								 get_definition(&dependent->object)));
 		ddl_send_privileges(&dependent->object);
 	}
 }

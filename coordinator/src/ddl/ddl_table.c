@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "ddl/ddl_alter_part.h"
+#include "stream/remote_ddl.h"
 #include "table/distribution_check.h"
 #include "table/index_validity.h"
 #include "table/table_am.h"
@@ -440,7 +441,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	Oid relid;
 	bool everywhere;
 
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	relid = AlterTableLookupRelation(alter, AlterTableGetLockLevel(alter->cmds));
 	ddl_ensure_unchanged(relid, kind);
 	table = metadata_table(relid);
@@ -479,9 +480,9 @@ alter_our_index(UtilityCall *call, const DistributedTable *table)
 			table->relation, "ALTER INDEX",
 			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
 			"Drop the index and create it again.");
-	ddl_lock_for_change();
+	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
-	ddl_send_everywhere(ddl_statement_text(call));
+	remote_ddl_send(ddl_statement_text(call));
 }
 
 void
@@ -497,7 +498,7 @@ ddl_alter_table(UtilityCall *call)
 		return;
 	}
 	relid = RangeVarGetRelid(alter->relation, NoLock, true);
-	table = ddl_find_table(relid);
+	table = metadata_find_table(relid);
 	if (table == NULL)
 	{
 		check_local_alter(alter);

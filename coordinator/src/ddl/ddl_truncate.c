@@ -18,7 +18,6 @@
 #include "postgres.h"
 
 #include "ddl/ddl.h"
-#include "ddl/ddl_truncate.h"
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
@@ -28,8 +27,11 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "cluster/relation_name.h"
 #include "stream/reference_write.h"
 #include "stream/remote_command.h"
+#include "stream/remote_ddl.h"
+#include "table/table_am.h"
 
 typedef struct RunningTruncate
 {
@@ -52,11 +54,11 @@ send_truncate(List *tables, bool cascade)
 	initStringInfo(&sql);
 	foreach(cell, tables)
 		appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
-						 ddl_relation_name(lfirst_oid(cell)));
+						 relation_name_qualified(lfirst_oid(cell)));
 	if (cascade)
 		appendStringInfoString(&sql, " CASCADE");
 	reference_write_flush();
-	ddl_send_everywhere(sql.data);
+	remote_ddl_send(sql.data);
 }
 
 static void
@@ -68,8 +70,8 @@ send_running(void)
 	send_truncate(running->tables, running->cascade);
 }
 
-void
-truncate_note_emptied(Oid relation)
+static void
+note_emptied(Oid relation)
 {
 	if (running != NULL && list_member_oid(running->tables, relation))
 		send_running();
@@ -95,7 +97,7 @@ strata_truncate_reference_table(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 
 	if (running != NULL)
-		truncate_note_emptied(table->relation);
+		note_emptied(table->relation);
 	else
 		send_truncate(list_make1_oid(table->relation), false);
 	return PointerGetDatum(NULL);
@@ -147,6 +149,7 @@ ddl_truncate(UtilityCall *call)
 	if (!has_shell && first_reference > 0)
 		reorder_tables(call, first_reference);
 	running = &truncate;
+	table_am_emptied = note_emptied;
 	PG_TRY();
 	{
 		ddl_run_locally(call);
@@ -155,6 +158,7 @@ ddl_truncate(UtilityCall *call)
 	PG_FINALLY();
 	{
 		running = outer;
+		table_am_emptied = outer != NULL ? note_emptied : NULL;
 	}
 	PG_END_TRY();
 }

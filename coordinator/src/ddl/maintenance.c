@@ -23,6 +23,7 @@
 
 #include "cluster/metadata_catalog.h"
 #include "relation_owner.h"
+#include "cluster/relation_name.h"
 #include "wire/wire_cleanup.h"
 
 /* Stop what still runs on these connections, and close them: their state is unknown. */
@@ -199,8 +200,9 @@ maintenance_vacuum(UtilityCall *call)
 
 			/* core skips what the user does not own, with a warning */
 			if (table != NULL && compat_may_maintain(relid, GetUserId()))
-				run_outside_transaction(get_relation_owner(relid),
-										psprintf("VACUUM%s %s", options, ddl_relation_name(relid)));
+				run_outside_transaction(
+					get_relation_owner(relid),
+					psprintf("VACUUM%s %s", options, relation_name_qualified(relid)));
 		}
 	}
 	ddl_run_locally(call);
@@ -256,7 +258,7 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 		ddl_complete_indexes(lfirst_oid(cell), concurrently);
 		run_outside_transaction(
 			get_relation_owner(lfirst_oid(cell)),
-			psprintf("REINDEX%s TABLE %s", options, ddl_relation_name(lfirst_oid(cell))));
+			psprintf("REINDEX%s TABLE %s", options, relation_name_qualified(lfirst_oid(cell))));
 	}
 }
 
@@ -275,7 +277,7 @@ maintenance_reindex(UtilityCall *call)
 		return;
 	}
 	relid = RangeVarGetRelid(reindex->relation, NoLock, true);
-	table = ddl_find_table(relid);
+	table = metadata_find_table(relid);
 
 	/* not the owner: core says so before any worker is asked */
 	if (table == NULL || !compat_may_maintain(table->relation, GetUserId()))
@@ -290,7 +292,7 @@ maintenance_reindex(UtilityCall *call)
 		ddl_complete_indexes(relid, is_concurrent(reindex));
 	run_outside_transaction(get_relation_owner(table->relation),
 							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
-									 is_index ? "INDEX" : "TABLE", ddl_relation_name(relid)));
+									 is_index ? "INDEX" : "TABLE", relation_name_qualified(relid)));
 	ddl_run_locally(call);
 }
 

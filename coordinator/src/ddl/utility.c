@@ -38,10 +38,11 @@
 #include "ddl/ddl.h"
 #include "ddl/statement_class.h"
 #include "execute/executor_hooks.h"
-#include "server/maintenance_worker.h"
+#include "server/launcher.h"
+#include "server/statement_depth.h"
 #include "stream/reference_write.h"
 #include "stream/remote_command.h"
-#include "stream/remote_insert.h"
+#include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
 #include "table/copy_from.h"
 #include "table/dropped_names.h"
@@ -49,11 +50,10 @@
 #include "table/table_am.h"
 #include "table/table_lifecycle.h"
 #include "transaction/constraint_mode.h"
+#include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
 #include "transaction/snapshot_pin.h"
 #include "wire/connection.h"
-
-int utility_local_depth = 0;
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 static object_access_hook_type previous_object_access = NULL;
@@ -161,59 +161,23 @@ ddl_created_objects(const UtilityCall *call)
 	return list_copy_tail(created_objects, call->first_created);
 }
 
-/* Pass on what the workers have to say beside errors, or do not: the command said it here already. */
-static void
-silence_workers(bool quiet)
-{
-	ListCell *cell;
-
-	foreach(cell, connection_list())
-		((WorkerConnection *) lfirst(cell))->quiet = quiet;
-}
-
-void
-ddl_send_everywhere(const char *sql)
-{
-	ddl_version_note_change();
-	if (metadata_all_workers() == NULL)
-		return;
-	connection_open_all(metadata_all_workers());
-	silence_workers(true);
-	PG_TRY();
-	{
-		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
-	}
-	PG_FINALLY();
-	{
-		silence_workers(false);
-	}
-	PG_END_TRY();
-}
-
 /* A table is being dropped: drop it on the workers, who may find more to tell about than we do. */
 static void
 forget_table(Oid relation)
 {
 	dropped_names_note(relation);
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	connection_open_all(metadata_all_workers());
-	silence_workers(true);
+	remote_ddl_silence(true);
 	PG_TRY();
 	{
 		table_lifecycle_forget(relation, true);
 	}
 	PG_FINALLY();
 	{
-		silence_workers(false);
+		remote_ddl_silence(false);
 	}
 	PG_END_TRY();
-}
-
-char *
-ddl_relation_name(Oid relation)
-{
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-									  get_rel_name(relation));
 }
 
 char *
@@ -460,34 +424,34 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 	bool runs_prepared_before = executor_runs_prepared;
 
 	if (!IsA(statement->utilityStmt, TransactionStmt))
-		maintenance_worker_before_command(statement->utilityStmt);
+		launcher_before_command(statement->utilityStmt);
 
 	/* COMMIT and ROLLBACK must work in a failed transaction, where nothing can be looked up. */
 	if (IsA(statement->utilityStmt, TransactionStmt) || IsParallelWorker() ||
-		utility_local_depth > 0 || creating_extension || !metadata_available())
+		table_lifecycle_local_depth > 0 || creating_extension || !metadata_available())
 	{
 		ddl_run_locally(&call);
 		return;
 	}
 
 	reference_write_flush();
-	executor_depth++;
-	executor_runs_prepared = executor_depth == 1 && runs_prepared(statement->utilityStmt);
+	statement_depth++;
+	executor_runs_prepared = statement_depth == 1 && runs_prepared(statement->utilityStmt);
 	PG_TRY();
 	{
 		handle_call(&call);
 	}
 	PG_FINALLY();
 	{
-		executor_depth--;
+		statement_depth--;
 		executor_runs_prepared = runs_prepared_before;
 	}
 	PG_END_TRY();
 
-	if (executor_depth == 0 && IsTransactionState())
+	if (statement_depth == 0 && IsTransactionState())
 	{
 		reference_write_flush();
-		remote_insert_flush_all();
+		pending_rows_flush();
 	}
 }
 
@@ -530,8 +494,8 @@ access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (previous_object_access)
 		previous_object_access(access, class_id, object_id, sub_id, arg);
 
-	if (access == OAT_POST_CREATE && sub_id == 0 && executor_depth > 0 &&
-		utility_local_depth == 0 && !creating_extension)
+	if (access == OAT_POST_CREATE && sub_id == 0 && statement_depth > 0 &&
+		table_lifecycle_local_depth == 0 && !creating_extension)
 	{
 		ObjectAccessPostCreate *create = arg;
 
@@ -541,13 +505,13 @@ access_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	}
 	else if (access == OAT_DROP && class_id == RelationRelationId)
 		note_dropped_relation(object_id, sub_id);
-	else if (access == OAT_DROP && class_id == ConstraintRelationId && executor_depth > 0)
+	else if (access == OAT_DROP && class_id == ConstraintRelationId && statement_depth > 0)
 		ddl_note_dropped_constraint(object_id);
 }
 
 /* The lists are in the transaction's memory. */
-static void
-end_transaction(XactEvent event, void *arg)
+void
+utility_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
 	{
@@ -565,5 +529,4 @@ utility_initialize(void)
 	ProcessUtility_hook = process_utility;
 	previous_object_access = object_access_hook;
 	object_access_hook = access_object;
-	RegisterXactCallback(end_transaction, NULL);
 }

@@ -7,13 +7,11 @@
 
 #include "postgres.h"
 
-/*
- * While this is above zero, utility commands are run as if the extension did not
- * exist: for commands by which we change the coordinator's own catalog only.
- * Whoever raises it lowers it again in PG_FINALLY().
- */
-extern int utility_local_depth;
+#include "access/xact.h"
 
 extern void utility_initialize(void); /* from _PG_init: ProcessUtility and object access hooks */
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void utility_transaction_event(XactEvent event);
 
 #endif

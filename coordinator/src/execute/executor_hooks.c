@@ -27,13 +27,14 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
+#include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
+#include "server/statement_depth.h"
 #include "stream/reference_write.h"
 #include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
-#include "transaction/snapshot_pin.h"
 
-int executor_depth = 0;
 bool executor_runs_prepared = false;
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
@@ -149,7 +150,7 @@ renew_snapshot(QueryDesc *query)
 static void
 start_query(QueryDesc *query, int eflags)
 {
-	bool nested = executor_depth > (executor_runs_prepared ? 1 : 0);
+	bool nested = statement_depth > (executor_runs_prepared ? 1 : 0);
 	ListCell *cell;
 
 	if (!IsParallelWorker())
@@ -170,7 +171,7 @@ start_query(QueryDesc *query, int eflags)
 		return;
 	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		period_check_snapshot(query, nested);
-	snapshot_pin_start_query(query, eflags);
+	statement_snapshot_start(query, eflags);
 	foreach(cell, query->estate->es_opened_result_relations)
 		executor_prepare_result_relation(lfirst(cell));
 }
@@ -178,13 +179,13 @@ start_query(QueryDesc *query, int eflags)
 static void
 run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
-	RunningQuery running = {.query = query, .outer = snapshot_pin_running};
+	RunningQuery running = {.query = query, .outer = statement_snapshot_running};
 
 	if (!IsParallelWorker())
 		reference_write_flush();
 
-	executor_depth++;
-	snapshot_pin_running = &running;
+	statement_depth++;
+	statement_snapshot_running = &running;
 	PG_TRY();
 	{
 		if (previous_executor_run)
@@ -194,8 +195,8 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_
 	}
 	PG_FINALLY();
 	{
-		snapshot_pin_running = running.outer;
-		executor_depth--;
+		statement_snapshot_running = running.outer;
+		statement_depth--;
 	}
 	PG_END_TRY();
 }
@@ -203,7 +204,7 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_
 static void
 finish_query(QueryDesc *query)
 {
-	executor_depth++;
+	statement_depth++;
 	PG_TRY();
 	{
 		if (previous_executor_finish)
@@ -213,15 +214,15 @@ finish_query(QueryDesc *query)
 	}
 	PG_FINALLY();
 	{
-		executor_depth--;
+		statement_depth--;
 	}
 	PG_END_TRY();
 
 	if (IsParallelWorker())
 		return;
 	reference_write_flush();
-	if (executor_depth == 0)
-		remote_insert_flush_all();
+	if (statement_depth == 0)
+		pending_rows_flush();
 	else
 		remote_insert_end_nested_statement();
 }
@@ -235,5 +236,4 @@ executor_hooks_initialize(void)
 	ExecutorRun_hook = run_query;
 	previous_executor_finish = ExecutorFinish_hook;
 	ExecutorFinish_hook = finish_query;
-	reference_write_initialize();
 }

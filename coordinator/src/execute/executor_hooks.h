@@ -7,13 +7,6 @@
 
 #include "nodes/execnodes.h"
 
-/*
- * How many executor runs and utility commands we are inside of.  Buffered rows are
- * sent when it falls back to 0, the end of the client's statement.
- * Whoever raises it lowers it again in PG_FINALLY().
- */
-extern int executor_depth;
-
 /* The client's statement is an EXECUTE, with or without CREATE TABLE AS. */
 extern bool executor_runs_prepared;
 

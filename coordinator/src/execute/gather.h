@@ -1,59 +1,19 @@
 /*
  * gather.h
- *		The custom scan that brings rows from the workers: path, plan, execution, EXPLAIN.
+ *		Execution of the custom scan that brings rows from the workers (plan/gather_plan.h).
  *
- *		gather_plan.c		path and plan
  *		gather_exec.c		execution
  *		gather_explain.c	EXPLAIN
  */
 #ifndef STRATA_GATHER_H
 #define STRATA_GATHER_H
 
-#include "executor/executor.h"
 #include "commands/explain.h"
-#include "nodes/extensible.h"
-#include "nodes/pathnodes.h"
+#include "executor/executor.h"
 
-#include "plan/dist_path.h"
+#include "plan/gather_plan.h"
 #include "stream/remote_scan.h"
 #include "wire/remote_role.h"
-
-/* What a shipped statement does; decides how its answer is read. */
-typedef enum GatherKind
-{
-	GATHER_SELECT,
-	GATHER_MODIFY,	   /* INSERT, UPDATE, DELETE, MERGE shipped whole, perhaps with RETURNING */
-	GATHER_INSERT_ROWS /* INSERT whose rows come from a child plan and are routed here */
-} GatherKind;
-
-/*
- * The content of CustomScan.custom_private, in the order of the list: everything
- * execution needs, as nodes that copyObject() understands.
- * custom_exprs holds params, then routes, then array routes.
- */
-typedef struct GatherPlan
-{
-	GatherKind kind;
-	char *sql;		   /* with $1 .. $n for the params */
-	int colocation_id; /* whose workers take part */
-	bool writes;	   /* REMOTE_WRITE: changes or locks rows */
-	bool can_set_tag;  /* counts in the statement's row count */
-	bool returning;
-	int param_count;
-	int route_count;
-	int array_route_count;
-	int key_attribute; /* GATHER_INSERT_ROWS: the key's attribute number */
-	List *
-		row_columns; /* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
-	List *schemas;			/* names (String) of those that the SQL names */
-	List *sort_columns;		/* ints, 1-based; NIL: any order */
-	List *sort_operators;	/* Oids */
-	List *sort_collations;	/* Oids */
-	List *sort_nulls_first; /* ints */
-} GatherPlan;
-
-extern List *gather_plan_to_list(const GatherPlan *plan);
-extern void gather_plan_from_list(List *list, GatherPlan *plan);
 
 typedef struct GatherScanState
 {
@@ -89,33 +49,8 @@ typedef struct GatherScanState
 	struct PlanState *child; /* GATHER_INSERT_ROWS */
 } GatherScanState;
 
-/*
- * A path that yields the rows of `dist` on the coordinator.  target is what it
- * promises upwards; fetch lists the expressions the workers send when dist has no
- * target of its own; local_quals (bare clauses) are evaluated here.  pathkeys: the order
- * of the rows when dist sorts.
- */
-extern Path *gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
-								PathTarget *target, List *fetch, List *local_quals, List *pathkeys);
-
-/* Can these expressions cross the network as columns? (A row of a derived table has no type that can.) */
-extern bool gather_can_fetch(List *exprs);
-
-/* Path of a statement shipped whole; the DistPath only says where. target: RETURNING or empty. */
-typedef CustomScan *(*GatherModifyPlanner)(PlannerInfo *root, CustomPath *path, void *arg);
-extern Path *gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths,
-									   double rows, GatherModifyPlanner planner, void *arg);
-
-/* The plan reads derived tables inside a remote statement: planner_add_hidden_root() for each. */
-extern void gather_add_hidden_roots(DistPath *dist);
-
-/* Assemble the CustomScan. scan_tlist: what arrives; tlist: what is returned (NIL: scan_tlist). */
-extern CustomScan *gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist,
-									List *quals, List *params, const Locus *locus);
-
 extern void gather_initialize(void); /* registers the custom scan methods */
 
-extern Node *gather_create_state(CustomScan *scan);
 extern void gather_explain(CustomScanState *node, List *ancestors, ExplainState *es);
 
 /* The statement has changed so many rows. */

@@ -32,15 +32,15 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "cluster/metadata.h"
+#include "cluster/shard_map.h"
 #include "execute/gather.h"
 #include "execute/gather_retry.h"
 #include "execute/insert_rows.h"
-#include "cluster/metadata.h"
+#include "execute/statement_snapshot.h"
 #include "stream/remote_command.h"
-#include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "values/row_format.h"
-#include "cluster/shard_map.h"
-#include "transaction/snapshot_pin.h"
 
 static void begin_gather(CustomScanState *node, EState *estate, int eflags);
 static TupleTableSlot *exec_gather(CustomScanState *node);
@@ -48,7 +48,7 @@ static void end_gather(CustomScanState *node);
 static void rescan_gather(CustomScanState *node);
 
 static const CustomExecMethods gather_exec_methods = {
-	.CustomName = "Strata Gather",
+	.CustomName = GATHER_NAME,
 	.BeginCustomScan = begin_gather,
 	.ExecCustomScan = exec_gather,
 	.EndCustomScan = end_gather,
@@ -56,8 +56,8 @@ static const CustomExecMethods gather_exec_methods = {
 	.ExplainCustomScan = gather_explain,
 };
 
-Node *
-gather_create_state(CustomScan *scan)
+static Node *
+create_state(CustomScan *scan)
 {
 	GatherScanState *state = (GatherScanState *) palloc0(sizeof(GatherScanState));
 
@@ -65,6 +65,17 @@ gather_create_state(CustomScan *scan)
 	state->css.methods = &gather_exec_methods;
 	gather_plan_from_list(scan->custom_private, &state->plan);
 	return (Node *) state;
+}
+
+static const CustomScanMethods gather_scan_methods = {
+	.CustomName = GATHER_NAME,
+	.CreateCustomScanState = create_state,
+};
+
+void
+gather_initialize(void)
+{
+	RegisterCustomScanMethods(&gather_scan_methods);
 }
 
 /* Collects the ids of PARAM_EXEC parameters. */
@@ -364,10 +375,10 @@ start_gather(GatherScanState *state)
 	state->started = true;
 
 	if (access == REMOTE_WRITE)
-		remote_insert_flush_all();
-	snapshot_pin_take_pending(state->css.ss.ps.state);
+		pending_rows_flush();
+	statement_snapshot_take_pending(state->css.ss.ps.state);
 	saved = gather_enter_role(state);
-	snapshot_pin_prepare(state->css.ss.ps.state, workers, access);
+	statement_snapshot_prepare(state->css.ss.ps.state, workers, access);
 	state->scan = remote_scan_begin(workers, access, sql, desc);
 	(void) remote_role_enter(saved);
 	/* a cursor from outside of a savepoint goes on when that is rolled back, but the wires do not */
@@ -604,10 +615,10 @@ run_modify(GatherScanState *state)
 
 	state->worker_count = bms_num_members(workers);
 	state->started = true;
-	remote_insert_flush_all();
+	pending_rows_flush();
 	sql = gather_current_sql(state);
 	saved = gather_enter_role(state);
-	snapshot_pin_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
+	statement_snapshot_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
 	rows = remote_command_run(workers, REMOTE_WRITE, sql);
 	(void) remote_role_enter(saved);
 	if (state->plan.can_set_tag)

@@ -35,9 +35,11 @@
 
 #include "execute/executor_hooks.h"
 #include "execute/gather_retry.h"
+#include "execute/statement_snapshot.h"
+#include "server/clock.h"
 #include "server/settings.h"
+#include "server/statement_depth.h"
 #include "transaction/remote_transaction.h"
-#include "transaction/snapshot_pin.h"
 #include "wire/wire_cleanup.h"
 
 /* Time between two attempts to reach the worker. */
@@ -50,9 +52,9 @@ gather_retry_is_possible(const GatherScanState *state)
 
 	return state->plan.kind == GATHER_SELECT && !state->plan.writes && !state->store_rows &&
 		   state->rows_received == 0 && plan->commandType == CMD_SELECT && !plan->hasModifyingCTE &&
-		   plan->rowMarks == NIL && executor_depth == 1 && !IsTransactionBlock() &&
+		   plan->rowMarks == NIL && statement_depth == 1 && !IsTransactionBlock() &&
 		   !IsInParallelMode() && remote_transaction_can_restart() &&
-		   snapshot_pin_can_restart(state->css.ss.ps.state);
+		   statement_snapshot_can_restart(state->css.ss.ps.state);
 }
 
 static bool waits_in_list(List *plans, const Plan *mine, bool waits);
@@ -102,7 +104,7 @@ bool
 gather_retry_accept(GatherRetry *retry, const GatherScanState *state)
 {
 	int sqlstate = geterrcode();
-	int64 now = wire_now();
+	int64 now = clock_now();
 
 	if (!gather_retry_is_possible(state))
 		return false;
@@ -121,6 +123,7 @@ gather_retry_accept(GatherRetry *retry, const GatherScanState *state)
 void
 gather_retry_begin(const GatherRetry *retry)
 {
+	statement_snapshot_restart();
 	remote_transaction_restart();
 	if (!retry->pause)
 		return;

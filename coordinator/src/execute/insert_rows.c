@@ -15,11 +15,11 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "cluster/shard_map.h"
 #include "execute/insert_rows.h"
 #include "stream/remote_command.h"
-#include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "values/row_format.h"
-#include "cluster/shard_map.h"
 
 /* Most that one worker gets in one statement; twice that is what a string may have. */
 #define MAX_STATEMENT_BYTES (MaxAllocSize / 2)
@@ -151,7 +151,7 @@ insert_rows_run(GatherScanState *state)
 	}
 
 	state->worker_count = count;
-	remote_insert_flush_all();
+	pending_rows_flush();
 	saved = gather_enter_role(state);
 	if (count > 0 && state->plan.returning)
 		scan = remote_scan_begin_each(worker_ids, sqls, count, REMOTE_WRITE,

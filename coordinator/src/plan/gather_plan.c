@@ -20,7 +20,8 @@
 #include "parser/parsetree.h"
 
 #include "compat.h"
-#include "execute/gather.h"
+#include "plan/gather_plan.h"
+#include "plan/named_schemas.h"
 #include "plan/planner.h"
 #include "plan/rebuild.h"
 #include "plan/shippable.h"
@@ -46,20 +47,9 @@ static Plan *plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *
 						 List *tlist, List *clauses, List *custom_plans);
 
 static const CustomPathMethods gather_path_methods = {
-	.CustomName = "Strata Gather",
+	.CustomName = GATHER_NAME,
 	.PlanCustomPath = plan_gather,
 };
-
-static const CustomScanMethods gather_scan_methods = {
-	.CustomName = "Strata Gather",
-	.CreateCustomScanState = gather_create_state,
-};
-
-void
-gather_initialize(void)
-{
-	RegisterCustomScanMethods(&gather_scan_methods);
-}
 
 static CustomPath *
 make_gather_path(RelOptInfo *rel, PathTarget *target)
@@ -223,7 +213,7 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	numbered.array_route_count = locus ? list_length(locus->array_routes) : 0;
 	if (locus)
 		numbered.colocation_id = locus->colocation_id;
-	numbered.schemas = remote_role_find_schemas(plan->sql, params);
+	numbered.schemas = named_schemas_find(plan->sql, params);
 
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = quals;
@@ -238,7 +228,7 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	}
 	scan->custom_exprs = copyObject(scan->custom_exprs);
 	scan->custom_private = gather_plan_to_list(&numbered);
-	scan->methods = &gather_scan_methods;
+	scan->methods = GetCustomScanMethods(GATHER_NAME, false);
 	return scan;
 }
 

@@ -26,7 +26,7 @@
 #include "utils/typcache.h"
 
 #include "cluster/local_extension.h"
-#include "ddl/ddl.h"
+#include "cluster/object_place.h"
 #include "plan/only_here.h"
 
 typedef struct KnownObject
@@ -132,7 +132,7 @@ only_here_object(Oid classid, Oid objectid)
 	if (OidIsValid(getExtensionOfObject(classid, objectid)))
 		result = local_extension_has(classid, objectid);
 	else
-		result = !ddl_object_is_everywhere(&address) ||
+		result = !object_place_is_everywhere(&address) ||
 				 (classid == TypeRelationId && is_made_of_such(objectid));
 	known = hash_search(get_known_objects(), &address, HASH_ENTER, NULL);
 	known->only_here = result;

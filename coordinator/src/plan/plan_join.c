@@ -17,10 +17,10 @@
 #include "optimizer/restrictinfo.h"
 
 #include "compat.h"
-#include "execute/gather.h"
+#include "plan/gather_plan.h"
 #include "plan/planner.h"
-#include "server/settings.h"
 #include "plan/shippable.h"
+#include "server/settings.h"
 
 /* The alternative that can already do all that this one could; NULL when there is none. */
 static DistPath *

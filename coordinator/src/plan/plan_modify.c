@@ -32,9 +32,9 @@
 #include "utils/rel.h"
 
 #include "compat.h"
-#include "execute/gather.h"
-#include "plan/only_here.h"
+#include "plan/gather_plan.h"
 #include "plan/modify_obstacle.h"
+#include "plan/only_here.h"
 #include "plan/planner.h"
 #include "plan/rebuild.h"
 #include "plan/shippable.h"

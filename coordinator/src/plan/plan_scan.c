@@ -28,7 +28,7 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
-#include "execute/gather.h"
+#include "plan/gather_plan.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 

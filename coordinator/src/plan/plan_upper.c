@@ -31,11 +31,11 @@
 #include "parser/parse_oper.h"
 
 #include "compat.h"
-#include "execute/gather.h"
+#include "plan/gather_plan.h"
 #include "plan/partial_aggregate.h"
 #include "plan/planner.h"
-#include "server/settings.h"
 #include "plan/shippable.h"
+#include "server/settings.h"
 
 /* A PathTarget as target list; sort-group references are kept. */
 static List *

@@ -17,8 +17,8 @@
 
 #include "plan/approximate.h"
 #include "compat.h"
-#include "execute/gather.h"
 #include "cluster/metadata.h"
+#include "plan/gather_plan.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
 
@@ -288,8 +288,6 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 void
 planner_initialize(void)
 {
-	gather_initialize();
-
 	previous_planner_hook = planner_hook;
 	planner_hook = plan_statement;
 

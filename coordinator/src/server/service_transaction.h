@@ -2,7 +2,7 @@
  * service_transaction.h
  *		Transactions of the tasks that run in the background.
  *
- * A task begins and ends within a transaction with an active snapshot (maintenance_worker.h).  One that does
+ * A task begins and ends within a transaction with an active snapshot (launcher.h).  One that does
  * several things commits each for itself, and begins anew after an error.
  */
 #ifndef STRATA_SERVICE_TRANSACTION_H

@@ -46,7 +46,8 @@
 
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
-#include "server/maintenance_worker.h"
+#include "server/clock.h"
+#include "server/launcher.h"
 #include "server/settings.h"
 #include "services/heartbeat.h"
 #include "wire/connection_internal.h"
@@ -125,7 +126,7 @@ static void
 note_question(Beat *beat)
 {
 	if (beat->state.unanswered_since == 0)
-		beat->state.unanswered_since = wire_now();
+		beat->state.unanswered_since = clock_now();
 }
 
 /* Another server process than before makes sessions' idle wires useless. */
@@ -163,7 +164,7 @@ static void
 rest(Beat *beat)
 {
 	beat->phase = BEAT_RESTING;
-	beat->next = wire_now() + strata_heartbeat_interval;
+	beat->next = clock_now() + strata_heartbeat_interval;
 }
 
 /* No answer, no log-in, or none that can be used. */
@@ -190,7 +191,7 @@ begin_dial(Beat *beat)
 	beat->dial = dial_create(&request);
 	beat->dial->owner = beat;
 	beat->phase = BEAT_DIALLING;
-	beat->next = wire_now() + ANSWER_MS;
+	beat->next = clock_now() + ANSWER_MS;
 	wait_set_valid = false;
 	MemoryContextSwitchTo(previous);
 }
@@ -200,7 +201,7 @@ ask(Beat *beat)
 {
 	note_question(beat);
 	beat->phase = BEAT_ASKED;
-	beat->next = wire_now() + ANSWER_MS;
+	beat->next = clock_now() + ANSWER_MS;
 	if (PQsendQuery(beat->pg, QUESTION))
 		return;
 	close_wire(beat);
@@ -500,7 +501,7 @@ publish(void)
 	{
 		Beat *beat = lfirst(cell);
 
-		beat->state.published_at = wire_now();
+		beat->state.published_at = clock_now();
 		worker_state_publish(beat->worker_id, &beat->state);
 		returned |= beat->returned;
 		beat->returned = false;
@@ -509,7 +510,7 @@ publish(void)
 			beat->announced = beat->state.status;
 	}
 	if (returned)
-		maintenance_worker_poke();
+		launcher_poke();
 	return news;
 }
 
@@ -600,7 +601,7 @@ wait_for_events(int64 wake_at)
 
 	if (!wait_set_valid)
 		build_wait_set();
-	occurred = WaitEventSetWait(wait_set, Max(wake_at - wire_now(), 0), events, lengthof(events),
+	occurred = WaitEventSetWait(wait_set, Max(wake_at - clock_now(), 0), events, lengthof(events),
 								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
@@ -628,7 +629,7 @@ wait_for_events(int64 wake_at)
 static int64
 advance_beats(void)
 {
-	int64 wake_at = wire_now() + strata_heartbeat_interval;
+	int64 wake_at = clock_now() + strata_heartbeat_interval;
 	ListCell *cell;
 
 	foreach(cell, beats)
@@ -637,7 +638,7 @@ advance_beats(void)
 
 		if (beat->dial != NULL && beat->pg == NULL)
 			advance_dial(beat);
-		if (wire_now() >= beat->next)
+		if (clock_now() >= beat->next)
 			handle_time(beat);
 		if (beat->dial != NULL && beat->pg == NULL)
 			advance_dial(beat);
@@ -676,10 +677,10 @@ heartbeat_main(void)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
-		if (wire_now() >= refresh_at)
+		if (clock_now() >= refresh_at)
 		{
 			run_transaction(refresh_beats);
-			refresh_at = wire_now() + strata_heartbeat_interval;
+			refresh_at = clock_now() + strata_heartbeat_interval;
 		}
 		wake_at = advance_beats();
 		if (publish())

@@ -5,7 +5,7 @@
 #ifndef STRATA_PERIOD_MAINTENANCE_H
 #define STRATA_PERIOD_MAINTENANCE_H
 
-/* A task of the background processes (maintenance_worker.h): one look at all tables with periods. */
+/* A task of the background processes (launcher.h): one look at all tables with periods. */
 extern void period_maintenance_run(void);
 extern int period_maintenance_interval(void);
 

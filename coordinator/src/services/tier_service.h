@@ -5,7 +5,7 @@
 #ifndef STRATA_TIER_SERVICE_H
 #define STRATA_TIER_SERVICE_H
 
-/* A task of the background processes (maintenance_worker.h). */
+/* A task of the background processes (launcher.h). */
 extern void tier_service_run(void);
 extern int tier_service_interval(void);
 

@@ -32,9 +32,10 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
-#include "execute/executor_hooks.h"
+#include "server/statement_depth.h"
 #include "stream/remote_command.h"
 #include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "values/row_format.h"
 #include "wire/remote_role.h"
 
@@ -169,7 +170,7 @@ collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_r
 	batch_role = role;
 	if (inserts_pending)
 	{
-		remote_insert_flush_all();
+		pending_rows_flush();
 		inserts_pending = false;
 	}
 	if (batch.data == NULL)
@@ -237,30 +238,23 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 		collect_change(trigger->tg_relation, trigger->tg_trigslot, NULL);
 
 	/* a subscription's apply worker has no ExecutorFinish() that would send it */
-	if (executor_depth == 0)
+	if (statement_depth == 0)
 		reference_write_flush();
 	return PointerGetDatum(NULL);
 }
 
-static void
-end_transaction(XactEvent event, void *arg)
+void
+reference_write_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT)
 		forget_batch();
 }
 
-static void
-change_subtransaction(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+void
+reference_write_subtransaction_event(SubXactEvent event)
 {
 	if (event == SUBXACT_EVENT_START_SUB)
 		reference_write_flush();
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 		forget_batch();
-}
-
-void
-reference_write_initialize(void)
-{
-	RegisterXactCallback(end_transaction, NULL);
-	RegisterSubXactCallback(change_subtransaction, NULL);
 }

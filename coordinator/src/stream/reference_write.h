@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "commands/trigger.h"
 #include "cluster/metadata.h"
 
@@ -20,6 +22,8 @@ extern void reference_write_flush(void);
 /* The reference table of a trigger; ERROR unless the trigger is one of those that keep its copies in step. */
 extern const DistributedTable *reference_write_trigger_table(const TriggerData *trigger);
 
-extern void reference_write_initialize(void);
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void reference_write_transaction_event(XactEvent event);
+extern void reference_write_subtransaction_event(SubXactEvent event);
 
 #endif

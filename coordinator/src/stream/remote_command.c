@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 
 #include "stream/remote_command.h"
-#include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "transaction/snapshot_pin.h"
 #include "wire/wire_cleanup.h"
 
@@ -151,7 +151,7 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 
 	for (int i = 0; i < count; i++)
 		workers = bms_add_member(workers, worker_ids[i]);
-	remote_insert_flush_all();
+	pending_rows_flush();
 	connection_open_all(workers);
 
 	PG_TRY();

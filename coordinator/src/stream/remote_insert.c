@@ -46,8 +46,9 @@
 #include "utils/rel.h"
 
 #include "cluster/shard_map.h"
-#include "execute/executor_hooks.h"
+#include "server/statement_depth.h"
 #include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 #include "values/row_format.h"
 #include "wire/connection.h"
@@ -602,7 +603,7 @@ remote_insert_row(Relation relation, TupleTableSlot *slot)
 	RowBuffer *buffer;
 
 	slot_getallattrs(slot);
-	target->depth = Max(target->depth, executor_depth);
+	target->depth = Max(target->depth, statement_depth);
 	buffer = route_row(target, slot);
 	if (row_encoder_column_count(target->encoder) == 0)
 		buffer->data_rows++; /* only their number matters */
@@ -739,11 +740,13 @@ flush_targets(List *list)
 	return true;
 }
 
-void
-remote_insert_flush_all(void)
+static void reset_all(void);
+
+static void
+flush_all(void)
 {
 	if (insert_context != NULL && flush_targets(targets))
-		remote_insert_reset();
+		reset_all();
 }
 
 void
@@ -757,14 +760,14 @@ remote_insert_end_nested_statement(void)
 	{
 		Target *target = lfirst(lc);
 
-		if (target->depth <= executor_depth || !target->can_refuse)
+		if (target->depth <= statement_depth || !target->can_refuse)
 		{
 			all = false;
 			continue;
 		}
 		if (target->has_references)
 		{
-			remote_insert_flush_all();
+			flush_all();
 			return;
 		}
 		finished = lappend(finished, target);
@@ -773,7 +776,7 @@ remote_insert_end_nested_statement(void)
 		return;
 	if (all)
 	{
-		remote_insert_reset();
+		reset_all();
 		return;
 	}
 	foreach(lc, finished)
@@ -786,8 +789,8 @@ remote_insert_end_nested_statement(void)
 	last_target = NULL;
 }
 
-void
-remote_insert_reset(void)
+static void
+reset_all(void)
 {
 	if (insert_context != NULL)
 		MemoryContextDelete(insert_context);
@@ -795,4 +798,10 @@ remote_insert_reset(void)
 	row_context = NULL;
 	targets = NIL;
 	last_target = NULL;
+}
+
+void
+remote_insert_initialize(void)
+{
+	pending_rows_register(flush_all, reset_all);
 }

@@ -4,7 +4,7 @@
  *
  * Rows are routed by their key (reference tables: to every worker) and buffered
  * per worker.  Few rows leave as one INSERT ... VALUES, many as a COPY stream.
- * Buffers are flushed by remote_insert_flush_all(): before any remote read, at the end of
+ * Buffers are flushed by pending_rows_flush(): before any remote read, at the end of
  * a client's statement, at subtransaction borders and at PRE_COMMIT; those of a function's statement
  * at its end, if they could be refused.
  */
@@ -13,17 +13,14 @@
 
 #include "executor/tuptable.h"
 #include "cluster/metadata.h"
+#include "transaction/pending_rows.h"
 
 /* Buffer one row of `relation` (all attributes, generated ones ignored). */
 extern void remote_insert_row(Relation relation, TupleTableSlot *slot);
 
-/* Send everything buffered and wait until the workers have confirmed it; raises their errors. */
-extern void remote_insert_flush_all(void);
-
 /* A statement inside another has ended: wait until its rows are accepted where workers could refuse them. */
 extern void remote_insert_end_nested_statement(void);
 
-/* Forget what is buffered (abort). */
-extern void remote_insert_reset(void);
+extern void remote_insert_initialize(void); /* from _PG_init */
 
 #endif

@@ -24,7 +24,7 @@
  *
  * Ending early must not cost what the worker's transaction wrote (PLANNER.md section
  * 5, trap 1): a cancel aborts that transaction.  Little is simply thrown away; for the rest
- * remote_transaction_reclaim() knows who may be cancelled.
+ * wire_reclaim() knows who may be cancelled.
  */
 #include "postgres.h"
 
@@ -35,10 +35,11 @@
 #include "utils/resowner.h"
 #include "utils/tuplestore.h"
 
-#include "stream/remote_insert.h"
 #include "stream/remote_scan.h"
+#include "transaction/pending_rows.h"
 #include "transaction/snapshot_pin.h"
 #include "values/row_format.h"
+#include "wire/wire_reclaim.h"
 
 /* Bytes of unread rows that are cheaper to throw away than a cancel is. */
 #define CHEAP_DRAIN_BYTES (256 * 1024)
@@ -150,7 +151,7 @@ remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAcce
 	scan->decoder = row_decoder_create(desc, scan->context);
 	scan->waiting = palloc((count + 1) * sizeof(WorkerConnection *));
 
-	remote_insert_flush_all();
+	pending_rows_flush();
 	for (int i = 0; i < count; i++)
 		workers = bms_add_member(workers, worker_ids[i]);
 	connection_open_all(workers);
@@ -554,7 +555,7 @@ stop_streams(RemoteScan *scan)
 		finish_stream(stream);
 	}
 	if (count > 0)
-		remote_transaction_reclaim(scan->waiting, count);
+		wire_reclaim(scan->waiting, count);
 }
 
 void

@@ -19,12 +19,13 @@
 
 #include "server/argument.h"
 #include "compat.h"
-#include "ddl/ddl.h"
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "stream/remote_command.h"
-#include "values/row_format.h"
+#include "stream/remote_ddl.h"
 #include "table/table_ddl.h"
 #include "table/table_definition.h"
+#include "values/row_format.h"
 
 PG_FUNCTION_INFO_V1(strata_alter_columnar_table_set);
 PG_FUNCTION_INFO_V1(strata_alter_columnar_table_reset);
@@ -85,14 +86,14 @@ fetch_options(Relation relation, int worker)
 		worker, psprintf("SELECT label FROM pg_catalog.pg_seclabel WHERE provider = "
 						 "'strata_columnar' AND objsubid = 0 AND classoid = "
 						 "'pg_catalog.pg_class'::pg_catalog.regclass AND objoid = %s::regclass",
-						 quote_literal_cstr(table_ddl_qualified_name(relation))));
+						 quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation)))));
 }
 
 /* SQL that gives a worker's table that label; its first statement loads the library, which knows the provider. */
 static char *
 set_options(Relation relation, const char *label)
 {
-	char *name = table_ddl_qualified_name(relation);
+	char *name = relation_name_qualified(RelationGetRelid(relation));
 	char *reset = psprintf(
 		"BEGIN PERFORM strata_columnar.alter_columnar_table_reset(%s::regclass); END",
 		quote_literal_cstr(name));
@@ -121,12 +122,12 @@ call_everywhere(FunctionCallInfo fcinfo, const char *function)
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "BEGIN PERFORM strata_columnar.%s(%s::regclass", function,
-					 quote_literal_cstr(table_ddl_qualified_name(relation)));
+					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))));
 	for (int i = 0; i < lengthof(option_names); i++)
 		appendStringInfo(&sql, ", %s => %s", option_names[i], get_literal(fcinfo, i + 1));
 	appendStringInfoString(&sql, "); END");
 	row_format_leave_sql_mode(level);
-	ddl_send_everywhere(quote_block(sql.data));
+	remote_ddl_send(quote_block(sql.data));
 	store_options(relation);
 	table_close(relation, NoLock);
 }
@@ -187,7 +188,7 @@ strata_set_columnar_options(PG_FUNCTION_ARGS)
 	Relation relation = open_table(fcinfo);
 
 	argument_refuse_null(fcinfo, 1, "options");
-	ddl_send_everywhere(set_options(relation, text_to_cstring(PG_GETARG_TEXT_PP(1))));
+	remote_ddl_send(set_options(relation, text_to_cstring(PG_GETARG_TEXT_PP(1))));
 	store_options(relation);
 	table_close(relation, NoLock);
 	PG_RETURN_VOID();

@@ -44,9 +44,10 @@
 #include "utils/rls.h"
 
 #include "compat.h"
-#include "execute/executor_hooks.h"
 #include "cluster/metadata.h"
+#include "execute/executor_hooks.h"
 #include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 
 /* Report progress, and look at the clock, once in this many rows. */
 #define PROGRESS_ROWS 64
@@ -271,7 +272,7 @@ copy_rows(CopyFromState cstate)
 	ExecASInsertTriggers(estate, result, cstate->transition_capture);
 	AfterTriggerEndQuery(estate);
 
-	remote_insert_flush_all();
+	pending_rows_flush();
 	pgstat_count_heap_insert(cstate->rel, processed);
 	if (compat_copy_bad_lines(cstate) > 0)
 		ereport(NOTICE, errmsg_plural("%llu row was skipped due to data type incompatibility",

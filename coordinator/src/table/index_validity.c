@@ -87,17 +87,11 @@ index_validity_restore(void)
 	rebuilt = NIL;
 }
 
-static void
-end_transaction(XactEvent event, void *arg)
+void
+index_validity_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
 		index_validity_restore();
 	else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE)
 		rebuilt = NIL;
-}
-
-void
-index_validity_initialize(void)
-{
-	RegisterXactCallback(end_transaction, NULL);
 }

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "nodes/pg_list.h"
 
 /* Say in the catalog whether the index may be used.  ERROR if it was dropped meanwhile. */
@@ -18,6 +20,7 @@ extern void index_validity_note_rebuilt(Oid index);
 /* What was noted is invalid again. */
 extern void index_validity_restore(void);
 
-extern void index_validity_initialize(void);
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void index_validity_transaction_event(XactEvent event);
 
 #endif

@@ -39,7 +39,4 @@ extern void period_warn_of_many(Relation relation, const PeriodRule *rule, int u
 extern char *period_ddl_create(const char *shard, Relation relation, const PeriodRule *rule,
 							   const char *access_method, List *parameters, List *periods);
 
-/* A shard's name has room for its leaves' suffixes: pg_partman cuts names off otherwise. */
-#define PERIOD_SHARD_NAME_BYTES 41
-
 #endif

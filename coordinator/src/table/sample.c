@@ -33,13 +33,14 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "services/auto_analyze.h"
+#include "table/auto_analyze.h"
 #include "compat.h"
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "stream/remote_command.h"
-#include "wire/remote_role.h"
 #include "stream/remote_scan.h"
 #include "table/shell_reader.h"
+#include "wire/remote_role.h"
 
 /* The share of the rows wanted that we ask for: the rest is room for chance. */
 #define SAMPLE_FILL 0.95
@@ -131,8 +132,7 @@ sampling_clause(double fraction)
 static void
 begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *table)
 {
-	const char *name = quote_qualified_identifier(
-		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
+	const char *name = relation_name_qualified(RelationGetRelid(relation));
 	double rows;
 	double asked;
 

@@ -18,9 +18,9 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
+#include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
 #include "stream/remote_scan.h"
-#include "transaction/snapshot_pin.h"
 #include "values/row_format.h"
 #include "wire/remote_role.h"
 
@@ -102,7 +102,7 @@ shell_reader_begin(Relation relation, const char *clause)
 	if (live->natts != RelationGetDescr(relation)->natts)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
 	caller = remote_role_enter(remote_role_for_relation(relation));
-	snapshot_pin_prepare_scan(metadata_table_workers(table));
+	statement_snapshot_prepare_scan(metadata_table_workers(table));
 	reader->scan = remote_scan_begin(metadata_table_workers(table), REMOTE_READ,
 									 build_select(relation, live, clause), live);
 	(void) remote_role_enter(caller);

@@ -48,14 +48,14 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
-#include "ddl/ddl_truncate.h"
-#include "table/index_validity.h"
-#include "execute/executor_hooks.h"
 #include "cluster/metadata.h"
-#include "plan/planner.h"
-#include "stream/remote_insert.h"
-#include "table/sample.h"
 #include "cluster/shard_map.h"
+#include "execute/executor_hooks.h"
+#include "plan/planner.h"
+#include "server/statement_depth.h"
+#include "stream/remote_insert.h"
+#include "table/index_validity.h"
+#include "table/sample.h"
 #include "table/shell_reader.h"
 #include "table/table_lifecycle.h"
 
@@ -73,6 +73,7 @@ typedef struct ShellScan
 } ShellScan;
 
 int table_am_suspended = 0;
+void (*table_am_emptied)(Oid relation) = NULL;
 Oid table_am_converting = InvalidOid;
 
 PG_FUNCTION_INFO_V1(strata_distributed_handler);
@@ -100,8 +101,8 @@ refuse(Relation relation, const char *what)
 static void
 refuse_subscription(Relation relation, const char *what)
 {
-	if (!IsLogicalWorker() || executor_depth > 0 || planner_is_active() || table_am_suspended > 0 ||
-		metadata_table(RelationGetRelid(relation)) == NULL)
+	if (!IsLogicalWorker() || statement_depth > 0 || planner_is_active() ||
+		table_am_suspended > 0 || metadata_table(RelationGetRelid(relation)) == NULL)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -432,7 +433,8 @@ distributed_set_new_filelocator(Relation relation, const CompatFileLocator *loca
 		smgrimmedsync(storage, INIT_FORKNUM);
 	}
 	smgrclose(storage);
-	truncate_note_emptied(RelationGetRelid(relation));
+	if (table_am_emptied != NULL)
+		table_am_emptied(RelationGetRelid(relation));
 }
 
 static void
@@ -440,7 +442,8 @@ distributed_nontransactional_truncate(Relation relation)
 {
 	refuse_subscription(relation, "truncate");
 	RelationTruncate(relation, 0);
-	truncate_note_emptied(RelationGetRelid(relation));
+	if (table_am_emptied != NULL)
+		table_am_emptied(RelationGetRelid(relation));
 }
 
 static void

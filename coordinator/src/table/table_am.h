@@ -20,6 +20,12 @@ extern int table_am_suspended;
  */
 extern Oid table_am_converting;
 
+/*
+ * While a TRUNCATE runs, whoever runs it is told of each shell that PostgreSQL empties: the workers are to do so now.
+ * Else NULL.
+ */
+extern void (*table_am_emptied)(Oid relation);
+
 /* The function strata_distributed_handler(internal) RETURNS table_am_handler is in table_am.c. */
 
 #endif

@@ -42,9 +42,10 @@
 #include "compat.h"
 #include "mb/pg_wchar.h"
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "table/period.h"
-#include "values/row_format.h"
 #include "table/table_ddl.h"
+#include "values/row_format.h"
 
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
@@ -52,45 +53,13 @@ static void append_column_settings(StringInfo sql, Relation relation);
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
 
-/* ---------------------------------------------------------------- names */
-
-char *
-table_ddl_qualified_name(Relation relation)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-									  RelationGetRelationName(relation));
-}
-
-char *
-table_ddl_partition_name(const char *table, int remainder, bool has_periods)
-{
-	char suffix[16];
-	char hash[16];
-	int length = strlen(table);
-	int limit = has_periods ? PERIOD_SHARD_NAME_BYTES : NAMEDATALEN - 1;
-
-	snprintf(suffix, sizeof(suffix), "s%d", remainder);
-	if (length + 1 + strlen(suffix) <= limit)
-		return makeObjectName(table, NULL, suffix);
-
-	/* Cut off: tables whose names begin alike must still get different partitions. */
-	snprintf(hash, sizeof(hash), "%08x",
-			 DatumGetUInt32(hash_any((const unsigned char *) table, length)));
-	if (has_periods)
-		return psprintf(
-			"%s_%s_%s",
-			pnstrdup(table, pg_mbcliplen(table, length, limit - strlen(hash) - strlen(suffix) - 2)),
-			hash, suffix);
-	return makeObjectName(table, hash, suffix);
-}
-
 static char *
 get_partition_qualified_name(Relation relation, int remainder)
 {
 	return quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)),
-		table_ddl_partition_name(RelationGetRelationName(relation), remainder,
-								 metadata_has_periods(metadata_table(RelationGetRelid(relation)))));
+		relation_name_of_shard(RelationGetRelationName(relation), remainder,
+							   metadata_has_periods(metadata_table(RelationGetRelid(relation)))));
 }
 
 /* The relation's storage parameters, as a list of DefElem. */
@@ -206,7 +175,8 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, table_ddl_schema(RelationGetNamespace(relation)));
 
-	appendStringInfo(&sql, "CREATE TABLE %s (", table_ddl_qualified_name(relation));
+	appendStringInfo(&sql, "CREATE TABLE %s (",
+					 relation_name_qualified(RelationGetRelid(relation)));
 	append_columns(&sql, relation);
 	append_checks(&sql, relation);
 	appendStringInfoChar(&sql, ')');
@@ -258,7 +228,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 
 	appendStringInfo(sql,
 					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) ",
-					 name, table_ddl_qualified_name(relation), modulus, remainder);
+					 name, relation_name_qualified(RelationGetRelid(relation)), modulus, remainder);
 	if (metadata_has_periods(table))
 	{
 		appendStringInfo(sql, "PARTITION BY RANGE (%s);\n%s",
@@ -328,7 +298,7 @@ static void
 append_column_settings(StringInfo sql, Relation relation)
 {
 	TupleDesc desc = RelationGetDescr(relation);
-	char *table = table_ddl_qualified_name(relation);
+	char *table = relation_name_qualified(RelationGetRelid(relation));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -468,8 +438,8 @@ append_checks(StringInfo sql, Relation relation)
 static void
 append_constraint(StringInfo sql, Relation relation, const char *definition)
 {
-	appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n", table_ddl_qualified_name(relation),
-					 definition);
+	appendStringInfo(sql, "ALTER TABLE %s ADD %s;\n",
+					 relation_name_qualified(RelationGetRelid(relation)), definition);
 }
 
 /* The constraint whose index it is; it brings the index along. */
@@ -612,7 +582,8 @@ table_ddl_foreign_keys(Relation relation)
 
 	initStringInfo(&sql);
 	foreach(cell, defaults)
-		appendStringInfo(&sql, "ALTER TABLE %s %s;\n", table_ddl_qualified_name(relation),
+		appendStringInfo(&sql, "ALTER TABLE %s %s;\n",
+						 relation_name_qualified(RelationGetRelid(relation)),
 						 strVal(lsecond(lfirst(cell))));
 	foreach(cell, list_constraints(relation, CONSTRAINT_FOREIGN))
 		append_constraint(&sql, relation, lfirst(cell));
@@ -650,9 +621,9 @@ table_ddl_owner(Relation relation, List *remainders)
 		const char *name = quote_identifier(GetUserNameFromId(owner, false));
 		ListCell *cell;
 
-		append_if_role_exists(
-			&sql, owner,
-			psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation), name));
+		append_if_role_exists(&sql, owner,
+							  psprintf("ALTER TABLE %s OWNER TO %s",
+									   relation_name_qualified(RelationGetRelid(relation)), name));
 		foreach(cell, remainders)
 		{
 			char *shard = get_partition_qualified_name(relation, lfirst_int(cell));

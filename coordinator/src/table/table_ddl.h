@@ -16,16 +16,6 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
-/*
- * Name of a shard's partition: <table>_s<remainder>, shortened like PostgreSQL's own
- * generated names, with a hash of the table's name where that loses something.  A table with periods has
- * shorter ones, for its leaves' suffixes.
- */
-extern char *table_ddl_partition_name(const char *table, int remainder, bool has_periods);
-
-/* Schema-qualified, quoted name of a relation. */
-extern char *table_ddl_qualified_name(Relation relation);
-
 /* Create a schema, with its privileges, unless it exists. */
 extern char *table_ddl_schema(Oid schema_oid);
 

@@ -42,9 +42,6 @@
 
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
-#include "ddl/ddl.h"
-
-#define PROVIDER "strata"
 
 PG_FUNCTION_INFO_V1(strata_table_definition);
 PG_FUNCTION_INFO_V1(strata_store_definition);
@@ -153,7 +150,7 @@ describe_table_as_before(Oid relation)
 	char *label;
 
 	ObjectAddressSet(address, RelationRelationId, relation);
-	label = GetSecurityLabel(&address, PROVIDER);
+	label = GetSecurityLabel(&address, TABLE_DEFINITION_PROVIDER);
 	return describe_table(relation, label != NULL ? get_text(label, "columnar_options") : NULL);
 }
 
@@ -164,7 +161,7 @@ table_definition_store(Oid relation, const char *columnar_options)
 
 	LockRelationOid(relation, ShareUpdateExclusiveLock);
 	ObjectAddressSet(address, RelationRelationId, relation);
-	SetSecurityLabel(&address, PROVIDER,
+	SetSecurityLabel(&address, TABLE_DEFINITION_PROVIDER,
 					 columnar_options != NULL ? describe_table(relation, columnar_options)
 											  : describe_table_as_before(relation));
 	CommandCounterIncrement();
@@ -195,16 +192,16 @@ strata_store_definition(PG_FUNCTION_ARGS)
 static void
 check_label(const ObjectAddress *object, const char *label)
 {
-	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("provider \"%s\" has no label for this object", PROVIDER),
-					errdetail("Its labels are definitions of distributed tables, in databases with "
-							  "extension \"strata\"."),
-					errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("provider \"%s\" has no label for this object", TABLE_DEFINITION_PROVIDER),
+			 errdetail("Its labels are definitions of distributed tables, in databases with "
+					   "extension \"strata\"."),
+			 errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
 }
 
-/* Distribute the table as its label says, by the functions that the user might call. */
-static void
-define_table(Oid relation, const char *label)
+void
+table_definition_apply(Oid relation, const char *label)
 {
 	Oid types[] = {REGCLASSOID, JSONBOID};
 	Datum values[] = {ObjectIdGetDatum(relation),
@@ -218,31 +215,7 @@ define_table(Oid relation, const char *label)
 }
 
 void
-ddl_security_label(UtilityCall *call)
-{
-	SecLabelStmt *statement = castNode(SecLabelStmt, call->statement->utilityStmt);
-	ObjectAddress address;
-	Relation relation;
-
-	if (statement->provider == NULL || strcmp(statement->provider, PROVIDER) != 0 ||
-		statement->objtype != OBJECT_TABLE)
-	{
-		ddl_alter_object(call);
-		return;
-	}
-	address = get_object_address(statement->objtype, statement->object, &relation,
-								 AccessExclusiveLock, false);
-	check_object_ownership(GetUserId(), statement->objtype, address, statement->object, relation);
-	relation_close(relation, NoLock);
-	if (statement->label == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the definition of a distributed table cannot be removed"),
-						errhint("Run undistribute_table() to make it a local table.")));
-	define_table(address.objectId, statement->label);
-}
-
-void
 table_definition_initialize(void)
 {
-	register_label_provider(PROVIDER, check_label);
+	register_label_provider(TABLE_DEFINITION_PROVIDER, check_label);
 }

@@ -7,11 +7,17 @@
 
 #include "postgres.h"
 
+/* Of the security labels that hold definitions. */
+#define TABLE_DEFINITION_PROVIDER "strata"
+
 /*
  * Write the table's label anew after a change of what it says, and remove it from one that is not ours
  * any more.  columnar_options: the label that the workers' tables have now, "" for none, NULL: as before.
  */
 extern void table_definition_store(Oid relation, const char *columnar_options);
+
+/* Distribute a table as its label says, by the functions that the user might call. */
+extern void table_definition_apply(Oid relation, const char *label);
 
 extern void table_definition_initialize(void); /* from _PG_init: registers the provider */
 

@@ -58,20 +58,23 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
-#include "stream/ddl_version.h"
-#include "table/distribution_check.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
-#include "table/owner_guard.h"
-#include "stream/remote_command.h"
-#include "stream/remote_insert.h"
-#include "server/settings.h"
+#include "cluster/relation_name.h"
 #include "cluster/shard_map.h"
+#include "server/settings.h"
+#include "stream/remote_command.h"
+#include "stream/remote_ddl.h"
+#include "stream/remote_insert.h"
+#include "table/distribution_check.h"
+#include "table/owner_guard.h"
 #include "table/table_am.h"
 #include "table/table_ddl.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
-#include "ddl/utility.h"
+#include "transaction/pending_rows.h"
+
+int table_lifecycle_local_depth = 0;
 
 #define REPLICATION_TRIGGER "strata_replicate"
 
@@ -314,7 +317,7 @@ move_rows(Relation relation)
 		count++;
 	}
 	MemoryContextSwitchTo(caller);
-	remote_insert_flush_all();
+	pending_rows_flush();
 
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
@@ -370,7 +373,7 @@ static void
 replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double rows)
 {
 	table_am_suspended++;
-	utility_local_depth++;
+	table_lifecycle_local_depth++;
 	PG_TRY();
 	{
 		Oid shell = make_new_heap(relation, tablespace, metadata_distributed_am(), persistence,
@@ -382,7 +385,7 @@ replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double row
 	}
 	PG_FINALLY();
 	{
-		utility_local_depth--;
+		table_lifecycle_local_depth--;
 		table_am_suspended--;
 	}
 	PG_END_TRY();
@@ -538,7 +541,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	if (rule != NULL && is_heap && RelationGetNumberOfBlocks(relation) > 0)
 		used_periods = period_list_used(relation, rule);
 
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	metadata_catalog_lock_placement();
 	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
 									  colocate_with);
@@ -640,7 +643,7 @@ table_lifecycle_replicate(Oid relation_oid)
 	distribution_check_table(relation, true);
 	distribution_check_foreign_keys(relation, InvalidAttrNumber, 0);
 
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	metadata_catalog_lock_placement();
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
 	CommandCounterIncrement();
@@ -663,7 +666,7 @@ static void
 rewrite_as_heap(Relation relation)
 {
 	char *sql = psprintf("ALTER TABLE %s SET ACCESS METHOD heap",
-						 table_ddl_qualified_name(relation));
+						 relation_name_qualified(RelationGetRelid(relation)));
 
 	relation_close(relation, NoLock);
 	SPI_connect();
@@ -706,7 +709,7 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation_oid)),
 									  get_rel_name(relation_oid));
 
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	metadata_catalog_lock_placement();
 	if (drop_on_workers && !bms_is_empty(metadata_all_workers()))
 		remote_command_run(

@@ -39,4 +39,11 @@ extern void table_lifecycle_forget(Oid relation, bool drop_on_workers);
  */
 extern void table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce);
 
+/*
+ * While this is above zero, utility commands are run as if the extension did not
+ * exist: for commands by which we change the coordinator's own catalog only.
+ * Whoever raises it lowers it again in PG_FINALLY().
+ */
+extern int table_lifecycle_local_depth;
+
 #endif

@@ -28,7 +28,7 @@
 #include "utils/memutils.h"
 
 #include "cluster/metadata.h"
-#include "stream/remote_insert.h"
+#include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 
 /* A command of the running transaction, in the transaction's memory. */
@@ -123,7 +123,7 @@ constraint_mode_set(const ConstraintsSetStmt *statement)
 
 	if (sql == NULL)
 		return;
-	remote_insert_flush_all();
+	pending_rows_flush();
 	remote_transaction_run_on_participants(sql);
 
 	previous = MemoryContextSwitchTo(TopTransactionContext);
@@ -152,15 +152,15 @@ constraint_mode_append(StringInfo message, int level)
 	return count;
 }
 
-static void
-end_transaction(XactEvent event, void *arg)
+void
+constraint_mode_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		commands = NIL; /* its memory goes with the transaction */
 }
 
-static void
-end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+void
+constraint_mode_subtransaction_event(SubXactEvent event)
 {
 	int level = GetCurrentTransactionNestLevel();
 	ListCell *cell;
@@ -178,11 +178,4 @@ end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId p
 		else
 			commands = foreach_delete_current(commands, cell);
 	}
-}
-
-void
-constraint_mode_initialize(void)
-{
-	RegisterXactCallback(end_transaction, NULL);
-	RegisterSubXactCallback(end_subtransaction, NULL);
 }

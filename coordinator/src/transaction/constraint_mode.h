@@ -7,10 +7,10 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"
-
-extern void constraint_mode_initialize(void); /* from _PG_init: callbacks */
 
 /* SET CONSTRAINTS, which has been executed here: now on the workers. */
 extern void constraint_mode_set(const ConstraintsSetStmt *statement);
@@ -20,5 +20,9 @@ extern void constraint_mode_set(const ConstraintsSetStmt *statement);
  * number.
  */
 extern int constraint_mode_append(StringInfo message, int level);
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void constraint_mode_transaction_event(XactEvent event);
+extern void constraint_mode_subtransaction_event(SubXactEvent event);
 
 #endif

@@ -40,16 +40,16 @@
 #include "commit/commit_protocol.h"
 #include "commit/decision_log.h"
 #include "commit/participants.h"
-#include "stream/ddl_version.h"
-#include "stream/remote_insert.h"
 #include "transaction/constraint_mode.h"
+#include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 #include "transaction/serializable.h"
 #include "transaction/snapshot_pin.h"
 #include "wire/remote_role.h"
 #include "wire/session_settings.h"
 #include "wire/wire_cleanup.h"
-#include "workers/worker_hold.h"
+#include "wire/wire_reclaim.h"
+#include "wire/worker_use.h"
 
 /* A longer statement gets a message of its own. */
 #define LONG_STATEMENT_BYTES (1024 * 1024)
@@ -162,71 +162,14 @@ reserve_for_callbacks(void)
 	MemoryContextSwitchTo(previous);
 }
 
-/* May what runs there be cancelled without losing anything but its own rows? */
-static bool
-can_restart(const WorkerConnection *conn)
-{
-	return !conn->written && conn->xact_depth == 1 && conn->kept_snapshots == 0 &&
-		   !IsolationUsesXactSnapshot();
-}
-
-/* The worker's transaction ends, and begins anew with the next statement; the wire is idle. */
-static void
-restart_transaction(WorkerConnection *conn)
-{
-	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
-	conn->end_pending = true;
-	conn->xact_depth = 0;
-	conn->release_depth = 0;
-	session_settings_rolled_back(conn);
-}
-
-/* Does something run on the wire that nobody waits for any more? */
-static inline bool
-is_orphaned(const WorkerConnection *conn)
-{
-	return conn->occupant == NULL && PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
-}
-
-void
-remote_transaction_reclaim(WorkerConnection **conns, int count)
-{
-	WorkerConnection **cancelled = palloc((count + 1) * sizeof(WorkerConnection *));
-	int64 deadline = wire_end_deadline();
-	int cancelled_count = 0;
-
-	for (int i = 0; i < count; i++)
-	{
-		conns[i]->copy_ended = false;
-		if (can_restart(conns[i]))
-			cancelled[cancelled_count++] = conns[i];
-	}
-	wire_cancel(cancelled, cancelled_count, deadline);
-	wire_drain(cancelled, cancelled_count, deadline);
-	for (int i = 0; i < cancelled_count; i++)
-	{
-		if (cancelled[i]->outcome == WIRE_LOST)
-			connection_drop(cancelled[i]);
-		else if (PQtransactionStatus(cancelled[i]->pg) != PQTRANS_INTRANS)
-			restart_transaction(cancelled[i]);
-	}
-
-	for (int i = 0; i < count; i++)
-	{
-		if (conns[i]->pg != NULL && !conns[i]->end_pending && is_orphaned(conns[i]))
-			connection_discard(conns[i]);
-	}
-	pfree(cancelled);
-}
-
 /* Make the wire idle and fit for the next statement. */
 static void
 prepare_wire(WorkerConnection *conn)
 {
 	connection_vacate(conn);
 	connection_settle(conn);
-	if (conn->pg != NULL && is_orphaned(conn))
-		remote_transaction_reclaim(&conn, 1);
+	if (conn->pg != NULL && wire_is_orphaned(conn))
+		wire_reclaim(&conn, 1);
 	connection_settle(conn);
 	check_wire(conn);
 }
@@ -235,7 +178,7 @@ void
 remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
 {
 	if (access == REMOTE_READ)
-		remote_insert_flush_all();
+		pending_rows_flush();
 	prepare_wire(conn);
 	serializable_check_join(conn);
 	if (IsolationIsSerializable() && conn->xact_depth == 0)
@@ -290,6 +233,7 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 	snapshot_pin_check_join(conn);
 	reserve_for_callbacks();
 	participating = true;
+	worker_use_note_statement();
 	if (access != REMOTE_READ)
 		conn->written = true;
 	send_in_transaction(conn, sql);
@@ -355,7 +299,6 @@ remote_transaction_can_restart(void)
 void
 remote_transaction_restart(void)
 {
-	snapshot_pin_restart();
 	commit_protocol_abort();
 }
 
@@ -371,7 +314,7 @@ flush_for_enclosing_level(void)
 	level_override = GetCurrentTransactionNestLevel() - 1;
 	PG_TRY();
 	{
-		remote_insert_flush_all();
+		pending_rows_flush();
 	}
 	PG_FINALLY();
 	{
@@ -533,7 +476,7 @@ abort_subtransaction(int level)
 	ListCell *lc;
 	int count;
 
-	remote_insert_reset();
+	pending_rows_reset();
 	aborting_level = level;
 	count = select_connections(is_concerned);
 	if (count == 0)
@@ -561,9 +504,8 @@ abort_subtransaction(int level)
 	}
 }
 
-static void
-handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
-							void *arg)
+void
+remote_transaction_subtransaction_event(SubXactEvent event)
 {
 	switch (event)
 	{
@@ -571,7 +513,7 @@ handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransa
 			flush_for_enclosing_level();
 			break;
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			remote_insert_flush_all();
+			pending_rows_flush();
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
 			if (participating)
@@ -583,7 +525,7 @@ handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransa
 			if (participating)
 				abort_subtransaction(GetCurrentTransactionNestLevel());
 			else
-				remote_insert_reset();
+				pending_rows_reset();
 			break;
 	}
 }
@@ -593,19 +535,17 @@ handle_subtransaction_event(SubXactEvent event, SubTransactionId mine, SubTransa
  * ----------------------------------------------------------------
  */
 
-static void
-handle_transaction_event(XactEvent event, void *arg)
+void
+remote_transaction_transaction_event(XactEvent event)
 {
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			remote_insert_flush_all();
-			ddl_version_advance();
 			if (participating)
 				commit_protocol_prepare();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			remote_insert_flush_all();
+			pending_rows_flush();
 			if (participating)
 				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 								errmsg("cannot PREPARE a transaction that has used distributed or "
@@ -613,15 +553,14 @@ handle_transaction_event(XactEvent event, void *arg)
 								errhint("Use COMMIT: it is atomic over all workers.")));
 			break;
 		case XACT_EVENT_PREPARE: /* wires may have been opened, but not used */
-			worker_hold_leave();
+			worker_use_leave();
 			break;
 		case XACT_EVENT_COMMIT:
 			if (participating)
 				commit_protocol_finish();
 			snapshot_pin_end_transaction();
-			ddl_version_reset();
-			remote_insert_reset();
-			worker_hold_leave();
+			pending_rows_reset();
+			worker_use_leave();
 			wire_drop_swollen();
 			participating = false;
 			break;
@@ -631,9 +570,8 @@ handle_transaction_event(XactEvent event, void *arg)
 			snapshot_pin_end_transaction();
 			if (participating)
 				commit_protocol_abort();
-			ddl_version_reset();
-			remote_insert_reset();
-			worker_hold_leave();
+			pending_rows_reset();
+			worker_use_leave();
 			wire_drop_swollen();
 			participating = false;
 			break;
@@ -646,6 +584,4 @@ void
 remote_transaction_initialize(void)
 {
 	decision_log_initialize();
-	RegisterXactCallback(handle_transaction_event, NULL);
-	RegisterSubXactCallback(handle_subtransaction_event, NULL);
 }

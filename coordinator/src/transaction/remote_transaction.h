@@ -11,6 +11,8 @@
 #ifndef STRATA_REMOTE_TRANSACTION_H
 #define STRATA_REMOTE_TRANSACTION_H
 
+#include "access/xact.h"
+
 #include "wire/connection.h"
 
 typedef enum RemoteAccess
@@ -46,13 +48,6 @@ remote_transaction_participates(const WorkerConnection *conn)
 extern void remote_transaction_ready(WorkerConnection *conn, RemoteAccess access);
 
 /*
- * Free wires on which statements run that nobody waits for any more.  Where nothing is lost by it
- * (readers in READ COMMITTED, which then begin a new transaction) they are cancelled, all at once;
- * else drained.
- */
-extern void remote_transaction_reclaim(WorkerConnection **conns, int count);
-
-/*
  * Could all workers begin anew, because the transaction has only read there, in READ COMMITTED, and
  * all of them answer?  remote_transaction_restart() ends what they have begun; never throws.
  */
@@ -63,5 +58,9 @@ extern void remote_transaction_restart(void);
 extern bool remote_transaction_has_begun(void);
 
 extern void remote_transaction_initialize(void); /* from _PG_init: shared memory, callbacks */
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void remote_transaction_transaction_event(XactEvent event);
+extern void remote_transaction_subtransaction_event(SubXactEvent event);
 
 #endif

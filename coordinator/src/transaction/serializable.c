@@ -134,15 +134,9 @@ serializable_check_plan(const PlannedStmt *plan)
 	}
 }
 
-static void
-end_transaction(XactEvent event, void *arg)
+void
+serializable_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		local_used = false;
-}
-
-void
-serializable_initialize(void)
-{
-	RegisterXactCallback(end_transaction, NULL);
 }

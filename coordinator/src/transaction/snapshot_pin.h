@@ -1,32 +1,15 @@
 /*
  * snapshot_pin.h
- *		One state of all nodes for all parts of a statement (TRANSACTIONS.md section 2).
+ *		Workers take their snapshots together, between two commits.
  */
 #ifndef STRATA_SNAPSHOT_PIN_H
 #define STRATA_SNAPSHOT_PIN_H
 
-#include "executor/execdesc.h"
+#include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
+#include "utils/snapshot.h"
+
 #include "transaction/remote_transaction.h"
-
-/* Queries inside of ExecutorRun(), the innermost first: a nested one may share a snapshot. */
-typedef struct RunningQuery
-{
-	QueryDesc *query;
-	struct RunningQuery *outer;
-} RunningQuery;
-
-extern RunningQuery *snapshot_pin_running;
-
-/*
- * After ExecutorStart: takes the snapshots of a statement that reads in several places, and in
- * REPEATABLE READ those of the transaction.
- */
-extern void snapshot_pin_start_query(QueryDesc *query, int eflags);
-
-/*
- * Before a Gather reads, as whoever runs the query: some statements' snapshots are only taken now.
- */
-extern void snapshot_pin_take_pending(const EState *estate);
 
 /* In REPEATABLE READ: take the transaction's snapshots now if that has not been done. */
 extern void snapshot_pin_transaction(Snapshot snapshot);
@@ -37,30 +20,39 @@ extern void snapshot_pin_transaction(Snapshot snapshot);
  */
 extern void snapshot_pin_wait(int worker_id);
 
+/* Open wires, and bring them to where a statement can be sent at once. */
+extern List *snapshot_pin_ready_wires(const Bitmapset *workers, RemoteAccess access);
+
+/* Those to all workers that can be reached, ready to read. */
+extern List *snapshot_pin_reachable_wires(void);
+
+/* The workers of wires (list of WorkerConnection). */
+extern Bitmapset *snapshot_pin_workers(List *wires);
+
 /*
- * Before one SQL text is sent to these workers as the current user, on behalf of a running query:
- * opens the wires, waits for the gate, and sees to it that remote_transaction_send()
- * puts the text under the right snapshot.  snapshot_pin_sent() must follow when all is sent, and
- * nothing that takes long may be done in between.
+ * Enter the gate; with a snapshot that is new and sees no transaction of which a worker does not know
+ * yet, when one is wanted.  It is valid until the next one is taken.
  */
-extern void snapshot_pin_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
+extern Snapshot snapshot_pin_enter_gate(const Bitmapset *workers, bool with_snapshot);
+
+/*
+ * From now on snapshots are asked for on these wires; we are in the gate.  snapshot_pin_sent() must follow when all is
+ * sent, and nothing that takes long may be done in between.
+ */
+extern void snapshot_pin_open_window(List *wires);
 extern void snapshot_pin_sent(void);
 
-/* The same for a command that reads a table without the executor: COPY TO, ANALYZE. */
-extern void snapshot_pin_prepare_scan(const Bitmapset *workers);
+/* SQL that takes a snapshot, kept under a token if that is not 0; tokens below the oldest are not used any more. */
+extern char *snapshot_pin_command(uint64 token, uint64 oldest);
+
+/* Have snapshots taken on wires that are ready, by a message of its own; we are in the gate, or need not be. */
+extern void snapshot_pin_take(List *wires, const char *command, bool in_gate);
 
 /* SET TRANSACTION SNAPSHOT: it is the coordinator's alone, so no worker may be used under it. */
 extern void snapshot_pin_note_import(void);
 
 /* A wire joins the transaction: ERROR if it would see another state than the others. */
 extern void snapshot_pin_check_join(const WorkerConnection *conn);
-
-/*
- * Could the running query's remote statement be sent again under new snapshots, because nothing
- * else has been read under its old ones?  snapshot_pin_restart() forgets those; never throws.
- */
-extern bool snapshot_pin_can_restart(EState *estate);
-extern void snapshot_pin_restart(void);
 
 /* At the abort of a transaction or subtransaction, and at every end of a transaction.  Never throw. */
 extern void snapshot_pin_abort(void);

@@ -30,16 +30,17 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "cluster/metadata.h"
+#include "cluster/worker_state.h"
+#include "server/clock.h"
+#include "server/settings.h"
 #include "wire/connection_internal.h"
 #include "wire/error_context.h"
 #include "wire/error_names.h"
-#include "cluster/metadata.h"
 #include "wire/session_map.h"
 #include "wire/session_settings.h"
-#include "server/settings.h"
 #include "wire/wire_cleanup.h"
-#include "workers/worker_hold.h"
-#include "cluster/worker_state.h"
+#include "wire/worker_use.h"
 
 /* So often somebody who waits asks what the heartbeat knows. */
 #define SILENCE_CHECK_MS 1000
@@ -386,7 +387,7 @@ break_silent_wires(WorkerConnection **conns, int count)
 
 	if (strata_worker_timeout == 0)
 		return;
-	now = wire_now();
+	now = clock_now();
 	if (now - checked_at < SILENCE_CHECK_MS)
 		return;
 	checked_at = now;
@@ -569,7 +570,7 @@ connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **resul
 
 	while (!connection_poll_result(conn, result))
 	{
-		int64 left = deadline - wire_now();
+		int64 left = deadline - clock_now();
 		int wanted = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | WL_SOCKET_READABLE;
 
 		if (left <= 0)
@@ -596,7 +597,7 @@ connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **resul
 PGresult *
 connection_get_result_until(WorkerConnection *conn, int64 deadline)
 {
-	int64 start = wire_now();
+	int64 start = clock_now();
 	PGresult *result;
 
 	if (deadline == 0)
@@ -608,7 +609,7 @@ connection_get_result_until(WorkerConnection *conn, int64 deadline)
 						errmsg("worker \"%s\" does not answer", conn->worker_name),
 						error_context_set(conn->worker_name,
 										  psprintf("It was given up after " INT64_FORMAT " ms.",
-												   wire_now() - start),
+												   clock_now() - start),
 										  NULL, conn->sql)));
 	}
 	return result;

@@ -77,7 +77,7 @@ typedef struct WorkerConnection
 	bool stranger;	   /* not greeted: the worker does not know us for its coordinator */
 	uint32 generation; /* of the worker, when the connection was made */
 
-	/* worker_hold.c owns these */
+	/* worker_use.c owns these */
 	struct WorkerUse *use;	/* counters of the worker, NULL when not looked for yet */
 	uint32 hold_generation; /* of the worker, when the connection was made */
 	bool joined;			/* the transaction counts as a user of the worker */
@@ -145,7 +145,7 @@ connection_send(WorkerConnection *conn, const char *message, int skip_results, c
  */
 extern PGresult *connection_get_result(WorkerConnection *conn);
 
-/* The same, but ERROR after a deadline on the clock of wire_now(); 0 = none. */
+/* The same, but ERROR after a deadline on the clock of clock_now(); 0 = none. */
 extern PGresult *connection_get_result_until(WorkerConnection *conn, int64 deadline);
 
 /* The same, but false after the deadline. */

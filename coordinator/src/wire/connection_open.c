@@ -22,18 +22,18 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "wire/connection_internal.h"
-#include "stream/ddl_version.h"
-#include "commit/decision_log.h"
-#include "wire/dial.h"
-#include "server/maintenance_worker.h"
+#include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
-#include "wire/session_map.h"
-#include "server/settings.h"
-#include "workers/take_over.h"
-#include "wire/wire_cleanup.h"
-#include "workers/worker_hold.h"
 #include "cluster/worker_state.h"
+#include "server/clock.h"
+#include "server/incarnation.h"
+#include "server/launcher.h"
+#include "server/settings.h"
+#include "wire/connection_internal.h"
+#include "wire/dial.h"
+#include "wire/session_map.h"
+#include "wire/wire_cleanup.h"
+#include "wire/worker_use.h"
 
 /*
  * Timeouts are the coordinator's business, which cancels; a warning of the lexer
@@ -106,7 +106,7 @@ start_attempt(Attempt *attempt)
 
 	(void) worker_state_get(attempt->worker->id, &state);
 	attempt->generation = state.generation;
-	attempt->hold_generation = worker_hold_generation(attempt->conn);
+	attempt->hold_generation = worker_use_generation(attempt->conn);
 	request.preferred_host = state.host;
 	attempt->dial = dial_create(&request);
 	attempt->dial->owner = attempt;
@@ -189,7 +189,7 @@ introduce(Attempt *attempt)
 {
 	const char *values[] = {identity.id, psprintf(INT64_FORMAT, identity.epoch), identity.holder,
 							psprintf(INT64_FORMAT, schema_version),
-							psprintf(INT64_FORMAT, (int64) decision_log_incarnation())};
+							psprintf(INT64_FORMAT, (int64) incarnation_get())};
 	/* a standby reads the workers, too, and nobody ends its sessions for it */
 	bool registers = !RecoveryInProgress();
 	char *sql = psprintf("SELECT strata_worker.check_coordinator($1, $2, $3), "
@@ -219,7 +219,7 @@ report_refusal(Attempt *attempt, PGresult *result)
 	}
 	if (sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE &&
 		greeting == CONNECTION_GREETING_MEMBER)
-		take_over_request(); /* a worker that was restored may have forgotten who we are */
+		cluster_identity_request(); /* a worker that was restored may have forgotten who we are */
 	connection_report(ERROR, attempt->conn, result, "SELECT strata_worker.check_coordinator(...)");
 }
 
@@ -307,7 +307,7 @@ wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity,
 			AddWaitEventToSet(connect_set, WL_SOCKET_READABLE, PQsocket(attempts[i].pg), NULL,
 							  attempts[i].dial->winner);
 	}
-	return WaitEventSetWait(connect_set, Max(wake_at - wire_now(), 0), events, capacity + 1,
+	return WaitEventSetWait(connect_set, Max(wake_at - clock_now(), 0), events, capacity + 1,
 							PG_WAIT_EXTENSION);
 }
 
@@ -337,7 +337,7 @@ are_all_done(const Attempt *attempts, int count)
 static void
 drive_attempts(Attempt *attempts, int count)
 {
-	int64 deadline = wire_now() + (int64) strata_connect_timeout * 1000;
+	int64 deadline = clock_now() + (int64) strata_connect_timeout * 1000;
 	int capacity = 0;
 	WaitEvent *events;
 
@@ -351,7 +351,7 @@ drive_attempts(Attempt *attempts, int count)
 	{
 		int occurred;
 
-		if (wire_now() >= deadline)
+		if (clock_now() >= deadline)
 			report_silence(attempts, count);
 		occurred = wait_for_attempts(attempts, count, events, capacity, deadline);
 		for (int i = 0; i < occurred; i++)
@@ -391,10 +391,10 @@ connection_connect(WorkerConnection **conns, int count)
 	Attempt *attempts = palloc0(count * sizeof(Attempt));
 
 	if (greeting == CONNECTION_GREETING_MEMBER)
-		take_over_require();
+		cluster_identity_require();
 	cluster_identity_read(&identity);
-	maintenance_worker_require();
-	schema_version = ddl_version_current();
+	launcher_require();
+	schema_version = cluster_identity_schema_version();
 	for (int i = 0; i < count; i++)
 	{
 		attempts[i].conn = conns[i];

@@ -22,7 +22,7 @@
 #include "cluster/worker_state.h"
 #include "wire/connection_internal.h"
 #include "wire/wire_cleanup.h"
-#include "workers/worker_hold.h"
+#include "wire/worker_use.h"
 
 static List *connections = NIL; /* of WorkerConnection, in TopMemoryContext */
 
@@ -152,7 +152,7 @@ check_connection(WorkerConnection *conn)
 
 	worker = metadata_worker(conn->worker_id);
 	if (strcmp(conn->conninfo, worker->conninfo) == 0 && is_current(conn) &&
-		conn->hold_generation == worker_hold_generation(conn))
+		conn->hold_generation == worker_use_generation(conn))
 	{
 		connection_settle(conn);
 		if (!is_wire_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
@@ -176,7 +176,7 @@ find_session_connection(int worker_id)
 static WorkerConnection *
 open_connection(WorkerConnection *conn)
 {
-	worker_hold_join(conn);
+	worker_use_join(conn);
 	if (!check_connection(conn))
 		connection_connect(&conn, 1);
 	return conn;
@@ -207,7 +207,7 @@ open_all(const Bitmapset *workers, Oid role)
 		WorkerConnection *conn = OidIsValid(role) ? find_connection(worker_id, role)
 												  : find_session_connection(worker_id);
 
-		worker_hold_join(conn);
+		worker_use_join(conn);
 		if (!check_connection(conn))
 			conns[count++] = conn;
 	}

@@ -25,6 +25,7 @@
 #include "storage/fd.h"
 #include "utils/memutils.h"
 
+#include "server/clock.h"
 #include "server/settings.h"
 #include "wire/dial.h"
 #include "wire/wire_cleanup.h"
@@ -260,7 +261,7 @@ fail_host(DialHost *host, const char *error)
 {
 	host->error = MemoryContextStrdup(host->dial->context, error);
 	close_host(host);
-	host->again = host->answered ? wire_now() + AGAIN_MS : 0;
+	host->again = host->answered ? clock_now() + AGAIN_MS : 0;
 	host->dial->next_begin = 0;
 }
 
@@ -284,7 +285,7 @@ begin_host(DialHost *host)
 	host->again = 0;
 	host->error = NULL;
 	host->dial->attempts++;
-	host->dial->next_begin = wire_now() + STAGGER_MS;
+	host->dial->next_begin = clock_now() + STAGGER_MS;
 	if (!AcquireExternalFD())
 	{
 		fail_host(host, "There are too many open files; raise max_files_per_process.");
@@ -319,7 +320,7 @@ begin_again_due(Dial *dial)
 	{
 		DialHost *host = &dial->hosts[i];
 
-		if (host->again != 0 && host->again <= wire_now())
+		if (host->again != 0 && host->again <= clock_now())
 			begin_host(host);
 		if (host->again != 0 && (due == 0 || host->again < due))
 			due = host->again;
@@ -332,7 +333,7 @@ dial_begin_due(Dial *dial)
 {
 	while (dial->winner == NULL && dial->begun < dial->count)
 	{
-		if (dial->next_begin > wire_now())
+		if (dial->next_begin > clock_now())
 			return dial->next_begin;
 		begin_host(&dial->hosts[(dial->first + dial->begun) % dial->count]);
 	}

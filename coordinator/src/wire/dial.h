@@ -69,7 +69,7 @@ extern DialKeepalives dial_keepalives(void);
 extern Dial *dial_create(const DialRequest *request);
 extern void dial_free(Dial *dial);
 
-/* Begin with the hosts whose turn it is; returns when to call again (wire_now()), 0 never. */
+/* Begin with the hosts whose turn it is; returns when to call again (clock_now()), 0 never. */
 extern int64 dial_begin_due(Dial *dial);
 
 /* Add the sockets that are waited for. */

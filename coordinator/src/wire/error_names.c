@@ -6,7 +6,7 @@
  * that PostgreSQL has generated for the shard's part of it.  Applications look at these names
  * ("was it orders_pkey?"), so they get those of the table, as from one PostgreSQL.
  *
- * - A shard is known by its name, from which the table's follows (table_ddl_partition_name()).
+ * - A shard is known by its name, from which the table's follows (relation_name_of_shard()).
  * - A shard's unique index has been named by the worker (worker/src/index_names.c).  If it was not, it is known
  *   by its columns, which the error's detail shows in the same words on all nodes and in all
  *   languages: Key (a, b)=(1, 2).
@@ -37,7 +37,7 @@
 #include "utils/syscache.h"
 
 #include "cluster/metadata.h"
-#include "table/table_ddl.h"
+#include "cluster/relation_name.h"
 
 /* The name of a shard without what a leaf's has behind it: _default, _p2026_11_23, _p1000. */
 static const char *
@@ -73,8 +73,8 @@ find_table_of_shard(Oid schema, const char *shard)
 	table = pnstrdup(shard, suffix - shard);
 	relation = get_relname_relid(table, schema);
 	if (!OidIsValid(relation) || metadata_table(relation) == NULL ||
-		strcmp(table_ddl_partition_name(table, atoi(suffix + 2),
-										metadata_has_periods(metadata_table(relation))),
+		strcmp(relation_name_of_shard(table, atoi(suffix + 2),
+									  metadata_has_periods(metadata_table(relation))),
 			   shard) != 0)
 		return InvalidOid;
 	return relation;

@@ -30,9 +30,6 @@ extern RemoteRole remote_role_enter(RemoteRole role);
 extern RemoteRole remote_role_for_schemas(List *schemas);
 extern RemoteRole remote_role_for_relation(Relation relation);
 
-/* Names (String) of the schemas that an SQL text with these parameters names, without PostgreSQL's own. */
-extern List *remote_role_find_schemas(const char *sql, List *params);
-
 /* Append what tells the worker who acts, unless it knows; the number of commands. */
 extern int remote_role_append(StringInfo message, WorkerConnection *conn);
 

@@ -43,8 +43,8 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-#include "commit/decision_log.h"
-#include "server/maintenance_worker.h"
+#include "server/incarnation.h"
+#include "server/launcher.h"
 #include "server/shared_memory.h"
 
 /* Room in the table for so many connections per possible session, on average. */
@@ -251,7 +251,7 @@ session_map_begin_wait(WorkerConnection **conns, int count, int waited_ms)
 	}
 	LWLockRelease(lock);
 	if (!wait_published)
-		maintenance_worker_poke(); /* so that it looks when it is time */
+		launcher_poke(); /* so that it looks when it is time */
 	wait_published = true;
 }
 
@@ -442,7 +442,7 @@ static Datum
 name_committing(const WireRow *row, const char *cluster)
 {
 	return CStringGetTextDatum(psprintf("strata_%s_" UINT64_FORMAT "_" UINT64_FORMAT, cluster,
-										decision_log_incarnation(), row->counter));
+										incarnation_get(), row->counter));
 }
 
 /*
@@ -526,8 +526,8 @@ create_shared_memory(void)
 }
 
 /* An error may have ended the wait. */
-static void
-end_transaction(XactEvent event, void *arg)
+void
+session_map_transaction_event(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT)
 	{
@@ -537,8 +537,8 @@ end_transaction(XactEvent event, void *arg)
 	}
 }
 
-static void
-end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+void
+session_map_subtransaction_event(SubXactEvent event)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		session_map_end_wait();
@@ -548,6 +548,4 @@ void
 session_map_initialize(void)
 {
 	shared_memory_register(request_shared_memory, create_shared_memory);
-	RegisterXactCallback(end_transaction, NULL);
-	RegisterSubXactCallback(end_subtransaction, NULL);
 }

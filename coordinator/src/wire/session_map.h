@@ -9,6 +9,8 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "wire/connection.h"
 #include "datatype/timestamp.h"
 
@@ -47,5 +49,9 @@ extern TimestampTz session_map_last_wait(void);
  */
 extern bool
 session_map_choose_victim(int pid, int64 wait, const char *report, const char *log_report);
+
+/* Called at the ends of transactions, in the order of transaction_end.c. */
+extern void session_map_transaction_event(XactEvent event);
+extern void session_map_subtransaction_event(SubXactEvent event);
 
 #endif

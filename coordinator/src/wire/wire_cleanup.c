@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 
 #include "fault_point.h"
+#include "server/clock.h"
 #include "wire/wire_cleanup.h"
 
 /* A worker whose postmaster needs longer than this to say one byte is given up. */
@@ -68,15 +69,6 @@ wire_cleanup_reserve(int count)
 	poll_capacity = count;
 }
 
-int64
-wire_now(void)
-{
-	instr_time now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MILLISEC(now);
-}
-
 void
 wire_end_renew(void)
 {
@@ -89,21 +81,21 @@ wire_end_deadline(void)
 	if (spent_in != GetCurrentStatementStartTimestamp())
 		spent_ms = 0;
 	spent_in = GetCurrentStatementStartTimestamp();
-	return wire_now() + Max(WIRE_END_TIMEOUT_MS - spent_ms, LAST_MS);
+	return clock_now() + Max(WIRE_END_TIMEOUT_MS - spent_ms, LAST_MS);
 }
 
 /* poll() on the first `count` slots; false when the deadline, which may come nearer, has passed. */
 static bool
 wait_for_slots(int count, int64 *deadline)
 {
-	int64 now = wire_now();
+	int64 now = clock_now();
 
 	if (ProcDiePending || QueryCancelPending)
 		*deadline = Min(*deadline, now + IMPATIENT_MS);
 	if (*deadline <= now || !PostmasterIsAlive())
 		return false;
 	(void) poll(poll_slots, count, (int) Min(*deadline - now, LOOK_MS));
-	spent_ms += wire_now() - now;
+	spent_ms += clock_now() - now;
 	return true;
 }
 
@@ -343,7 +335,7 @@ advance_probe(WorkerConnection *conn, short events)
 void
 wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 {
-	deadline = Min(deadline, wire_now() + PROBE_TIMEOUT_MS);
+	deadline = Min(deadline, clock_now() + PROBE_TIMEOUT_MS);
 	for (int i = 0; i < count; i++)
 	{
 		conns[i]->outcome = WIRE_PENDING;

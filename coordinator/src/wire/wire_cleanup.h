@@ -29,9 +29,6 @@ extern void wire_end_renew(void);
 /* Make room for so many connections, so that the functions below need no memory. */
 extern void wire_cleanup_reserve(int count);
 
-/* Milliseconds on a clock that never jumps; deadlines below are on it. */
-extern int64 wire_now(void);
-
 /* Throw away what the running statement has already answered; true when the wire is idle then. */
 extern bool wire_drain_arrived(WorkerConnection *conn);
 

@@ -22,6 +22,7 @@
 #include "lib/stringinfo.h"
 
 #include "commit/decision_log.h"
+#include "server/incarnation.h"
 #include "wire/session_map.h"
 
 #define LIST_SQL "SELECT pid, started, incarnation FROM strata_worker.registered_sessions()"
@@ -47,7 +48,7 @@ is_dead(const WorkerConnection *conn, const PGresult *sessions, int row)
 {
 	uint64 incarnation = strtou64(PQgetvalue(sessions, row, 2), NULL, 10);
 
-	return incarnation != decision_log_incarnation() ||
+	return incarnation != incarnation_get() ||
 		   !session_map_may_serve(conn->worker_id, atoi(PQgetvalue(sessions, row, 0)));
 }
 

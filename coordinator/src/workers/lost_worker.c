@@ -40,8 +40,8 @@
 #include "cluster/metadata_catalog.h"
 #include "cluster/shard_map.h"
 #include "server/argument.h"
-#include "stream/ddl_version.h"
 #include "stream/remote_command.h"
+#include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
 #include "table/table_ddl.h"
 
@@ -115,7 +115,7 @@ lost_worker_write_off(int worker_id)
 	ListCell *cell;
 	char *name;
 
-	ddl_lock_for_seed();
+	remote_ddl_lock_for_seed();
 	affected = lock_tables_of(worker_id);
 	metadata_catalog_lock_placement();
 	name = metadata_worker(worker_id)->name; /* not removed while we waited */
@@ -233,7 +233,7 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	argument_refuse_null(fcinfo, 0, "relation");
 	relation = PG_GETARG_OID(0);
 	PreventCommandIfReadOnly("strata.recreate_lost_shards()");
-	ddl_lock_for_seed();
+	remote_ddl_lock_for_seed();
 	table = require_distributed(relation);
 	tables = metadata_catalog_group_tables(table->colocation->id);
 	foreach(cell, tables)
@@ -243,7 +243,7 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	colocation = require_distributed(relation)->colocation;
 	if (colocation->lost_count == 0)
 		PG_RETURN_INT32(0);
-	ddl_version_note_change();
+	remote_ddl_note_change();
 	places = choose_workers(colocation);
 	foreach(cell, tables)
 		create_partitions(lfirst_oid(cell), places);

@@ -77,11 +77,13 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "cluster/cluster_identity.h"
 #include "cluster/membership.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
 #include "cluster/worker_state.h"
-#include "server/maintenance_worker.h"
+#include "server/clock.h"
+#include "server/launcher.h"
 #include "server/service_transaction.h"
 #include "server/settings.h"
 #include "server/shared_memory.h"
@@ -102,9 +104,6 @@
 /* How long a worker may take to end older sessions: longer than it tries. */
 #define FENCE_TIMEOUT_MS 15000
 
-/* How often a session looks whether its server has taken over. */
-#define LOOK_MS 10
-
 /* What the maintenance worker remembers of a worker. */
 typedef struct Telling
 {
@@ -121,52 +120,10 @@ static bool has_run = false;
 static uint32 seen_requests = 0;
 static bool request_at_commit = false;
 
-/* In shared memory: how often sessions have asked that the workers be told again. */
-static pg_atomic_uint32 *requests = NULL;
-
 PG_FUNCTION_INFO_V1(strata_claim_server);
 PG_FUNCTION_INFO_V1(strata_take_over);
 
-/* ----------------------------------------------------------------
- * The row of strata.cluster
- * ----------------------------------------------------------------
- */
-
-static void
-copy_uuid(char *target, HeapTuple tuple, int column, TupleDesc desc)
-{
-	bool isnull;
-	Datum value = heap_getattr(tuple, column, desc, &isnull);
-
-	strlcpy(target, DatumGetCString(DirectFunctionCall1(uuid_out, value)), UUID_LEN * 2 + 5);
-}
-
-void
-cluster_identity_read(ClusterIdentity *identity)
-{
-	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
-	TupleDesc desc = RelationGetDescr(catalog);
-	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple tuple = systable_getnext(scan);
-	bool isnull;
-	Datum timeline;
-
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the cluster has no identity"),
-						errdetail("Table strata.cluster is empty.")));
-	copy_uuid(identity->id, tuple, CATALOG_CLUSTER_ID, desc);
-	copy_uuid(identity->holder, tuple, CATALOG_CLUSTER_HOLDER, desc);
-	identity->epoch = DatumGetInt64(heap_getattr(tuple, CATALOG_CLUSTER_EPOCH, desc, &isnull));
-	timeline = heap_getattr(tuple, CATALOG_CLUSTER_TIMELINE, desc, &isnull);
-	identity->timeline = isnull ? 0 : DatumGetInt64(timeline);
-	identity->database = DatumGetObjectId(
-		heap_getattr(tuple, CATALOG_CLUSTER_DATABASE, desc, &isnull));
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-}
-
-/* Change the row; the lock keeps DDL from doing so at the same time (ddl_version.c). */
+/* Change the row; the lock keeps DDL from doing so at the same time (remote_ddl.c). */
 static void
 update_row(const char *assignments)
 {
@@ -194,40 +151,6 @@ raise_epoch(int64 epoch)
 								 GUC_ACTION_LOCAL, true, 0, false);
 }
 
-/* ----------------------------------------------------------------
- * Sessions
- * ----------------------------------------------------------------
- */
-
-static void
-report_copy(void)
-{
-	ereport(
-		ERROR,
-		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-		 errmsg("this server does not have the workers of the cluster"),
-		 errdetail("It is a copy of a coordinator, from a backup for example, which may still "
-				   "use them."),
-		 errhint("If it shall be the coordinator from now on, run SELECT strata.take_over().")));
-}
-
-/* Is this the coordinator, or a standby of it that was promoted and has not taken over yet? */
-static bool
-is_member(const ClusterIdentity *identity)
-{
-	if (identity->timeline == 0 || identity->database != MyDatabaseId)
-		return false;
-	return membership_is_marked() ||
-		   (identity->timeline != GetWALInsertionTimeLine() && membership_was_standby());
-}
-
-/* Is it a copy that can be a cluster of its own? */
-static bool
-is_copy_without_workers(const ClusterIdentity *identity)
-{
-	return !is_member(identity) && metadata_all_workers() == NULL;
-}
-
 /* Take another id; nobody knows it yet. */
 static void
 found_cluster(void)
@@ -235,50 +158,6 @@ found_cluster(void)
 	membership_mark();
 	raise_epoch(1);
 	update_row("id = pg_catalog.gen_random_uuid()");
-}
-
-void
-take_over_require(void)
-{
-	int64 deadline = wire_now() + strata_connect_timeout * INT64CONST(1000);
-	ClusterIdentity identity;
-
-	if (RecoveryInProgress())
-		return; /* its primary's */
-	for (;;)
-	{
-		bool is_new;
-
-		cluster_identity_read(&identity);
-		is_new = is_copy_without_workers(&identity);
-		if (!is_new && !is_member(&identity))
-			report_copy();
-		if (!is_new && identity.timeline == GetWALInsertionTimeLine())
-			return;
-		if (MyBgworkerEntry != NULL || wire_now() > deadline)
-			ereport(ERROR,
-					(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-					 is_new ? errmsg("this database is not a cluster of its own yet")
-							: errmsg("this server has not taken over the workers yet"),
-					 errdetail("It was %s, and its process \"strata maintenance\" is to note that.",
-							   is_new ? "copied" : "promoted")));
-		maintenance_worker_require();
-		if (is_new)
-			take_over_request();
-		else
-			maintenance_worker_poke();
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-void
-take_over_request(void)
-{
-	pg_atomic_fetch_add_u32(requests, 1);
-	maintenance_worker_poke();
 }
 
 /* ----------------------------------------------------------------
@@ -302,7 +181,7 @@ take_over_interval_ms(void)
 	long wait = 3600 * 1000;
 	ListCell *cell;
 
-	if (!has_run || pg_atomic_read_u32(requests) != seen_requests)
+	if (!has_run || cluster_identity_requests() != seen_requests)
 		return 0;
 	foreach(cell, tellings)
 	{
@@ -364,7 +243,7 @@ tell_worker(int worker_id, const ClusterIdentity *identity)
 	WorkerConnection *conn = open_greeting(worker_id, CONNECTION_GREETING_ATTACH);
 	char *sql = psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
 						 identity->epoch);
-	int64 deadline = wire_now() + FENCE_TIMEOUT_MS;
+	int64 deadline = clock_now() + FENCE_TIMEOUT_MS;
 	PGresult *result;
 
 	connection_send(conn, sql, 0, sql);
@@ -446,7 +325,7 @@ postpone(Telling *telling)
 static void
 take_requests(void)
 {
-	uint32 now = pg_atomic_read_u32(requests);
+	uint32 now = cluster_identity_requests();
 	ListCell *cell;
 
 	if (now == seen_requests)
@@ -501,9 +380,9 @@ take_over_run(void)
 	has_run = true;
 	take_requests();
 	cluster_identity_read(&identity);
-	if (identity.timeline == 0 || !is_member(&identity))
+	if (identity.timeline == 0 || !cluster_identity_is_member(&identity))
 		forget_removed_workers(NULL); /* it has none */
-	if (is_copy_without_workers(&identity))
+	if (cluster_identity_is_free_copy(&identity))
 	{
 		ereport(LOG, (errmsg("this database is a copy without workers and becomes a cluster of its "
 							 "own")));
@@ -512,7 +391,7 @@ take_over_run(void)
 	}
 	if (identity.timeline == 0)
 		return;
-	if (!is_member(&identity))
+	if (!cluster_identity_is_member(&identity))
 	{
 		ereport(WARNING, (errmsg("this server is a copy of a coordinator and gets no workers"),
 						  errdetail("Its data directory came from a backup, or the like."),
@@ -609,7 +488,7 @@ strata_take_over(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 						errmsg("cannot take over in a transaction that has used workers")));
 	cluster_identity_read(&identity);
-	if (is_copy_without_workers(&identity))
+	if (cluster_identity_is_free_copy(&identity))
 	{
 		found_cluster();
 		PG_RETURN_INT64(1);
@@ -621,36 +500,12 @@ strata_take_over(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(epoch);
 }
 
-static void
-handle_transaction_event(XactEvent event, void *arg)
+void
+take_over_transaction_event(XactEvent event)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	if (request_at_commit && event == XACT_EVENT_COMMIT)
-		take_over_request();
+		cluster_identity_request();
 	request_at_commit = false;
-}
-
-static void
-request_shared_memory(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(pg_atomic_uint32)));
-}
-
-static void
-create_shared_memory(void)
-{
-	bool found;
-
-	requests = ShmemInitStruct("strata take over", sizeof(pg_atomic_uint32), &found);
-	if (!found)
-		pg_atomic_init_u32(requests, 0);
-}
-
-void
-take_over_initialize(void)
-{
-	membership_initialize();
-	shared_memory_register(request_shared_memory, create_shared_memory);
-	RegisterXactCallback(handle_transaction_event, NULL);
 }

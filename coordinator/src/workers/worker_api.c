@@ -23,19 +23,20 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
 #include "cluster/worker_state.h"
 #include "commit/in_doubt.h"
 #include "server/argument.h"
+#include "server/clock.h"
 #include "server/settings.h"
-#include "stream/ddl_version.h"
 #include "stream/remote_command.h"
+#include "stream/remote_ddl.h"
 #include "stream/worker_command.h"
 #include "wire/connection.h"
 #include "wire/wire_cleanup.h"
 #include "workers/lost_worker.h"
-#include "workers/take_over.h"
 #include "workers/worker_api.h"
 #include "workers/worker_probe.h"
 #include "workers/worker_seed.h"
@@ -106,8 +107,8 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
-	take_over_require(); /* which waits for what our locks would keep from happening */
-	ddl_lock_for_seed();
+	cluster_identity_require(); /* which waits for what our locks would keep from happening */
+	remote_ddl_lock_for_seed();
 	metadata_catalog_lock_placement();
 	check_new_worker(name, conninfo);
 	worker_probe_prepare(name, conninfo, check_new_server);
@@ -120,7 +121,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	worker_seed(worker_id);
 	PopActiveSnapshot();
 	in_doubt_look_at_commit();
-	ddl_version_seed(worker_id);
+	remote_ddl_seed_version(worker_id);
 	PG_RETURN_INT32(worker_id);
 }
 
@@ -269,7 +270,7 @@ static void
 check_gone(int worker_id)
 {
 	const char *trouble = find_trouble(worker_id);
-	int64 deadline = wire_now() + strata_heartbeat_interval + HEARTBEAT_NOTICES_MS;
+	int64 deadline = clock_now() + strata_heartbeat_interval + HEARTBEAT_NOTICES_MS;
 	WorkerState state;
 
 	if (trouble == NULL)
@@ -280,7 +281,7 @@ check_gone(int worker_id)
 				 errhint("To remove it, drop or undistribute the tables that have shards there; to "
 						 "give it up with its rows, stop its server first.")));
 	while (worker_state_get(worker_id, &state) && state.status == WORKER_UP &&
-		   wire_now() < deadline)
+		   clock_now() < deadline)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 100,
 						 PG_WAIT_EXTENSION);

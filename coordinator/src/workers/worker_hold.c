@@ -2,301 +2,29 @@
  * worker_hold.c
  *		strata.hold_worker() and release_worker(): a planned switchover without an error.
  *
- * A session that opens a wire for its transaction has joined the worker until the transaction ends.
- * Each worker has a counter of those who have joined.  A hold has two phases:
- *
- *		DRAINING	transactions that have not sent anything to any worker wait; the others
- *					go on, because somebody who is to leave the held worker may be waiting for
- *					locks of theirs, on another worker or here.  For the same reason one that
- *					has only locks here goes on as soon as anybody waits for it.
- *		CLOSED		nobody has joined any more, or the time to drain is over: all wait who have
- *					not joined.  Whom they block does not matter now: the switchover needs no lock.
- *
- * So nobody waits here for somebody who waits for him; what a client does between its statements
- * nobody knows, hence the time limit.  The wait comes before the gate and before the worker's locks
- * in the lock order, and a wait that is long ends with the hold.
- *
- * Who joins counts first and then looks at the hold; who holds sets the hold first and then looks at
- * the counter: one of the two sees the other.
- *
- * The hold ends when it is released, at its timeout (noticed by whoever waits), and with its
- * session.  Then the worker's generation rises, and wires made before are replaced before they are
- * used: they lead to what was the primary.  There is one hold at a time, of all databases: two
- * could wait for each other's transactions.
- *
- * Background processes do not wait.  Their errors during a switchover concern no user.
+ * What a hold does to transactions is in wire/worker_use.c.
  */
 #include "postgres.h"
 
-#include "workers/worker_hold.h"
-
-#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/atomics.h"
-#include "postmaster/bgworker.h"
-#include "storage/condition_variable.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/proc.h"
-#include "storage/shmem.h"
-#include "storage/spin.h"
-#include "utils/array.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
-#include "cluster/metadata.h"
 #include "cluster/worker_state.h"
 #include "server/argument.h"
-#include "server/shared_memory.h"
 #include "stream/worker_command.h"
 #include "transaction/remote_transaction.h"
+#include "wire/worker_use.h"
 #include "workers/worker_api.h"
 
-/* How often who waits looks at the hold, and whether anybody waits for it. */
+/* How often a worker that is released is asked whether it takes writes. */
 #define LOOK_MS 50
-
-typedef enum HoldPhase
-{
-	HOLD_NONE,
-	HOLD_DRAINING,
-	HOLD_CLOSED
-} HoldPhase;
-
-typedef struct WorkerUse
-{
-	Oid database; /* InvalidOid: free; never freed again */
-	int worker_id;
-	pg_atomic_uint32 joined;
-	pg_atomic_uint32 generation;
-} WorkerUse;
-
-typedef struct Hold
-{
-	pg_atomic_uint32 phase; /* changed under the mutex, read without it */
-	slock_t mutex;			/* of what follows */
-	WorkerUse *worker;
-	int holder; /* pid */
-	TimestampTz end;
-	ConditionVariable changed;
-	WorkerUse uses[WORKER_STATE_MAX];
-} Hold;
-
-static Hold *hold = NULL;
 
 PG_FUNCTION_INFO_V1(strata_hold_worker);
 PG_FUNCTION_INFO_V1(strata_release_worker);
-
-/* ----------------------------------------------------------------
- * The hold
- * ----------------------------------------------------------------
- */
-
-/* The mutex is held.  Wires made before are not trusted any more. */
-static void
-clear_hold(void)
-{
-	pg_atomic_fetch_add_u32(&hold->worker->generation, 1);
-	hold->worker = NULL;
-	hold->holder = 0;
-	pg_atomic_write_u32(&hold->phase, HOLD_NONE);
-}
-
-/* End the hold of this session, if there is one; true if there was. */
-static bool
-end_own_hold(void)
-{
-	bool ended = false;
-
-	SpinLockAcquire(&hold->mutex);
-	if (hold->worker != NULL && hold->holder == MyProcPid)
-	{
-		clear_hold();
-		ended = true;
-	}
-	SpinLockRelease(&hold->mutex);
-	if (ended)
-		ConditionVariableBroadcast(&hold->changed);
-	return ended;
-}
-
-static void
-end_hold_at_exit(int code, Datum argument)
-{
-	(void) end_own_hold();
-}
-
-/* The phase that concerns this worker; a hold whose time is over ends here. */
-static HoldPhase
-look_at_hold(const WorkerUse *use)
-{
-	HoldPhase phase = HOLD_NONE;
-	TimestampTz now;
-	bool ended = false;
-
-	if (pg_atomic_read_u32(&hold->phase) == HOLD_NONE)
-		return HOLD_NONE;
-	now = GetCurrentTimestamp();
-	SpinLockAcquire(&hold->mutex);
-	if (hold->worker != NULL && hold->end <= now)
-	{
-		clear_hold();
-		ended = true;
-	}
-	if (hold->worker == use && hold->holder != MyProcPid)
-		phase = pg_atomic_read_u32(&hold->phase);
-	SpinLockRelease(&hold->mutex);
-	if (ended)
-		ConditionVariableBroadcast(&hold->changed);
-	return phase;
-}
-
-/* ----------------------------------------------------------------
- * Joining
- * ----------------------------------------------------------------
- */
-
-/* The worker's counters, given to it at first use; NULL when there is no room. */
-static WorkerUse *
-find_use(WorkerConnection *conn)
-{
-	if (conn->use != NULL)
-		return conn->use;
-	SpinLockAcquire(&hold->mutex);
-	for (int i = 0; i < WORKER_STATE_MAX && conn->use == NULL; i++)
-	{
-		WorkerUse *use = &hold->uses[i];
-
-		if (use->database == InvalidOid)
-		{
-			use->database = MyDatabaseId;
-			use->worker_id = conn->worker_id;
-		}
-		if (use->database == MyDatabaseId && use->worker_id == conn->worker_id)
-			conn->use = use;
-	}
-	SpinLockRelease(&hold->mutex);
-	return conn->use;
-}
-
-/* Does the session of this process wait for a lock that we have? */
-static bool
-is_blocked_by_us(int pid)
-{
-	ArrayType *blockers = DatumGetArrayTypeP(
-		DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(pid)));
-	int count = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-	int32 *pids = (int32 *) ARR_DATA_PTR(blockers);
-	bool found = false;
-
-	for (int i = 0; i < count; i++)
-		found |= pids[i] == MyProcPid;
-	pfree(blockers);
-	return found;
-}
-
-/* Unlocked reads: a waiter that is missed is seen at the next look. */
-static bool
-blocks_anybody(void)
-{
-	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
-	{
-		PGPROC *proc = &ProcGlobal->allProcs[i];
-
-		if (proc->pid != 0 && proc->databaseId == MyDatabaseId && proc->waitLock != NULL &&
-			is_blocked_by_us(proc->pid))
-			return true;
-	}
-	return false;
-}
-
-static bool
-must_wait(const WorkerUse *use)
-{
-	switch (look_at_hold(use))
-	{
-		case HOLD_NONE:
-			return false;
-		case HOLD_DRAINING:
-			return !remote_transaction_has_begun() && !blocks_anybody();
-		case HOLD_CLOSED:
-			break;
-	}
-	return true;
-}
-
-static void
-withdraw(WorkerConnection *conn)
-{
-	conn->joined = false;
-	pg_atomic_fetch_sub_u32(&conn->use->joined, 1);
-}
-
-/*
- * Count ourselves in; false, and not counted, if we have to wait.  Tells nobody: who broadcasts
- * does not wait any more himself.
- */
-static bool
-try_join(WorkerConnection *conn)
-{
-	pg_atomic_fetch_add_u32(&conn->use->joined, 1);
-	conn->joined = true;
-	if (pg_atomic_read_u32(&hold->phase) == HOLD_NONE)
-		return true;
-
-	/* must_wait() may throw: we are then counted until the transaction's end */
-	if (!must_wait(conn->use))
-		return true;
-	withdraw(conn);
-	return false;
-}
-
-void
-worker_hold_join(WorkerConnection *conn)
-{
-	if (conn->joined || MyBgworkerEntry != NULL || find_use(conn) == NULL)
-		return;
-	if (try_join(conn))
-		return;
-	ConditionVariablePrepareToSleep(&hold->changed);
-	while (!try_join(conn))
-		(void) ConditionVariableTimedSleep(&hold->changed, LOOK_MS, PG_WAIT_EXTENSION);
-	ConditionVariableCancelSleep();
-}
-
-void
-worker_hold_leave(void)
-{
-	bool left = false;
-	ListCell *cell;
-
-	foreach(cell, connection_list())
-	{
-		WorkerConnection *conn = lfirst(cell);
-
-		if (conn->joined)
-		{
-			withdraw(conn);
-			left = true;
-		}
-	}
-	if (left && pg_atomic_read_u32(&hold->phase) != HOLD_NONE)
-		ConditionVariableBroadcast(&hold->changed);
-}
-
-uint32
-worker_hold_generation(WorkerConnection *conn)
-{
-	WorkerUse *use = find_use(conn);
-
-	return use != NULL ? pg_atomic_read_u32(&use->generation) : 0;
-}
-
-/* ----------------------------------------------------------------
- * SQL functions
- * ----------------------------------------------------------------
- */
 
 static TimestampTz
 add_interval(FunctionCallInfo fcinfo, int argument, const char *name)
@@ -314,87 +42,11 @@ add_interval(FunctionCallInfo fcinfo, int argument, const char *name)
 }
 
 static void
-begin_hold(WorkerUse *use, const char *name, TimestampTz end)
-{
-	static bool registered = false;
-	int holder = 0;
-
-	(void) look_at_hold(use); /* an old one may be over */
-	if (!registered)
-		before_shmem_exit(end_hold_at_exit, (Datum) 0);
-	registered = true;
-	SpinLockAcquire(&hold->mutex);
-	if (hold->worker != NULL && (hold->holder != MyProcPid || hold->worker != use))
-		holder = hold->holder;
-	else
-	{
-		hold->worker = use;
-		hold->holder = MyProcPid;
-		hold->end = end;
-		pg_atomic_write_u32(&hold->phase, HOLD_DRAINING);
-	}
-	SpinLockRelease(&hold->mutex);
-	if (holder != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE), errmsg("cannot hold worker \"%s\" now", name),
-				 errdetail("Process %d holds a worker.", holder),
-				 errhint("Hold one worker at a time.")));
-}
-
-/* Change the phase of our hold; false if it has ended, at its timeout. */
-static bool
-set_phase(const WorkerUse *use, HoldPhase phase)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool ours;
-
-	SpinLockAcquire(&hold->mutex);
-	ours = hold->worker == use && hold->holder == MyProcPid && hold->end > now;
-	if (ours)
-		pg_atomic_write_u32(&hold->phase, phase);
-	SpinLockRelease(&hold->mutex);
-	return ours;
-}
-
-static void
 report_ended_hold(const char *name)
 {
 	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("worker \"%s\" was still in use when its hold ended", name),
 					errhint("Let the time to drain be shorter than the timeout.")));
-}
-
-/* From now on all wait; false, and the phase is as before, if somebody has joined. */
-static bool
-close_hold(WorkerUse *use, const char *name, bool force)
-{
-	if (!set_phase(use, HOLD_CLOSED))
-		report_ended_hold(name);
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&use->joined) == 0 || force)
-		return true;
-	(void) set_phase(use, HOLD_DRAINING);
-	return false;
-}
-
-/* Wait until nobody uses the worker, or the time is over; returns how many do. */
-static int
-drain_worker(WorkerUse *use, const char *name, TimestampTz end)
-{
-	ConditionVariablePrepareToSleep(&hold->changed);
-	while (pg_atomic_read_u32(&use->joined) > 0 || !close_hold(use, name, false))
-	{
-		long left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
-
-		if (left <= 0)
-		{
-			(void) close_hold(use, name, true);
-			break;
-		}
-		(void) ConditionVariableTimedSleep(&hold->changed, Min(left, LOOK_MS), PG_WAIT_EXTENSION);
-	}
-	ConditionVariableCancelSleep();
-	return pg_atomic_read_u32(&use->joined);
 }
 
 /* strata.hold_worker(name, timeout, drain) */
@@ -404,41 +56,37 @@ strata_hold_worker(PG_FUNCTION_ARGS)
 	char *name = argument_get_text(fcinfo, 0, "name");
 	TimestampTz end = add_interval(fcinfo, 1, "timeout");
 	TimestampTz drained = add_interval(fcinfo, 2, "drain");
-	WorkerConnection key = {.worker_id = worker_api_find(name)};
+	WorkerUse *use = worker_use_find(worker_api_find(name));
 	volatile int left = 0;
+	int holder;
 
 	if (remote_transaction_has_begun())
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 						errmsg("cannot hold a worker in a transaction that has used workers"),
 						errhint("Call strata.hold_worker() outside of a transaction block.")));
-	if (find_use(&key) == NULL)
+	if (use == NULL)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 						errmsg("worker \"%s\" cannot be held", name),
 						errdetail("The server has seen more than %d workers.", WORKER_STATE_MAX)));
-	begin_hold(key.use, name, end);
+	holder = worker_use_begin_hold(use, end);
+	if (holder != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE), errmsg("cannot hold worker \"%s\" now", name),
+				 errdetail("Process %d holds a worker.", holder),
+				 errhint("Hold one worker at a time.")));
 	PG_TRY();
 	{
-		left = drain_worker(key.use, name, Min(drained, end));
+		left = worker_use_drain(use, Min(drained, end));
+		if (left < 0)
+			report_ended_hold(name);
 	}
 	PG_CATCH();
 	{
-		(void) end_own_hold();
+		(void) worker_use_end_hold();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	PG_RETURN_INT32(left);
-}
-
-static bool
-is_held_by_us(const WorkerUse *use)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool ours;
-
-	SpinLockAcquire(&hold->mutex);
-	ours = hold->worker == use && hold->holder == MyProcPid && hold->end > now;
-	SpinLockRelease(&hold->mutex);
-	return ours;
 }
 
 /* strata.release_worker(name) */
@@ -446,25 +94,26 @@ Datum
 strata_release_worker(PG_FUNCTION_ARGS)
 {
 	char *name = argument_get_text(fcinfo, 0, "name");
-	WorkerConnection key = {.worker_id = worker_api_find(name)};
+	int worker_id = worker_api_find(name);
+	WorkerUse *use = worker_use_find(worker_id);
 	const char *reason = NULL;
 
-	if (find_use(&key) == NULL || !is_held_by_us(key.use))
+	if (use == NULL || !worker_use_is_held(use))
 	{
-		(void) end_own_hold();
+		(void) worker_use_end_hold();
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("worker \"%s\" is not held by this session", name),
 						errdetail("A hold ends at its timeout, and with its session.")));
 	}
-	pg_atomic_fetch_add_u32(&key.use->generation, 1); /* our own wire may be an old one, too */
+	worker_use_renew(use); /* our own wire may be an old one, too */
 	for (;;)
 	{
-		WorkerAnswer answer = worker_command_try(key.worker_id, REMOTE_READ, "SELECT 1");
+		WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, "SELECT 1");
 
 		if (answer.success)
 			break;
 		reason = answer.error->detail != NULL ? answer.error->detail : answer.error->message;
-		if (!is_held_by_us(key.use))
+		if (!worker_use_is_held(use))
 			ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
 							errmsg("worker \"%s\" took no writes until the hold ended", name),
 							errdetail_internal("%s", reason)));
@@ -473,42 +122,6 @@ strata_release_worker(PG_FUNCTION_ARGS)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	(void) end_own_hold();
+	(void) worker_use_end_hold();
 	PG_RETURN_VOID();
-}
-
-/* ----------------------------------------------------------------
- * Shared memory
- * ----------------------------------------------------------------
- */
-
-static void
-request_shared_memory(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(Hold)));
-}
-
-static void
-create_shared_memory(void)
-{
-	bool found;
-
-	hold = ShmemInitStruct("strata worker hold", sizeof(Hold), &found);
-	if (found)
-		return;
-	memset(hold, 0, sizeof(Hold));
-	pg_atomic_init_u32(&hold->phase, HOLD_NONE);
-	SpinLockInit(&hold->mutex);
-	ConditionVariableInit(&hold->changed);
-	for (int i = 0; i < WORKER_STATE_MAX; i++)
-	{
-		pg_atomic_init_u32(&hold->uses[i].joined, 0);
-		pg_atomic_init_u32(&hold->uses[i].generation, 0);
-	}
-}
-
-void
-worker_hold_initialize(void)
-{
-	shared_memory_register(request_shared_memory, create_shared_memory);
 }

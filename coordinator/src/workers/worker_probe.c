@@ -24,12 +24,13 @@
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
+#include "cluster/cluster_identity.h"
+#include "server/clock.h"
 #include "server/settings.h"
 #include "values/row_format.h"
 #include "wire/connection_internal.h"
 #include "wire/dial.h"
 #include "wire/wire_cleanup.h"
-#include "workers/take_over.h"
 #include "workers/worker_probe.h"
 
 /* So long its commands may wait for locks; and for one answer, where worker_timeout is off. */
@@ -209,7 +210,7 @@ report_unreachable(const Probe *probe, const char *detail)
 static void
 wait_for_answer(const Probe *probe, int64 deadline)
 {
-	int64 left = strata_worker_timeout > 0 ? deadline - wire_now() : COMMAND_LIMIT_MS;
+	int64 left = strata_worker_timeout > 0 ? deadline - clock_now() : COMMAND_LIMIT_MS;
 	int ready;
 
 	if (left <= 0)
@@ -238,7 +239,7 @@ wait_for_hosts(Probe *probe, int64 wake_at)
 	probe_set = NULL;
 	probe_set = connection_make_wait_set(probe->dial->count);
 	dial_add_sockets(probe->dial, probe_set);
-	occurred = WaitEventSetWait(probe_set, Max(wake_at - wire_now(), 0), events, lengthof(events),
+	occurred = WaitEventSetWait(probe_set, Max(wake_at - clock_now(), 0), events, lengthof(events),
 								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
@@ -253,7 +254,7 @@ wait_for_hosts(Probe *probe, int64 wake_at)
 static void
 open_probe(Probe *probe, const char *conninfo)
 {
-	int64 deadline = wire_now() + (int64) strata_connect_timeout * 1000;
+	int64 deadline = clock_now() + (int64) strata_connect_timeout * 1000;
 	DialRequest request = {.conninfo = conninfo,
 						   .user = GetUserNameFromId(GetUserId(), false),
 						   .application_name = "strata add_worker",
@@ -267,7 +268,7 @@ open_probe(Probe *probe, const char *conninfo)
 
 		if (dial_has_failed(probe->dial))
 			report_unreachable(probe, dial_describe_failure(probe->dial, ""));
-		if (wire_now() >= deadline)
+		if (clock_now() >= deadline)
 			report_unreachable(
 				probe, dial_describe_failure(probe->dial, psprintf("%d s (strata.connect_timeout)",
 																   strata_connect_timeout)));
@@ -316,7 +317,7 @@ run_query(const Probe *probe, const char *sql)
 {
 	char **row = NULL;
 	PGresult *result;
-	int64 deadline = wire_now() + strata_worker_timeout + LOCK_TIMEOUT_MS;
+	int64 deadline = clock_now() + strata_worker_timeout + LOCK_TIMEOUT_MS;
 
 	if (!PQsendQuery(probe->pg, sql))
 		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
@@ -551,7 +552,7 @@ prepare_server(Probe *probe, const char *conninfo, WorkerIdentityCheck check)
 {
 	ClusterIdentity identity;
 
-	take_over_require();
+	cluster_identity_require();
 	cluster_identity_read(&identity);
 	open_probe(probe, conninfo);
 	run_query(probe, "SET search_path = pg_catalog");

@@ -34,6 +34,7 @@
 
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
+#include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/worker_command.h"
 #include "table/columnar_options.h"
@@ -174,7 +175,7 @@ get_copy_command(Relation relation, const RowEncoder *encoder)
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "CALL strata_worker.copy_rows(%s::pg_catalog.regclass, ARRAY[",
-					 quote_literal_cstr(table_ddl_qualified_name(relation)));
+					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))));
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
@@ -232,7 +233,7 @@ create_table(int worker_id, Oid relation_oid)
 	/* rows and indexes are computed as him */
 	remote_command_run(
 		worker, REMOTE_WRITE,
-		psprintf("ALTER TABLE %s OWNER TO %s", table_ddl_qualified_name(relation),
+		psprintf("ALTER TABLE %s OWNER TO %s", relation_name_qualified(RelationGetRelid(relation)),
 				 quote_identifier(GetUserNameFromId(relation->rd_rel->relowner, false))));
 	if (is_reference)
 		copy_rows(worker_id, relation);

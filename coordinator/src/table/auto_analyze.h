@@ -10,7 +10,7 @@
 /* Autovacuum finds that this shell has changed enough. */
 extern void auto_analyze_request(Oid relation);
 
-/* The task of service "periods" (maintenance_worker.h). */
+/* The task of service "periods" (launcher.h). */
 extern int auto_analyze_interval(void);
 extern void auto_analyze_run(void);
 

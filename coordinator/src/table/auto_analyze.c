@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "services/auto_analyze.h"
+#include "table/auto_analyze.h"
 
 #include "access/xact.h"
 #include "executor/spi.h"
@@ -24,8 +24,9 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "ddl/ddl.h"
-#include "server/maintenance_worker.h"
+#include "cluster/metadata.h"
+#include "cluster/relation_name.h"
+#include "server/launcher.h"
 #include "server/service_transaction.h"
 #include "server/shared_memory.h"
 
@@ -95,7 +96,7 @@ auto_analyze_request(Oid relation)
 		place->relation = relation;
 	}
 	SpinLockRelease(&shared->mutex);
-	maintenance_worker_poke();
+	launcher_poke();
 }
 
 /* It is removed before the ANALYZE begins: later changes make a new one. */
@@ -142,7 +143,7 @@ analyze_table(Oid relation)
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) ||
 		metadata_table(relation) == NULL)
 		return true;
-	sql = psprintf("ANALYZE %s", ddl_relation_name(relation));
+	sql = psprintf("ANALYZE %s", relation_name_qualified(relation));
 	SPI_connect();
 	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
 		elog(ERROR, "could not run \"%s\"", sql);

@@ -1,5 +1,5 @@
 /*
- * ddl_place.c
+ * object_place.c
  *		Which objects are on all nodes, and which are the coordinator's.
  *
  * An object is "everywhere" unless the workers cannot have it or need not have it: objects of temporary schemas and
@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "ddl/ddl.h"
+#include "cluster/object_place.h"
 
 #include "access/genam.h"
 #include "access/table.h"
@@ -33,6 +33,7 @@
 #include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
+#include "cluster/metadata.h"
 
 PG_FUNCTION_INFO_V1(strata_object_is_everywhere);
 
@@ -169,14 +170,14 @@ is_everywhere(const ObjectAddress *object, ObjectAddresses *visited)
 	{
 		case RelationRelationId:
 			if (get_rel_relkind(object->objectId) != RELKIND_COMPOSITE_TYPE)
-				return ddl_find_table(object->objectId) != NULL;
+				return metadata_find_table(object->objectId) != NULL;
 			break;
 		case ConstraintRelationId:
 			if (!constraint_is_everywhere(object->objectId))
 				return false;
 			break;
 		case ExtensionRelationId:
-			return !ddl_extension_stays(get_extension_name(object->objectId));
+			return !local_extension_stays(get_extension_name(object->objectId));
 		case ProcedureRelationId:
 			if (!function_is_everywhere(object->objectId))
 				return false;
@@ -192,7 +193,7 @@ is_everywhere(const ObjectAddress *object, ObjectAddresses *visited)
 }
 
 bool
-ddl_object_is_everywhere(const ObjectAddress *object)
+object_place_is_everywhere(const ObjectAddress *object)
 {
 	ObjectAddresses *visited = new_object_addresses();
 	bool everywhere = is_everywhere(object, visited);
@@ -208,11 +209,11 @@ strata_object_is_everywhere(PG_FUNCTION_ARGS)
 	ObjectAddress object;
 
 	ObjectAddressSet(object, PG_GETARG_OID(0), PG_GETARG_OID(1));
-	PG_RETURN_BOOL(ddl_object_is_everywhere(&object));
+	PG_RETURN_BOOL(object_place_is_everywhere(&object));
 }
 
 List *
-ddl_objects_everywhere(ObjectType type, List *objects, bool *all)
+object_place_everywhere_of(ObjectType type, List *objects, bool *all)
 {
 	List *everywhere = NIL;
 	ListCell *cell;
@@ -229,7 +230,7 @@ ddl_objects_everywhere(ObjectType type, List *objects, bool *all)
 			table_close(relation, AccessShareLock);
 		if (!OidIsValid(address.objectId))
 			continue;
-		if (ddl_object_is_everywhere(&address))
+		if (object_place_is_everywhere(&address))
 		{
 			ObjectAddress *copy = palloc(sizeof(ObjectAddress));
 

@@ -1,6 +1,6 @@
 /*
- * ddl_version.c
- *		Which DDL a worker has seen, and the lock between DDL and new workers.
+ * remote_ddl.c
+ *		DDL on the workers: which of it they have seen, and the lock between DDL and new workers.
  *
  * A worker that takes part in no transaction misses nothing: DDL goes to all workers and fails when one
  * is down.  But a worker restored from a backup, or replaced by a replica that lagged, has an old
@@ -27,7 +27,7 @@
  */
 #include "postgres.h"
 
-#include "stream/ddl_version.h"
+#include "stream/remote_ddl.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -38,6 +38,7 @@
 #include "storage/lmgr.h"
 #include "utils/rel.h"
 
+#include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_catalog.h"
 #include "stream/remote_command.h"
@@ -46,15 +47,70 @@
 static bool changed = false;
 
 void
-ddl_lock_for_change(void)
+remote_ddl_lock_for_change(void)
 {
 	LockRelationOid(metadata_catalog_oid("cluster"), RowExclusiveLock);
 }
 
 void
-ddl_lock_for_seed(void)
+remote_ddl_lock_for_seed(void)
 {
 	LockRelationOid(metadata_catalog_oid("cluster"), ShareRowExclusiveLock);
+}
+
+void
+remote_ddl_note_change(void)
+{
+	remote_ddl_lock_for_change();
+	changed = true;
+}
+
+void
+remote_ddl_silence(bool quiet)
+{
+	ListCell *cell;
+
+	foreach(cell, connection_list())
+		((WorkerConnection *) lfirst(cell))->quiet = quiet;
+}
+
+void
+remote_ddl_send(const char *sql)
+{
+	remote_ddl_note_change();
+	if (metadata_all_workers() == NULL)
+		return;
+	connection_open_all(metadata_all_workers());
+	remote_ddl_silence(true);
+	PG_TRY();
+	{
+		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+	}
+	PG_FINALLY();
+	{
+		remote_ddl_silence(false);
+	}
+	PG_END_TRY();
+}
+
+static char *
+build_record(int64 version)
+{
+	return psprintf("SELECT strata_worker.record_schema_version(" INT64_FORMAT ")", version);
+}
+
+void
+remote_ddl_seed_version(int worker_id)
+{
+	char *sql = build_record(cluster_identity_schema_version());
+
+	remote_command_run_each(&worker_id, &sql, 1, REMOTE_WRITE);
+}
+
+static void
+record_on_workers(int64 version)
+{
+	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
 }
 
 /* The row of strata.cluster is there: connection_cluster_id() has complained otherwise. */
@@ -79,43 +135,6 @@ read_version(Relation catalog, HeapTuple *copy)
 	return version;
 }
 
-int64
-ddl_version_current(void)
-{
-	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
-	int64 version = read_version(catalog, NULL);
-
-	table_close(catalog, AccessShareLock);
-	return version;
-}
-
-void
-ddl_version_note_change(void)
-{
-	ddl_lock_for_change();
-	changed = true;
-}
-
-static char *
-build_record(int64 version)
-{
-	return psprintf("SELECT strata_worker.record_schema_version(" INT64_FORMAT ")", version);
-}
-
-void
-ddl_version_seed(int worker_id)
-{
-	char *sql = build_record(ddl_version_current());
-
-	remote_command_run_each(&worker_id, &sql, 1, REMOTE_WRITE);
-}
-
-static void
-record_on_workers(int64 version)
-{
-	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
-}
-
 /* The next count, which is nobody else's. */
 static int64
 choose_next(int64 version)
@@ -129,7 +148,7 @@ choose_next(int64 version)
 }
 
 void
-ddl_version_advance(void)
+remote_ddl_advance_version(void)
 {
 	Relation catalog;
 	HeapTuple tuple = NULL;
@@ -160,7 +179,7 @@ ddl_version_advance(void)
 }
 
 void
-ddl_version_reset(void)
+remote_ddl_reset(void)
 {
 	changed = false;
 }

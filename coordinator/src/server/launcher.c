@@ -1,5 +1,5 @@
 /*
- * maintenance_worker.c
+ * launcher.c
  *		The launcher, and the processes that it keeps in each database with the extension.
  *
  * Which databases have the extension can only be seen from inside them.  The launcher, which is
@@ -20,7 +20,7 @@
  */
 #include "postgres.h"
 
-#include "server/maintenance_worker.h"
+#include "server/launcher.h"
 
 #include <signal.h>
 
@@ -53,9 +53,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "cluster/metadata.h"
 #include "server/shared_memory.h"
-#include "services/heartbeat.h"
 
 /* Processes of services at a time, in all databases. */
 #define SLOT_COUNT 128
@@ -74,19 +72,6 @@
 
 /* Which object of a database's lock tags is ours: core uses 0. */
 #define SERVICE_LOCK 1
-
-typedef struct Service
-{
-	const char *name;
-	void (*main)(void);
-} Service;
-
-/* The first one looks whether the extension exists. */
-static const Service services[] = {
-	{"maintenance", maintenance_main},
-	{"heartbeat", heartbeat_main},
-	{"periods", maintenance_periods_main},
-};
 
 typedef enum SlotState
 {
@@ -108,13 +93,13 @@ typedef struct ServiceSlot
 	TimestampTz start; /* when it was given away */
 } ServiceSlot;
 
-typedef struct MaintenanceShared
+typedef struct LauncherShared
 {
 	slock_t mutex;
 	Latch *launcher_latch; /* NULL while there is no launcher */
 	bool poked;
 	ServiceSlot slots[SLOT_COUNT];
-} MaintenanceShared;
+} LauncherShared;
 
 /* The launcher's memory of databases without the extension, and of failed starts. */
 typedef struct DatabaseNote
@@ -123,7 +108,11 @@ typedef struct DatabaseNote
 	TimestampTz look_again;
 } DatabaseNote;
 
-static MaintenanceShared *shared = NULL;
+static const LauncherService *services = NULL;
+static int service_count = 0;
+static bool (*extension_exists)(void) = NULL;
+
+static LauncherShared *shared = NULL;
 
 static ServiceSlot *my_slot = NULL;
 
@@ -144,7 +133,7 @@ static bool poke_at_commit = false;
 static void
 request_shared_memory(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(MaintenanceShared)));
+	RequestAddinShmemSpace(MAXALIGN(sizeof(LauncherShared)));
 }
 
 static void
@@ -152,10 +141,10 @@ create_shared_memory(void)
 {
 	bool found;
 
-	shared = ShmemInitStruct("strata maintenance", sizeof(MaintenanceShared), &found);
+	shared = ShmemInitStruct("strata maintenance", sizeof(LauncherShared), &found);
 	if (!found)
 	{
-		memset(shared, 0, sizeof(MaintenanceShared));
+		memset(shared, 0, sizeof(LauncherShared));
 		SpinLockInit(&shared->mutex);
 	}
 }
@@ -187,7 +176,7 @@ wake_launcher(bool look_everywhere)
  */
 
 void
-maintenance_worker_require(void)
+launcher_require(void)
 {
 	bool present = false;
 
@@ -202,9 +191,10 @@ maintenance_worker_require(void)
 }
 
 void
-maintenance_worker_poke(void)
+launcher_poke(void)
 {
-	Latch *latches[lengthof(services)] = {0};
+	Latch *latches[SLOT_COUNT];
+	int count = 0;
 
 	SpinLockAcquire(&shared->mutex);
 	for (int i = 0; i < SLOT_COUNT; i++)
@@ -212,15 +202,15 @@ maintenance_worker_poke(void)
 		ServiceSlot *slot = &shared->slots[i];
 
 		if (slot->state == SLOT_RUNNING && slot->database == MyDatabaseId)
-			latches[slot->service] = slot->latch;
+			latches[count++] = slot->latch;
 	}
 	SpinLockRelease(&shared->mutex);
-	for (int i = 0; i < lengthof(latches); i++)
+	for (int i = 0; i < count; i++)
 		wake(latches[i]);
 }
 
-static void
-end_transaction(XactEvent event, void *arg)
+void
+launcher_transaction_event(XactEvent event)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
@@ -324,7 +314,7 @@ drops_extension(const DropStmt *drop)
 }
 
 void
-maintenance_worker_before_command(Node *statement)
+launcher_before_command(Node *statement)
 {
 	switch (nodeTag(statement))
 	{
@@ -343,7 +333,7 @@ maintenance_worker_before_command(Node *statement)
 			leave_named_database(((AlterDatabaseStmt *) statement)->dbname);
 			break;
 		case T_DropStmt:
-			if (drops_extension((DropStmt *) statement) && metadata_available() && superuser())
+			if (drops_extension((DropStmt *) statement) && extension_exists() && superuser())
 				leave_database(MyDatabaseId);
 			break;
 		case T_CreateExtensionStmt:
@@ -419,7 +409,7 @@ may_stay(Oid database)
 		bool found;
 
 		(void) GetTransactionSnapshot();
-		found = metadata_available();
+		found = extension_exists();
 		SpinLockAcquire(&shared->mutex);
 		my_slot->found = found;
 		my_slot->missing = !found;
@@ -431,7 +421,7 @@ may_stay(Oid database)
 }
 
 void
-maintenance_worker_service_main(Datum argument)
+launcher_service_main(Datum argument)
 {
 	int index = DatumGetInt32(argument);
 	Oid database;
@@ -640,8 +630,7 @@ start_service(Oid database, int service)
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "strata", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "maintenance_worker_service_main",
-			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_function_name, "launcher_service_main", sizeof(worker.bgw_function_name));
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "strata %s", services[service].name);
 	strlcpy(worker.bgw_type, worker.bgw_name, sizeof(worker.bgw_type));
 	worker.bgw_main_arg = Int32GetDatum(index);
@@ -680,7 +669,7 @@ serve_database(Oid database, TimestampTz now)
 		return TimestampDifferenceMilliseconds(now, note->look_again);
 
 	/* the first service tells whether the others are wanted */
-	for (int i = 0; i < lengthof(services); i++)
+	for (int i = 0; i < service_count; i++)
 	{
 		bool found;
 
@@ -745,7 +734,7 @@ take_poke(void)
 }
 
 void
-maintenance_worker_launcher_main(Datum argument)
+launcher_main(Datum argument)
 {
 	MemoryContext context;
 
@@ -781,7 +770,7 @@ maintenance_worker_launcher_main(Datum argument)
 }
 
 void
-maintenance_worker_initialize(void)
+launcher_initialize(const LauncherService *list, int count, bool (*exists)(void))
 {
 	BackgroundWorker worker = {
 		.bgw_name = "strata launcher",
@@ -790,10 +779,12 @@ maintenance_worker_initialize(void)
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = 5,
 		.bgw_library_name = "strata",
-		.bgw_function_name = "maintenance_worker_launcher_main",
+		.bgw_function_name = "launcher_main",
 	};
 
+	services = list;
+	service_count = count;
+	extension_exists = exists;
 	shared_memory_register(request_shared_memory, create_shared_memory);
 	RegisterBackgroundWorker(&worker);
-	RegisterXactCallback(end_transaction, NULL);
 }

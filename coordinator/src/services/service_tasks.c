@@ -1,5 +1,5 @@
 /*
- * maintenance_tasks.c
+ * service_tasks.c
  *		Services "maintenance" and "periods": run their tasks in turn, each when it is due.
  *
  * What may wait for locks of users' tables is a service of its own: nobody shall wait for it.
@@ -9,6 +9,8 @@
  * somebody pokes it.
  */
 #include "postgres.h"
+
+#include "services/service_tasks.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -23,20 +25,33 @@
 
 #include "cluster/metadata.h"
 #include "commit/resolver.h"
-#include "server/maintenance_worker.h"
-#include "services/auto_analyze.h"
+#include "server/launcher.h"
+#include "table/auto_analyze.h"
 #include "services/deadlock.h"
 #include "services/period_maintenance.h"
 #include "services/tier_service.h"
 #include "workers/take_over.h"
 
-static const MaintenanceTask maintenance_tasks[] = {
+/*
+ * A piece of work of service "maintenance".  run() is called in a transaction of its own with an
+ * active snapshot, as the bootstrap superuser; its errors are logged, repeated ones once.
+ * interval_ms() is asked after each run and whenever the process is poked: so long after the
+ * end of the last run the next one begins.
+ */
+typedef struct ServiceTask
+{
+	const char *name;
+	int (*interval_ms)(void);
+	void (*run)(void);
+} ServiceTask;
+
+static const ServiceTask maintenance_tasks[] = {
 	{"take-over", take_over_interval_ms, take_over_run}, /* the first: others use the workers */
 	{"resolver", resolver_interval_ms, resolver_run},
 	{"deadlocks", deadlock_interval, deadlock_detect},
 };
 
-static const MaintenanceTask period_tasks[] = {
+static const ServiceTask period_tasks[] = {
 	{"periods", period_maintenance_interval, period_maintenance_run},
 	{"tiers", tier_service_interval, tier_service_run},
 	{"statistics", auto_analyze_interval, auto_analyze_run},
@@ -55,7 +70,7 @@ static TaskState states[lengthof(maintenance_tasks)];
 
 /* Log an error unless it is the same as the last time. */
 static void
-log_error(const MaintenanceTask *task, TaskState *state)
+log_error(const ServiceTask *task, TaskState *state)
 {
 	MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
 	ErrorData *error = CopyErrorData();
@@ -75,7 +90,7 @@ log_error(const MaintenanceTask *task, TaskState *state)
 }
 
 static void
-run_task(const MaintenanceTask *task, TaskState *state)
+run_task(const ServiceTask *task, TaskState *state)
 {
 	pgstat_report_activity(STATE_RUNNING, task->name);
 	PG_TRY();
@@ -107,7 +122,7 @@ run_task(const MaintenanceTask *task, TaskState *state)
 
 /* Milliseconds until the task is due, 0 when it is. */
 static long
-time_to_wait(const MaintenanceTask *task, const TaskState *state)
+time_to_wait(const ServiceTask *task, const TaskState *state)
 {
 	TimestampTz due;
 
@@ -118,7 +133,7 @@ time_to_wait(const MaintenanceTask *task, const TaskState *state)
 }
 
 static void
-run_tasks(const MaintenanceTask *tasks, int count)
+run_tasks(const ServiceTask *tasks, int count)
 {
 	while (!ShutdownRequestPending)
 	{
@@ -147,13 +162,13 @@ run_tasks(const MaintenanceTask *tasks, int count)
 }
 
 void
-maintenance_main(void)
+service_tasks_maintenance_main(void)
 {
 	run_tasks(maintenance_tasks, lengthof(maintenance_tasks));
 }
 
 void
-maintenance_periods_main(void)
+service_tasks_periods_main(void)
 {
 	run_tasks(period_tasks, lengthof(period_tasks));
 }
