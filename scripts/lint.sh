@@ -47,6 +47,7 @@ shell()
 echo "lint"
 check "C against PostgreSQL 15" compile 15
 check "C against PostgreSQL 17" compile 17
+check "layers of includes" "$bin/python" scripts/check_layers.py
 check "clang-format" c_format
 check "ruff" "$bin/ruff" check --quiet .
 check "ruff format" "$bin/ruff" format --check --quiet .
