@@ -16,8 +16,8 @@ from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "coordinator" / "README.md"
-SOURCE = ROOT / "coordinator" / "src" / "statement_class.c"
+README = ROOT / "coordinator" / "src" / "ddl" / "README.md"
+SOURCE = ROOT / "coordinator" / "src" / "ddl" / "statement_class.c"
 
 # Nodes called ...Stmt that ProcessUtility() never gets.
 NO_STATEMENTS = {
