@@ -204,6 +204,18 @@ def test_grouping_and_distinct_work_on_every_type_that_has_equality(
     pair.same(f"SELECT count(DISTINCT {column}) FROM zoo")
 
 
+def test_windows_sort_by_values_that_travel_as_text(pair: Pair) -> None:
+    pair.execute("CREATE TABLE sorted (k integer, p pair_of, m mood[])")
+    pair.distribute("sorted", "k")
+    pair.execute(
+        "INSERT INTO sorted SELECT 1, ROW(g, 'x')::pair_of, ARRAY[CASE WHEN g % 2 = 0 THEN 'sad'"
+        " ELSE 'happy' END]::mood[] FROM generate_series(8, 12) AS g"
+    )
+    pair.same("SELECT p, row_number() OVER (PARTITION BY k ORDER BY p) FROM sorted")
+    pair.same("SELECT m, rank() OVER (PARTITION BY k ORDER BY m) FROM sorted")
+    pair.execute("DROP TABLE sorted")
+
+
 @pytest.mark.parametrize("key_type", list(KEYS))
 def test_every_hashable_type_can_be_the_key(pair: Pair, key_type: str) -> None:
     name = "keyed_" + "".join(c if c.isalnum() else "_" for c in key_type)

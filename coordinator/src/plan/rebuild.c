@@ -742,9 +742,9 @@ rebuild_deparse_transport(Query *query)
 					 (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
 	}
 
-	/* Sorting, grouping and DISTINCT refer to the columns as they are: cast outside of them. */
-	if (!needs_cast ||
-		(query->groupClause == NIL && query->distinctClause == NIL && query->sortClause == NIL))
+	/* Sorting, grouping, windows and DISTINCT refer to the columns as they are: cast outside of them. */
+	if (!needs_cast || (query->groupClause == NIL && query->distinctClause == NIL &&
+						query->sortClause == NIL && query->windowClause == NIL))
 	{
 		query->targetList = rebuild_transport_tlist(query->targetList);
 		return rebuild_deparse(query);
