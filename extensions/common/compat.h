@@ -221,6 +221,15 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_flatten_joins(query, node) flatten_join_alias_vars(query, (Node *) (node))
 #endif
 
+/* A call of a JSON function that is a node of its own, since 16: of JSON_OBJECT() and its like; since 17: JSON_QUERY(). */
+#if PG_VERSION_NUM >= 170000
+#define compat_is_json_function(node) (IsA(node, JsonConstructorExpr) || IsA(node, JsonExpr))
+#elif PG_VERSION_NUM >= 160000
+#define compat_is_json_function(node) IsA(node, JsonConstructorExpr)
+#else
+#define compat_is_json_function(node) false
+#endif
+
 /* merge_action() in RETURNING, since 17: a value of the row, though it names no column. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_merge_action(node) IsA(node, MergeSupportFunc)

@@ -4,8 +4,8 @@
  *
  * plan_modify.c looks for a proof that they can; that there is none has no place in a tree.  So this looks
  * for the causes in the statement as it was before planning, the certain ones first, and names
- * the object: a function or operator that workers do not evaluate; a table that only the coordinator has,
- * or that is not colocated; at last a table whose rows are brought together
+ * the object: a function or operator that workers do not evaluate; an OID of this server; a table that only the
+ * coordinator has, or that is not colocated; at last a table whose rows are brought together
  * with the changed ones by something else than their keys.
  *
  * What is computed before the workers are asked is no cause: sub-selects without outer columns.
@@ -40,6 +40,7 @@ typedef struct Obstacles
 	Oid local_table;
 	Oid apart_table;
 	Oid other_table; /* of the same colocation group */
+	bool names;		 /* values whose OIDs are each node's own */
 } Obstacles;
 
 const char *
@@ -143,6 +144,7 @@ walk_obstacles(Node *node, Obstacles *found)
 		return false;
 	if (only_here_node(node) && only_here_type(exprType(node)))
 		note_first(&found->type, exprType(node));
+	found->names |= shippable_looks_at_names(node) || (IsA(node, Const) && only_here_node(node));
 	(void) check_functions_in_node(node, note_function, found);
 	return expression_tree_walker(node, walk_obstacles, found);
 }
@@ -191,6 +193,10 @@ describe_obstacle(const Obstacles *found, const char **hint)
 		return psprintf("Operator %s is neither built in nor part of an extension: workers do not "
 						"evaluate it.",
 						format_operator(found->operator));
+	if (found->names)
+		return "Object identifiers (regclass and its like) are compared or computed in it, or name "
+			   "what only the "
+			   "coordinator has: each node has OIDs of its own.";
 	if (OidIsValid(found->local_table))
 	{
 		*hint = "Make it a reference table, or compute the new rows in a SELECT first.";

@@ -13,8 +13,9 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "access/tupdesc.h"
 #include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -23,11 +24,11 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "cluster/local_extension.h"
 #include "cluster/object_place.h"
 #include "plan/only_here.h"
+#include "values/row_format.h"
 
 typedef struct KnownObject
 {
@@ -76,43 +77,10 @@ get_known_objects(void)
 	return known_objects;
 }
 
-/* Do columns of a composite type have such types? */
-static bool
-has_such_columns(Oid type)
+static Oid
+find_such_type(Oid type)
 {
-	TupleDesc desc = lookup_rowtype_tupdesc_copy(type, -1);
-	bool found = false;
-
-	for (int i = 0; i < desc->natts && !found; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		found = !column->attisdropped && only_here_type(column->atttypid);
-	}
-	FreeTupleDesc(desc);
-	return found;
-}
-
-static bool
-is_made_of_such(Oid type)
-{
-	Oid element = get_element_type(type);
-
-	if (OidIsValid(element))
-		return only_here_type(element);
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_DOMAIN:
-			return only_here_type(getBaseType(type));
-		case TYPTYPE_RANGE:
-			return only_here_type(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return only_here_type(get_multirange_range(type));
-		case TYPTYPE_COMPOSITE:
-			return has_such_columns(type);
-		default:
-			return false;
-	}
+	return only_here_type(type) ? type : InvalidOid;
 }
 
 bool
@@ -133,7 +101,8 @@ only_here_object(Oid classid, Oid objectid)
 		result = local_extension_has(classid, objectid);
 	else
 		result = !object_place_is_everywhere(&address) ||
-				 (classid == TypeRelationId && is_made_of_such(objectid));
+				 (classid == TypeRelationId &&
+				  OidIsValid(row_format_find_part(objectid, find_such_type)));
 	known = hash_search(get_known_objects(), &address, HASH_ENTER, NULL);
 	known->only_here = result;
 	return result;
@@ -152,9 +121,23 @@ is_such_function(Oid function, void *context)
 	return only_here_object(ProcedureRelationId, function);
 }
 
+/* Does the constant name an object, as 'name'::regclass does?  Who has a table has its indexes. */
+static bool
+names_such_object(const Const *constant)
+{
+	Oid class = constant->constisnull ? InvalidOid : row_format_object_class(constant->consttype);
+	Oid object = OidIsValid(class) ? DatumGetObjectId(constant->constvalue) : InvalidOid;
+
+	if (class == RelationRelationId && get_rel_relkind(object) == RELKIND_INDEX)
+		object = IndexGetRelation(object, false);
+	return OidIsValid(object) && only_here_object(class, object);
+}
+
 bool
 only_here_node(Node *node)
 {
+	if (IsA(node, Const) && names_such_object((Const *) node))
+		return true;
 	switch (nodeTag(node))
 	{
 		case T_Const:

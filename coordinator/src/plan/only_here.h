@@ -13,7 +13,7 @@ extern bool only_here_object(Oid classid, Oid objectid);
 /* A type, or what it is made of. */
 extern bool only_here_type(Oid type);
 
-/* Would the node itself, printed for a worker, name a type, collation or function of that kind? */
+/* Would the node itself, printed for a worker, name a type, collation, function or 'name'::regclass of that kind? */
 extern bool only_here_node(Node *node);
 
 #endif

@@ -303,9 +303,13 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		ListCell *lc2;
 
 		foreach(lc2, root->parse->windowClause)
+		{
+			WindowClause *window = lfirst(lc2);
+
 			complete = complete &&
-					   stage_is_complete(input, ((WindowClause *) lfirst(lc2))->partitionClause,
-										 root->processed_tlist);
+					   stage_is_complete(input, window->partitionClause, root->processed_tlist) &&
+					   shippable_order(window->orderClause, root->processed_tlist);
+		}
 		path->target = root->processed_tlist;
 		path->window_clause = root->parse->windowClause;
 		path->has_windows = true;
@@ -398,7 +402,8 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 			dist_path_forget_order(path);
 		path->target = root->processed_tlist;
 		path->sort_clause = root->parse->sortClause;
-		if (!target_is_shippable(path, path->target))
+		if (!target_is_shippable(path, path->target) ||
+			!shippable_order(path->sort_clause, path->target))
 			continue;
 		cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
 				  input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem,

@@ -16,6 +16,8 @@
  *	  may read tables, of which a worker sees a slice.
  *	- Temporary types, functions and collations, those of local tables' rows and of local
  *	  extensions are the coordinator's alone (only_here.c).
+ *	- Values of object identifier types (regclass and its like), and what is made of them, are
+ *	  passed along by their names; what looks at them, or sorts by them, stays here.
  *	- PlaceHolderVars mark values that an outer join nulls although their
  *	  expression is not strict; evaluating them elsewhere would lose that.
  */
@@ -34,19 +36,22 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/planner.h"
+#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "plan/explicit_cast.h"
 #include "cluster/local_extension.h"
+#include "plan/explicit_cast.h"
 #include "plan/only_here.h"
 #include "plan/partial_aggregate.h"
 #include "plan/shippable.h"
+#include "values/row_format.h"
 
 typedef struct ShippableContext
 {
@@ -294,15 +299,6 @@ shippable_is_shipped_value(PlannerInfo *root, Node *expr)
 		   shippable_is_runtime_constant(root, expr);
 }
 
-/* reg* types name objects by an OID, which differs between nodes. */
-static bool
-is_object_name_type(Oid type)
-{
-	return type == REGCLASSOID || type == REGPROCOID || type == REGPROCEDUREOID ||
-		   type == REGTYPEOID || type == REGOPEROID || type == REGOPERATOROID ||
-		   type == REGROLEOID || type == REGNAMESPACEOID;
-}
-
 /* Is a stable built-in function the same wherever our settings are? */
 static bool
 depends_only_on_settings(Oid funcid)
@@ -322,9 +318,17 @@ depends_only_on_settings(Oid funcid)
 			result = false;
 	}
 	for (int i = 0; result && i < proc->pronargs; i++)
-		result = !is_object_name_type(proc->proargtypes.values[i]);
+		result = !OidIsValid(row_format_object_class(proc->proargtypes.values[i]));
 	ReleaseSysCache(tuple);
 	return result;
+}
+
+/* Immutable, but of OIDs: a table's, an enum value's. */
+static bool
+hashes_identifiers(Oid funcid)
+{
+	return funcid == F_SATISFIES_HASH_PARTITION || funcid == F_HASHENUM ||
+		   funcid == F_HASHENUMEXTENDED;
 }
 
 /* Callback of check_functions_in_node(): true stops, as "not shippable". */
@@ -338,6 +342,8 @@ is_local_function(Oid funcid, void *context)
 	if (volatility == PROVOLATILE_STABLE)
 		return !(shippable_object(ProcedureRelationId, funcid) &&
 				 (funcid >= FirstNormalObjectId || depends_only_on_settings(funcid)));
+	if (hashes_identifiers(funcid))
+		return true;
 	/* immutable: our own DDL propagation has brought it to the workers, or it was not for them */
 	return only_here_object(ProcedureRelationId, funcid);
 }
@@ -554,6 +560,83 @@ is_unshippable_row(Node *node)
 										: !shippable_row_type(row->row_typeid);
 }
 
+/* ---------------------------------------------------------------- names of objects */
+
+/* Is an expression's value an object's OID, or made of some?  Callback of expression_tree_walker(), for arguments. */
+static bool
+names_objects(Node *node, void *context)
+{
+	Oid type;
+
+	if (node == NULL || IsA(node, SortGroupClause))
+		return false;
+	if (IsA(node, List) || IsA(node, TargetEntry))
+		return expression_tree_walker(node, names_objects, context);
+	type = exprType(node);
+	if (type != RECORDOID && type != RECORDARRAYOID)
+		return OidIsValid(row_format_find_object_identifier(type));
+	if (IsA(node, Const))
+		return type == RECORDOID &&
+			   names_objects((Node *) explicit_cast_row((Const *) node), context);
+	return expression_tree_walker(node, names_objects, context);
+}
+
+/* A function that is given a configuration or a dictionary uses it: that is the same one on the workers. */
+static bool
+searches_text(const FuncExpr *call)
+{
+	Oid *types;
+	int count;
+
+	(void) get_func_signature(call->funcid, &types, &count);
+	return count > 1 && (types[0] == REGCONFIGOID || types[0] == REGDICTIONARYOID);
+}
+
+bool
+shippable_looks_at_names(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_RelabelType:
+			return names_objects((Node *) ((RelabelType *) node)->arg, NULL) !=
+				   names_objects(node, NULL);
+		case T_FuncExpr:
+			if (searches_text((FuncExpr *) node))
+				return names_objects(node, NULL);
+			break;
+		case T_Aggref:
+		case T_WindowFunc:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_MinMaxExpr:
+		case T_RowCompareExpr:
+		case T_CoerceViaIO:
+		case T_ArrayCoerceExpr:
+		case T_CoerceToDomain:
+		case T_XmlExpr:
+			break;
+		default:
+			if (!compat_is_json_function(node))
+				return false;
+	}
+	return names_objects(node, NULL) || expression_tree_walker(node, names_objects, NULL);
+}
+
+bool
+shippable_order(List *clauses, List *tlist)
+{
+	ListCell *lc;
+
+	foreach(lc, clauses)
+	{
+		if (names_objects(get_sortgroupclause_expr(lfirst(lc), tlist), NULL))
+			return false;
+	}
+	return true;
+}
+
 /* Does the tree hold anything that must not be evaluated by a worker? */
 static bool
 walk_unshippable(Node *node, ShippableContext *context)
@@ -617,12 +700,6 @@ walk_unshippable(Node *node, ShippableContext *context)
 			if (!shippable_object(ProcedureRelationId, ((WindowFunc *) node)->winfnoid))
 				return true;
 			break;
-		case T_RelabelType:
-			/* between an OID and a name: each node would take it for an object of its own */
-			if (is_object_name_type(((RelabelType *) node)->resulttype) !=
-				is_object_name_type(exprType((Node *) ((RelabelType *) node)->arg)))
-				return true;
-			break;
 		case T_FuncExpr:
 			if (((FuncExpr *) node)->funcretset)
 				return true;
@@ -647,11 +724,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 	if (!explicit_cast_is_possible(node))
 		return true;
 
-	/* the coordinator's tableoid may be the OID of something else there, the OID of a name is another */
-	if ((IsA(node, RelabelType) || IsA(node, FuncExpr) || IsA(node, CoerceViaIO)) &&
-		is_object_name_type(exprType(node)))
+	if (shippable_looks_at_names(node))
 		return true;
-
 	if (check_functions_in_node(node, is_local_function, context))
 		return true;
 	return expression_tree_walker(node, walk_unshippable, context);

@@ -14,6 +14,15 @@
  */
 extern bool shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Relids *outer_params);
 
+/*
+ * Would a worker that evaluates this node look at a value of an object identifier type, or make one?  Each node has OIDs
+ * of its own, and the name that one prints depends on what else there is.  Such values are only passed along and grouped by.
+ */
+extern bool shippable_looks_at_names(Node *node);
+
+/* Do rows that workers sort by these SortGroupClauses have the coordinator's order? */
+extern bool shippable_order(List *clauses, List *tlist);
+
 /* Has the expression one value for the whole execution: no columns, nothing volatile, no outer parameter? */
 extern bool shippable_is_runtime_constant(PlannerInfo *root, Node *expr);
 

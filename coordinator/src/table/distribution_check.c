@@ -39,6 +39,7 @@
 #include "cluster/metadata.h"
 #include "plan/only_here.h"
 #include "table/distribution_check.h"
+#include "values/row_format.h"
 
 static const char *
 get_kind_name(bool is_reference)
@@ -273,6 +274,12 @@ distribution_check_columns(Relation relation, bool is_reference)
 
 /* ---------------------------------------------------------------- the key */
 
+static Oid
+find_enum(Oid type)
+{
+	return get_typtype(type) == TYPTYPE_ENUM ? type : row_format_find_part(type, find_enum);
+}
+
 /*
  * The part of a type that makes its hash differ between servers, because it is
  * made from OIDs; InvalidOid when every server hashes equal values alike.
@@ -280,54 +287,9 @@ distribution_check_columns(Relation relation, bool is_reference)
 static Oid
 find_unstable_type(Oid type)
 {
-	Oid base = getBaseType(type);
-	Oid element = get_element_type(base);
+	Oid named = row_format_find_object_identifier(type);
 
-	if (OidIsValid(element))
-		return find_unstable_type(element);
-
-	switch (base)
-	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGTYPEOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-		case REGCOLLATIONOID:
-			return base;
-	}
-
-	switch (get_typtype(base))
-	{
-		case TYPTYPE_ENUM:
-			return base;
-		case TYPTYPE_RANGE:
-			return find_unstable_type(get_range_subtype(base));
-		case TYPTYPE_MULTIRANGE:
-			return find_unstable_type(get_multirange_range(base));
-		case TYPTYPE_COMPOSITE:
-		{
-			TupleDesc desc = lookup_rowtype_tupdesc_copy(base, -1);
-
-			for (int i = 0; i < desc->natts; i++)
-			{
-				Form_pg_attribute field = TupleDescAttr(desc, i);
-				Oid unstable = field->attisdropped ? InvalidOid
-												   : find_unstable_type(field->atttypid);
-
-				if (OidIsValid(unstable))
-					return unstable;
-			}
-			return InvalidOid;
-		}
-		default:
-			return InvalidOid;
-	}
+	return OidIsValid(named) ? named : find_enum(type);
 }
 
 /*

@@ -5,7 +5,7 @@
  * A type's binary form may cross between nodes if it holds no OID that another
  * node could have given to something else.  Enums send labels, ranges and domains their
  * element's bytes; arrays and composites write type OIDs, which are the same everywhere only
- * for built-in types; reg* types are nothing but OIDs.
+ * for built-in types; values of object identifier types are nothing but OIDs.
  *
  * Text that leaves this node must be read right whatever the session's settings are
  * there or will be when a kept statement is sent: output functions obey DateStyle,
@@ -17,6 +17,14 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_ts_config.h"
+#include "catalog/pg_ts_dict.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -41,6 +49,95 @@
 
 #include "values/row_format.h"
 #include "text_style.h"
+
+/* ----------------------------------------------------------------
+ * Types that name objects by their OIDs
+ * ----------------------------------------------------------------
+ */
+
+Oid
+row_format_object_class(Oid type)
+{
+	switch (type)
+	{
+		case REGCLASSOID:
+			return RelationRelationId;
+		case REGCOLLATIONOID:
+			return CollationRelationId;
+		case REGCONFIGOID:
+			return TSConfigRelationId;
+		case REGDICTIONARYOID:
+			return TSDictionaryRelationId;
+		case REGNAMESPACEOID:
+			return NamespaceRelationId;
+		case REGOPEROID:
+		case REGOPERATOROID:
+			return OperatorRelationId;
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+			return ProcedureRelationId;
+		case REGROLEOID:
+			return AuthIdRelationId;
+		case REGTYPEOID:
+			return TypeRelationId;
+		default:
+			return InvalidOid;
+	}
+}
+
+/* aclitem is made of two OIDs of roles. */
+static bool
+is_object_identifier(Oid type)
+{
+	return OidIsValid(row_format_object_class(type)) || type == ACLITEMOID;
+}
+
+static Oid
+find_column_type(Oid type, Oid (*find)(Oid))
+{
+	TupleDesc desc = lookup_rowtype_tupdesc_copy(type, -1);
+	Oid found = InvalidOid;
+
+	for (int i = 0; i < desc->natts && !OidIsValid(found); i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (!column->attisdropped)
+			found = find(column->atttypid);
+	}
+	FreeTupleDesc(desc);
+	return found;
+}
+
+Oid
+row_format_find_part(Oid type, Oid (*find)(Oid))
+{
+	Oid element = get_element_type(type);
+
+	if (OidIsValid(element))
+		return find(element);
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_DOMAIN:
+			return find(getBaseType(type));
+		case TYPTYPE_RANGE:
+			return find(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return find(get_multirange_range(type));
+		case TYPTYPE_COMPOSITE:
+			return find_column_type(type, find);
+		default:
+			return InvalidOid;
+	}
+}
+
+Oid
+row_format_find_object_identifier(Oid type)
+{
+	return is_object_identifier(type)
+			   ? type
+			   : row_format_find_part(type, row_format_find_object_identifier);
+}
 
 /* ----------------------------------------------------------------
  * Which types are binary
@@ -76,20 +173,10 @@ is_composite_binary(Oid type)
 static bool
 is_bound_to_node(Oid type)
 {
+	if (is_object_identifier(type))
+		return true;
 	switch (type)
 	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGTYPEOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-		case REGCOLLATIONOID:
-			return true;
 		case XMLOID:	 /* xml_send() adds an encoding declaration */
 		case TSQUERYOID: /* tsqueryrecv() of older minor releases rejects an empty query */
 			return true;

@@ -3,7 +3,7 @@
  *		How rows travel: COPY BINARY fields, with text for types that embed OIDs.
  *
  * Binary send/receive is used where the bytes mean the same on every node.
- * Types whose binary form holds OIDs (reg*, arrays of user-defined types,
+ * Types whose binary form holds OIDs (regclass and its like, arrays of user-defined types,
  * composites, ...) or that lack send or receive functions travel as text: a
  * remote SELECT must cast such columns to text (row_format_is_binary() tells),
  * and a write stream of a table with such a column uses COPY's text format.
@@ -17,6 +17,21 @@
 #include "lib/stringinfo.h"
 
 extern bool row_format_is_binary(Oid type);
+
+/*
+ * Object identifier types, regclass and its like: values are OIDs, of which each node has its own, and
+ * travel as names.  The catalog of the objects; InvalidOid for all other types, and for aclitem, which names two roles.
+ */
+extern Oid row_format_object_class(Oid type);
+
+/* The object identifier type that a type is, or is made of in any depth; InvalidOid: there is none in it. */
+extern Oid row_format_find_object_identifier(Oid type);
+
+/*
+ * What `find` finds in the types that a type is made of: an array's elements, a domain's base, a range's
+ * bounds, the columns of a composite type.  InvalidOid: nothing.
+ */
+extern Oid row_format_find_part(Oid type, Oid (*find)(Oid));
 
 /* Decoder of COPY BINARY tuples into Datums of `desc`; what is not binary arrives as text. */
 typedef struct RowDecoder RowDecoder;
