@@ -66,13 +66,14 @@ extern void ddl_set_constraints(UtilityCall *call);
 /* In ddl_truncate.c */
 extern void ddl_truncate(UtilityCall *call);
 
-/* In ddl_check.c: what the constraints and indexes that a call created must obey. */
+/*
+ * In ddl_relation.c: constraints and indexes that a call created are such as workers can enforce.  To be called before it
+ * is sent.
+ */
 extern void ddl_check_created(const UtilityCall *call);
 
 /* ERROR unless what columns, constraints and indexes of the table compute is the same on the workers. */
 extern void ddl_check_columns(Oid relid, TableKind kind);
-extern void ddl_refuse_unique(const char *index, const DistributedTable *table, bool has_key)
-	pg_attribute_noreturn();
 
 /* In ddl_object.c */
 extern void ddl_create_object(UtilityCall *call);

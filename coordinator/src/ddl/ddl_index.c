@@ -141,8 +141,7 @@ choose_name(const IndexStmt *create, Oid table)
 static void
 check_unique(const IndexStmt *create, const DistributedTable *table)
 {
-	bool has_key = false;
-	bool has_period = !metadata_has_periods(table);
+	AttrNumber columns[INDEX_MAX_KEYS] = {0};
 	ListCell *cell;
 
 	if (!create->unique)
@@ -151,13 +150,11 @@ check_unique(const IndexStmt *create, const DistributedTable *table)
 	{
 		const IndexElem *element = lfirst_node(IndexElem, cell);
 
-		if (element->name == NULL)
-			continue;
-		has_key |= get_attnum(table->relation, element->name) == table->key_attribute;
-		has_period |= get_attnum(table->relation, element->name) == table->periods.attribute;
+		if (element->name != NULL && foreach_current_index(cell) < INDEX_MAX_KEYS)
+			columns[foreach_current_index(cell)] = get_attnum(table->relation, element->name);
 	}
-	if (!has_key || !has_period)
-		ddl_refuse_unique(create->idxname, table, has_key);
+	distribution_check_unique(table->relation, create->idxname, columns, INDEX_MAX_KEYS,
+							  table->key_attribute, table->periods.attribute);
 }
 
 /* Before core makes the index, step by step: it would stay behind. */

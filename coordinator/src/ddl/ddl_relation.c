@@ -18,6 +18,7 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
 #include "commands/tablespace.h"
@@ -25,6 +26,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
+#include "utils/syscache.h"
 
 #include "cluster/metadata_catalog.h"
 #include "cluster/object_place.h"
@@ -37,6 +39,34 @@
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- for all commands on tables */
+
+static void
+check_index(Oid index)
+{
+	const DistributedTable *table = metadata_find_table(index);
+
+	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+		distribution_check_unique_index(index, table->key_attribute, table->periods.attribute);
+}
+
+/* On the catalog: by which of PostgreSQL's many ways a constraint came into being does not matter. */
+void
+ddl_check_created(const UtilityCall *call)
+{
+	ListCell *cell;
+
+	foreach(cell, ddl_created_objects(call))
+	{
+		const ObjectAddress *address = lfirst(cell);
+
+		if (address->classId == RelationRelationId &&
+			get_rel_relkind(address->objectId) == RELKIND_INDEX)
+			check_index(address->objectId);
+		else if (address->classId == ConstraintRelationId &&
+				 SearchSysCacheExists1(CONSTROID, ObjectIdGetDatum(address->objectId)))
+			distribution_check_foreign_key(address->objectId);
+	}
+}
 
 const DistributedTable *
 ddl_find_table_by_name(const RangeVar *name)

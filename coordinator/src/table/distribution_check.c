@@ -1,6 +1,6 @@
 /*
  * distribution_check.c
- *		May this table be distributed?
+ *		May this table be distributed, and have this constraint?
  *
  * A distributed table promises what PostgreSQL promises: constraints hold,
  * triggers fire, equal keys meet.  What the workers cannot keep by themselves,
@@ -30,7 +30,6 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -396,63 +395,86 @@ distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid 
 /* ---------------------------------------------------------------- unique constraints */
 
 static bool
-is_key_in_index(Form_pg_index index, AttrNumber key_attribute)
+contains(const AttrNumber *columns, int count, AttrNumber wanted)
 {
-	for (int i = 0; i < index->indnkeyatts; i++)
+	for (int i = 0; i < count; i++)
 	{
-		if (index->indkey.values[i] == key_attribute)
+		if (columns[i] == wanted)
 			return true;
 	}
 	return false;
 }
 
 void
-distribution_check_unique(Relation relation, AttrNumber key_attribute, AttrNumber period_attribute)
+distribution_check_unique(Oid table, const char *index, const AttrNumber *columns, int count,
+						  AttrNumber key, AttrNumber period)
 {
-	ListCell *cell;
-	char *key = get_attname(RelationGetRelid(relation), key_attribute, false);
+	if (!contains(columns, count, key))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("unique index \"%s\" of table \"%s\" does not contain the distribution key "
+						"\"%s\"",
+						index, get_rel_name(table), get_attname(table, key, false)),
+				 errdetail("Each worker only sees the rows of its own shards, so only rows with "
+						   "equal keys can be compared."),
+				 errhint("Add column \"%s\" to the index or constraint, or distribute the table by "
+						 "one of its columns.",
+						 get_attname(table, key, false))));
+	if (AttributeNumberIsValid(period) && !contains(columns, count, period))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("unique index \"%s\" of table \"%s\" does not contain the column "
+							   "\"%s\" of the periods",
+							   index, get_rel_name(table), get_attname(table, period, false)),
+						errdetail("PostgreSQL compares rows within one period only."),
+						errhint("Add column \"%s\" to the index or constraint.",
+								get_attname(table, period, false))));
+}
 
-	foreach(cell, RelationGetIndexList(relation))
-	{
-		Relation index = relation_open(lfirst_oid(cell), AccessShareLock);
-		Form_pg_index form = index->rd_index;
-		char *name = pstrdup(RelationGetRelationName(index));
-		bool unique = form->indisunique;
-		bool exclusion = form->indisexclusion;
-		bool has_key = is_key_in_index(form, key_attribute);
-		bool has_period = !AttributeNumberIsValid(period_attribute) ||
-						  is_key_in_index(form, period_attribute);
+void
+distribution_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
+{
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+	char *name = get_rel_name(index);
 
-		relation_close(index, AccessShareLock);
-		if (exclusion)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("exclusion constraint \"%s\" is not supported on a distributed table",
-							name),
-					 errdetail("Each worker only sees the rows of its own shards."),
-					 errhint("Drop the constraint before distributing the table.")));
-		if (unique && !has_key)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("unique index \"%s\" does not contain the distribution key \"%s\"",
-							name, key),
-					 errdetail("Each worker only sees the rows of its own shards, so only rows "
-							   "with equal keys can be compared."),
-					 errhint("Add column \"%s\" to the constraint, or distribute the table by "
-							 "one of the constraint's columns.",
-							 key)));
-		if (unique && !has_period)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("unique index \"%s\" does not contain the column \"%s\" of the periods",
-							name, get_attname(RelationGetRelid(relation), period_attribute, false)),
-					 errdetail("PostgreSQL compares rows within one period only."),
-					 errhint("Add column \"%s\" to the constraint, or leave partition_by out.",
-							 get_attname(RelationGetRelid(relation), period_attribute, false))));
-	}
+	if (form->indisexclusion)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("exclusion constraint \"%s\" of table \"%s\" is not supported", name,
+						get_rel_name(form->indrelid)),
+				 errdetail("Each worker only sees the rows of its own shards."),
+				 errhint("Use a unique constraint that contains the distribution key \"%s\", or a "
+						 "reference table.",
+						 get_attname(form->indrelid, key, false))));
+	if (form->indisunique)
+		distribution_check_unique(form->indrelid, name, form->indkey.values, form->indnkeyatts, key,
+								  period);
+	ReleaseSysCache(tuple);
 }
 
 /* ---------------------------------------------------------------- foreign keys */
+
+List *
+distribution_check_list_foreign_keys(Oid relation)
+{
+	/* pg_constraint has no index on confrelid */
+	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	List *constraints = NIL;
+	HeapTuple tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (constraint->contype == CONSTRAINT_FOREIGN &&
+			(constraint->conrelid == relation || constraint->confrelid == relation))
+			constraints = lappend_oid(constraints, constraint->oid);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return constraints;
+}
 
 /* Does the foreign key compare one table's key column with the other's? */
 static bool
@@ -477,168 +499,136 @@ is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber refer
 	return false;
 }
 
-/* May this foreign key point from the table to its target? */
-static void
-check_outgoing_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
-						   int colocation_id)
+/*
+ * Why a foreign key from `child` to `parent` (NULL: a local table) cannot be enforced, and what to do; NULL when it
+ * can: the referenced row is on every node that has a referencing row.
+ */
+static const char *
+find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
+					   const DistributedTable *parent, const char **hint)
 {
-	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	bool to_itself = constraint->confrelid == RelationGetRelid(relation);
-	bool is_reference = key_attribute == InvalidAttrNumber;
-	const DistributedTable *target = to_itself ? NULL : metadata_table(constraint->confrelid);
-	char *name = NameStr(constraint->conname);
-	char *target_name = get_rel_name(constraint->confrelid);
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	const char *source = get_rel_name(form->conrelid);
+	const char *target = get_rel_name(form->confrelid);
+	const char *colocate_with = quote_literal_cstr(quote_identifier(target));
 
-	if (!constraint->convalidated)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("foreign key \"%s\" is not validated", name),
-				 errhint("Run ALTER TABLE ... VALIDATE CONSTRAINT, or drop the constraint.")));
-
-	if (is_reference)
+	if (parent != NULL ? parent->kind == TABLE_REFERENCE : child == NULL)
+		return NULL;
+	if (child == NULL)
 	{
-		if (to_itself || (target != NULL && target->kind == TABLE_REFERENCE))
-			return;
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("foreign key \"%s\" of a reference table must point to a reference table",
-					name),
-			 errdetail("Table \"%s\" is %s.", target_name,
-					   target == NULL ? "local" : "distributed"),
-			 errhint("Make \"%s\" a reference table first, or drop the constraint.", target_name)));
+		*hint = psprintf("Drop the constraint, distribute \"%s\" with colocate_with => %s, both by "
+						 "columns of the constraint, and add it again.",
+						 source, colocate_with);
+		return psprintf("Table \"%s\" is local: only tables that are colocated with a distributed "
+						"table can refer to it.",
+						source);
 	}
-
-	if (target != NULL && target->kind == TABLE_REFERENCE)
-		return;
-	if (to_itself ? is_key_paired(tuple, key_attribute, key_attribute)
-				  : target != NULL && target->colocation->id == colocation_id &&
-						is_key_paired(tuple, key_attribute, target->key_attribute))
-		return;
-
-	if (!to_itself && target == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("foreign key \"%s\" points to the local table \"%s\"", name, target_name),
-				 errhint("Make \"%s\" a reference table with strata.create_reference_table(), or "
+	if (child->kind == TABLE_REFERENCE)
+	{
+		*hint = psprintf("Make \"%s\" a reference table first, or drop the constraint.", target);
+		return psprintf("A reference table can only refer to reference tables, and \"%s\" is %s.",
+						target, parent == NULL ? "local" : "distributed");
+	}
+	if (parent == NULL)
+	{
+		*hint = psprintf("Make \"%s\" a reference table with strata.create_reference_table(), or "
 						 "distribute it by the referenced column first.",
-						 target_name)));
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("foreign key \"%s\" leads to other workers", name),
-			 errdetail("A foreign key between distributed tables must contain both distribution "
-					   "keys, at the same position, and the tables must be colocated."),
-			 errhint("Distribute both tables by the columns of the constraint, with "
-					 "colocate_with => '%s', or make \"%s\" a reference table.",
-					 target_name, target_name)));
-}
-
-/* May another table's foreign key point to this table? */
-static void
-check_incoming_foreign_key(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
-						   int colocation_id)
-{
-	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	char *name = RelationGetRelationName(relation);
-	char *source_name = get_rel_name(constraint->conrelid);
-	const DistributedTable *source;
-
-	/* To a reference table anybody may point: its rows are on every node. */
-	if (key_attribute == InvalidAttrNumber || constraint->conrelid == RelationGetRelid(relation))
-		return;
-	source = metadata_table(constraint->conrelid);
-	if (source != NULL && source->kind == TABLE_DISTRIBUTED &&
-		source->colocation->id == colocation_id &&
-		is_key_paired(tuple, source->key_attribute, key_attribute))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("foreign key \"%s\" of table \"%s\" points to table \"%s\"",
-					NameStr(constraint->conname), source_name, name),
-			 errdetail("Only tables that are colocated with a distributed table can refer to it."),
-			 errhint("Drop the constraint, distribute \"%s\", then \"%s\" with colocate_with => "
-					 "'%s', both by columns of the constraint, and add it again.",
-					 name, source_name, name)));
-}
-
-/* Call check for each foreign key whose column `attribute` of pg_constraint is the relation. */
-static void
-check_each_foreign_key(Relation relation, AttrNumber attribute, AttrNumber key_attribute,
-					   int colocation_id, void (*check)(Relation, HeapTuple, AttrNumber, int))
-{
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
-	bool outgoing = attribute == Anum_pg_constraint_conrelid;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	/* pg_constraint has no index on confrelid. */
-	ScanKeyInit(&key, attribute, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(relation)));
-	scan = systable_beginscan(catalog, outgoing ? ConstraintRelidTypidNameIndexId : InvalidOid,
-							  outgoing, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		if (((Form_pg_constraint) GETSTRUCT(tuple))->contype == CONSTRAINT_FOREIGN)
-			check(relation, tuple, key_attribute, colocation_id);
+						 target);
+		return psprintf("Table \"%s\" is local, and the workers do not have it.", target);
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
+	if (child->colocation->id == parent->colocation->id &&
+		is_key_paired(constraint, child->key_attribute, parent->key_attribute))
+		return NULL;
+	*hint = psprintf(
+		"Distribute both tables by columns of the constraint, with colocate_with => %s, "
+		"or make \"%s\" a reference table.",
+		colocate_with, target);
+	return "It leads to other workers: it must contain the distribution keys of both tables, at "
+		   "the same "
+		   "position, and the tables must be colocated.";
+}
+
+static HeapTuple
+get_constraint(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	return tuple;
 }
 
 void
-distribution_check_foreign_keys(Relation relation, AttrNumber key_attribute, int colocation_id)
+distribution_check_foreign_key(Oid constraint)
 {
-	check_each_foreign_key(relation, Anum_pg_constraint_conrelid, key_attribute, colocation_id,
-						   check_outgoing_foreign_key);
-	check_each_foreign_key(relation, Anum_pg_constraint_confrelid, key_attribute, colocation_id,
-						   check_incoming_foreign_key);
+	HeapTuple tuple = get_constraint(constraint);
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+	const char *hint;
+	const char *fault = form->contype != CONSTRAINT_FOREIGN
+							? NULL
+							: find_foreign_key_fault(tuple, metadata_table(form->conrelid),
+													 metadata_table(form->confrelid), &hint);
+
+	if (fault != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("foreign key \"%s\" from table \"%s\" to table \"%s\" cannot be enforced",
+						NameStr(form->conname), get_rel_name(form->conrelid),
+						get_rel_name(form->confrelid)),
+				 errdetail("%s", fault), errhint("%s", hint)));
+	ReleaseSysCache(tuple);
 }
 
-/* ---------------------------------------------------------------- undistribute */
-
-static void
-refuse_undistribute(Relation relation, HeapTuple tuple)
+void
+distribution_check_foreign_keys(Relation relation)
 {
-	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+	ListCell *cell;
 
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s\" cannot become local", RelationGetRelationName(relation)),
-			 errdetail("Foreign key \"%s\" of table \"%s\" points to table \"%s\", and both are on "
-					   "the workers.",
-					   NameStr(constraint->conname), get_rel_name(constraint->conrelid),
-					   get_rel_name(constraint->confrelid)),
-			 errhint("Drop the constraint first.")));
+	foreach(cell, distribution_check_list_foreign_keys(RelationGetRelid(relation)))
+	{
+		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (form->conrelid == RelationGetRelid(relation) && !form->convalidated)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("foreign key \"%s\" is not validated", NameStr(form->conname)),
+					 errhint("Run ALTER TABLE ... VALIDATE CONSTRAINT, or drop the constraint.")));
+		ReleaseSysCache(tuple);
+		distribution_check_foreign_key(lfirst_oid(cell));
+	}
 }
 
-/* From a local table, a foreign key may still point to a reference table. */
-static void
-check_outgoing_when_local(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
-						  int colocation_id)
+/* NULL for a local table, and for the one that becomes local. */
+static const DistributedTable *
+table_without(Oid relation, Oid local)
 {
-	Oid target = ((Form_pg_constraint) GETSTRUCT(tuple))->confrelid;
-	const DistributedTable *table = metadata_table(target);
-
-	if (target != RelationGetRelid(relation) && table != NULL && table->kind == TABLE_DISTRIBUTED)
-		refuse_undistribute(relation, tuple);
-}
-
-static void
-check_incoming_when_local(Relation relation, HeapTuple tuple, AttrNumber key_attribute,
-						  int colocation_id)
-{
-	Oid source = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
-
-	if (source != RelationGetRelid(relation) && metadata_table(source) != NULL)
-		refuse_undistribute(relation, tuple);
+	return relation == local ? NULL : metadata_table(relation);
 }
 
 void
 distribution_check_undistribute(Relation relation)
 {
-	check_each_foreign_key(relation, Anum_pg_constraint_conrelid, InvalidAttrNumber, 0,
-						   check_outgoing_when_local);
-	check_each_foreign_key(relation, Anum_pg_constraint_confrelid, InvalidAttrNumber, 0,
-						   check_incoming_when_local);
+	Oid relid = RelationGetRelid(relation);
+	ListCell *cell;
+
+	foreach(cell, distribution_check_list_foreign_keys(relid))
+	{
+		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+		const char *hint;
+
+		if (find_foreign_key_fault(tuple, table_without(form->conrelid, relid),
+								   table_without(form->confrelid, relid), &hint) != NULL)
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" cannot become local", RelationGetRelationName(relation)),
+				 errdetail("Foreign key \"%s\" of table \"%s\" points to table \"%s\", and both "
+						   "are on the workers.",
+						   NameStr(form->conname), get_rel_name(form->conrelid),
+						   get_rel_name(form->confrelid)),
+				 errhint("Drop the constraint first.")));
+		ReleaseSysCache(tuple);
+	}
 }

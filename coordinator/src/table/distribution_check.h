@@ -1,6 +1,6 @@
 /*
  * distribution_check.h
- *		May this table be distributed?  Errors with reasons and hints.
+ *		May this table be distributed, and have this constraint?  Errors with reasons and hints.
  *
  * The functions only look at the coordinator's catalogs and raise an error or
  * return.  The caller holds a lock on the relation that keeps the answer true.
@@ -43,17 +43,23 @@ extern void distribution_check_index(Relation relation, bool is_reference, const
 extern AttrNumber
 distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation);
 
-/* Unique constraints and indexes contain the key, and the column of periods, if there is one. */
-extern void
-distribution_check_unique(Relation relation, AttrNumber key_attribute, AttrNumber period_attribute);
+/*
+ * A unique index has the key among its columns (0: an expression), and so rows that could violate it are on one
+ * worker; also the column of the periods, if that is valid.  No index is of an exclusion constraint.
+ */
+extern void distribution_check_unique(Oid table, const char *index, const AttrNumber *columns,
+									  int count, AttrNumber key, AttrNumber period);
+extern void distribution_check_unique_index(Oid index, AttrNumber key, AttrNumber period);
 
 /*
- * Foreign keys from and to the table can be enforced by the workers: `key_attribute` and
- * `colocation_id` say how the table is (to be) distributed, InvalidAttrNumber and 0 for a
- * reference table.
+ * The workers can enforce the constraint, if it is a foreign key: by what the metadata say about both tables.  The same for
+ * all from and to a table, which must have been validated.
  */
-extern void
-distribution_check_foreign_keys(Relation relation, AttrNumber key_attribute, int colocation_id);
+extern void distribution_check_foreign_key(Oid constraint);
+extern void distribution_check_foreign_keys(Relation relation);
+
+/* OIDs of the foreign keys from and to a table. */
+extern List *distribution_check_list_foreign_keys(Oid relation);
 
 /* The table may become local: no foreign key then joins a local and a distributed table. */
 extern void distribution_check_undistribute(Relation relation);

@@ -397,28 +397,6 @@ replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double row
 
 /* ---------------------------------------------------------------- foreign keys */
 
-/* The constraints of type foreign key from and to the relation, as a list of OIDs. */
-static List *
-list_foreign_keys(Oid relation)
-{
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	List *constraints = NIL;
-	HeapTuple tuple;
-
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-
-		if (constraint->contype == CONSTRAINT_FOREIGN &&
-			(constraint->conrelid == relation || constraint->confrelid == relation))
-			constraints = lappend_oid(constraints, constraint->oid);
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return constraints;
-}
-
 static Oid
 find_access_method(Oid relation)
 {
@@ -454,7 +432,7 @@ is_enforceable_here(Oid constraint_oid)
 void
 table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 {
-	List *constraints = list_foreign_keys(relation);
+	List *constraints = distribution_check_list_foreign_keys(relation);
 	Relation catalog;
 	ListCell *cell;
 
@@ -520,6 +498,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	Oid key_collation;
 	int colocation_id;
 	double rows;
+	ListCell *cell;
 
 	/* The rows of a heap go: nobody may be reading it.  A new shell may be in use by its INSERT. */
 	if (is_heap)
@@ -535,8 +514,9 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 			 errhint("To choose another key, create the table without USING distributed and run "
 					 "create_distributed_table().")));
 	rule = period_rule_create(relation, periods);
-	distribution_check_unique(relation, key_attribute,
-							  rule != NULL ? rule->attribute : InvalidAttrNumber);
+	foreach(cell, RelationGetIndexList(relation))
+		distribution_check_unique_index(lfirst_oid(cell), key_attribute,
+										rule != NULL ? rule->attribute : InvalidAttrNumber);
 
 	if (rule != NULL && is_heap && RelationGetNumberOfBlocks(relation) > 0)
 		used_periods = period_list_used(relation, rule);
@@ -545,10 +525,10 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	metadata_catalog_lock_placement();
 	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
 									  colocate_with);
-	distribution_check_foreign_keys(relation, key_attribute, colocation_id);
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
 							   storage);
 	CommandCounterIncrement();
+	distribution_check_foreign_keys(relation);
 	if (rule != NULL)
 	{
 		const Colocation *group = metadata_colocation(colocation_id);
@@ -641,12 +621,12 @@ table_lifecycle_replicate(Oid relation_oid)
 
 	CheckTableNotInUse(relation, "replicate");
 	distribution_check_table(relation, true);
-	distribution_check_foreign_keys(relation, InvalidAttrNumber, 0);
 
 	remote_ddl_note_change();
 	metadata_catalog_lock_placement();
 	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
 	CommandCounterIncrement();
+	distribution_check_foreign_keys(relation);
 
 	populate_workers(relation, NIL);
 	relation_close(relation, NoLock);
