@@ -25,14 +25,11 @@
 #include "services/service_tasks.h"
 #include "stream/remote_insert.h"
 #include "table/auto_analyze.h"
-#include "table/index_validity.h"
 #include "table/table_definition.h"
-#include "transaction/constraint_mode.h"
+#include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
-#include "transaction/serializable.h"
 #include "wire/session_map.h"
 #include "wire/worker_use.h"
-#include "workers/take_over.h"
 
 #include "transaction_end.h"
 
@@ -122,7 +119,7 @@ _PG_init(void)
 	worker_state_initialize();
 	incarnation_initialize();
 	worker_use_initialize();
-	remote_insert_initialize();
+	pending_rows_register(remote_insert_flush, remote_insert_reset);
 	cluster_identity_initialize();
 	session_map_initialize();
 	gate_initialize();

@@ -2,7 +2,7 @@
  * cluster_identity.c
  *		Which cluster this database coordinates, and whether its workers are ours.
  *
- * The row of strata.cluster says it, together with the mark of the data directory (coordinator_mark.c): how
+ * The row of strata.cluster says it, together with the mark of the data directory (membership.c): how
  * copies, restored backups and promoted standbys are told from the coordinator, and what follows, is in
  * workers/take_over.c, which alone changes the row.
  */
@@ -49,10 +49,9 @@ copy_uuid(char *target, HeapTuple tuple, int column, TupleDesc desc)
 	strlcpy(target, DatumGetCString(DirectFunctionCall1(uuid_out, value)), UUID_LEN * 2 + 5);
 }
 
-void
-cluster_identity_read(ClusterIdentity *identity)
+HeapTuple
+cluster_identity_row(Relation catalog, ClusterIdentity *identity)
 {
-	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
 	TupleDesc desc = RelationGetDescr(catalog);
 	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple tuple = systable_getnext(scan);
@@ -63,6 +62,8 @@ cluster_identity_read(ClusterIdentity *identity)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("the cluster has no identity"),
 						errdetail("Table strata.cluster is empty.")));
+	tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
 	copy_uuid(identity->id, tuple, CATALOG_CLUSTER_ID, desc);
 	copy_uuid(identity->holder, tuple, CATALOG_CLUSTER_HOLDER, desc);
 	identity->epoch = DatumGetInt64(heap_getattr(tuple, CATALOG_CLUSTER_EPOCH, desc, &isnull));
@@ -70,7 +71,17 @@ cluster_identity_read(ClusterIdentity *identity)
 	identity->timeline = isnull ? 0 : DatumGetInt64(timeline);
 	identity->database = DatumGetObjectId(
 		heap_getattr(tuple, CATALOG_CLUSTER_DATABASE, desc, &isnull));
-	systable_endscan(scan);
+	identity->schema_version = DatumGetInt64(
+		heap_getattr(tuple, CATALOG_CLUSTER_DDL_VERSION, desc, &isnull));
+	return tuple;
+}
+
+void
+cluster_identity_read(ClusterIdentity *identity)
+{
+	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
+
+	heap_freetuple(cluster_identity_row(catalog, identity));
 	table_close(catalog, AccessShareLock);
 }
 
@@ -99,23 +110,6 @@ bool
 cluster_identity_is_free_copy(const ClusterIdentity *identity)
 {
 	return !cluster_identity_is_member(identity) && metadata_all_workers() == NULL;
-}
-
-int64
-cluster_identity_schema_version(void)
-{
-	Relation catalog = table_open(metadata_catalog_oid("cluster"), AccessShareLock);
-	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple tuple = systable_getnext(scan);
-	Datum version = 0;
-	bool isnull = true;
-
-	if (HeapTupleIsValid(tuple))
-		version = heap_getattr(tuple, CATALOG_CLUSTER_DDL_VERSION, RelationGetDescr(catalog),
-							   &isnull);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return isnull ? 0 : DatumGetInt64(version);
 }
 
 void

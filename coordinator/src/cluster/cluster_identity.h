@@ -7,6 +7,9 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
+#include "utils/relcache.h"
+
 /* What a coordinator tells its workers about itself, from strata.cluster. */
 typedef struct ClusterIdentity
 {
@@ -15,13 +18,15 @@ typedef struct ClusterIdentity
 	int64 epoch;
 	int64 timeline; /* 0: a copy, to which no workers belong */
 	Oid database;	/* another one than ours: the same */
+	int64
+		schema_version; /* which DDL the workers have seen (stream/remote_ddl.c), as other transactions see it */
 } ClusterIdentity;
 
 /* As of now; ERROR when the table is empty. */
 extern void cluster_identity_read(ClusterIdentity *identity);
 
-/* Which DDL the workers have seen (stream/remote_ddl.c): what is committed, as other transactions see it. */
-extern int64 cluster_identity_schema_version(void);
+/* The same of strata.cluster, which is open; returns a copy of its row. */
+extern HeapTuple cluster_identity_row(Relation catalog, ClusterIdentity *identity);
 
 /* Is this the coordinator, or a standby of it that was promoted and has not taken over yet? */
 extern bool cluster_identity_is_member(const ClusterIdentity *identity);

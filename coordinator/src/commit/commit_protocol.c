@@ -46,7 +46,6 @@
 #include "commit/participants.h"
 #include "commit/prepared_gid.h"
 #include "server/clock.h"
-#include "server/settings.h"
 #include "wire/session_map.h"
 #include "wire/session_settings.h"
 #include "wire/wire_cleanup.h"

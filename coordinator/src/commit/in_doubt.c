@@ -38,7 +38,6 @@
 #include "server/launcher.h"
 #include "server/settings.h"
 #include "server/shared_memory.h"
-#include "wire/wire_cleanup.h"
 
 PG_FUNCTION_INFO_V1(strata_list_in_doubt);
 

@@ -52,7 +52,6 @@
 #include "commit/prepared_gid.h"
 #include "server/clock.h"
 #include "server/settings.h"
-#include "wire/wire_cleanup.h"
 
 /* How long one command on a worker may take, if strata.worker_timeout does not say less. */
 #define COMMAND_TIMEOUT_MS 10000

@@ -13,7 +13,6 @@
 #include "catalog/objectaddress.h"
 #include "nodes/makefuncs.h"
 
-#include "cluster/metadata_catalog.h"
 #include "cluster/object_place.h"
 #include "stream/remote_ddl.h"
 

@@ -29,7 +29,6 @@
 
 #include "cluster/relation_name.h"
 #include "stream/reference_write.h"
-#include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/table_am.h"
 

@@ -41,7 +41,6 @@
 #include "server/launcher.h"
 #include "server/statement_depth.h"
 #include "stream/reference_write.h"
-#include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
 #include "table/copy_from.h"

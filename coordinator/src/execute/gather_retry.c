@@ -33,14 +33,12 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 
-#include "execute/executor_hooks.h"
 #include "execute/gather_retry.h"
 #include "execute/statement_snapshot.h"
 #include "server/clock.h"
 #include "server/settings.h"
 #include "server/statement_depth.h"
 #include "transaction/remote_transaction.h"
-#include "wire/wire_cleanup.h"
 
 /* Time between two attempts to reach the worker. */
 #define PAUSE_MS 100

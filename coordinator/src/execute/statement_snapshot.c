@@ -38,7 +38,6 @@
 
 #include "execute/statement_snapshot.h"
 
-#include "access/parallel.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "tcop/pquery.h"
@@ -166,6 +165,17 @@ pin_command(const Scope *scope)
 	return snapshot_pin_command(scope != NULL ? scope->token : 0, oldest_token());
 }
 
+/* Have the workers keep snapshots for the scope. */
+static void
+take_pins(Scope *scope, List *wires, bool in_gate)
+{
+	ListCell *lc;
+
+	snapshot_pin_take(wires, pin_command(scope), in_gate);
+	foreach(lc, wires)
+		add_wire(scope, lfirst(lc));
+}
+
 /* ----------------------------------------------------------------
  * Statements
  * ----------------------------------------------------------------
@@ -213,15 +223,12 @@ take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 				 find_owner(query->snapshot) == NULL;
 	List *wires = wires_of_statement(query, reads);
 	Snapshot fresh = NULL;
-	ListCell *lc;
 
 	if (in_gate)
 		fresh = snapshot_pin_enter_gate(snapshot_pin_workers(wires), renew);
 	if (renew)
 		snapshot_renew(query->snapshot, fresh, scope->context);
-	snapshot_pin_take(wires, pin_command(scope), in_gate);
-	foreach(lc, wires)
-		add_wire(scope, lfirst(lc));
+	take_pins(scope, wires, in_gate);
 }
 
 /* Is nothing read before the first Gather, not even by a function, that would have to fit in? */
@@ -293,16 +300,13 @@ start_function_scope(EState *estate, const Bitmapset *workers)
 {
 	Scope *scope = create_scope(estate);
 	List *wires;
-	ListCell *lc;
 
 	if (IsolationUsesXactSnapshot() || bms_is_subset(metadata_all_workers(), workers))
 		return scope; /* the read itself takes all snapshots there are */
 	scope->early = true;
 	wires = snapshot_pin_reachable_wires();
 	(void) snapshot_pin_enter_gate(snapshot_pin_workers(wires), false);
-	snapshot_pin_take(wires, pin_command(scope), true);
-	foreach(lc, wires)
-		add_wire(scope, lfirst(lc));
+	take_pins(scope, wires, true);
 	return scope;
 }
 

@@ -5,7 +5,7 @@
  * Core believes that every member of a RelOptInfo's pathlist yields complete
  * rows.  The alternatives that still lie on the workers therefore live beside
  * it, as a List of DistPath in rel->fdw_private; only Gather(DistPath) enters
- * pathlist (gather.h).  Everything here is allocated in the planner's current
+ * pathlist (gather_plan.h).  Everything here is allocated in the planner's current
  * context (GEQO's transient one for its join relations) and never copied.
  *
  * A DistPath describes one level of SQL: FROM, WHERE, then GROUP BY, HAVING,

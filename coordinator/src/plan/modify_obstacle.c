@@ -195,8 +195,7 @@ describe_obstacle(const Obstacles *found, const char **hint)
 						format_operator(found->operator));
 	if (found->names)
 		return "Object identifiers (regclass and its like) are compared or computed in it, or name "
-			   "what only the "
-			   "coordinator has: each node has OIDs of its own.";
+			   "what only the coordinator has: each node has OIDs of its own.";
 	if (OidIsValid(found->local_table))
 	{
 		*hint = "Make it a reference table, or compute the new rows in a SELECT first.";

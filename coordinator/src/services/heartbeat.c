@@ -52,7 +52,6 @@
 #include "services/heartbeat.h"
 #include "wire/connection_internal.h"
 #include "wire/dial.h"
-#include "wire/wire_cleanup.h"
 
 /* So long an answer, or a log-in, may take.  With the interval it stays below 5 s. */
 #define ANSWER_MS 3000

@@ -25,7 +25,6 @@
 
 #include "cluster/metadata.h"
 #include "commit/resolver.h"
-#include "server/launcher.h"
 #include "table/auto_analyze.h"
 #include "services/deadlock.h"
 #include "services/period_maintenance.h"

@@ -29,7 +29,6 @@
 
 #include "stream/remote_ddl.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -102,8 +101,11 @@ build_record(int64 version)
 void
 remote_ddl_seed_version(int worker_id)
 {
-	char *sql = build_record(cluster_identity_schema_version());
+	ClusterIdentity identity;
+	char *sql;
 
+	cluster_identity_read(&identity);
+	sql = build_record(identity.schema_version);
 	remote_command_run_each(&worker_id, &sql, 1, REMOTE_WRITE);
 }
 
@@ -111,28 +113,6 @@ static void
 record_on_workers(int64 version)
 {
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
-}
-
-/* The row of strata.cluster is there: connection_cluster_id() has complained otherwise. */
-static int64
-read_version(Relation catalog, HeapTuple *copy)
-{
-	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple tuple = systable_getnext(scan);
-	int64 version = 0;
-	bool null = true;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		Datum value = heap_getattr(tuple, CATALOG_CLUSTER_DDL_VERSION, RelationGetDescr(catalog),
-								   &null);
-
-		version = null ? 0 : DatumGetInt64(value);
-		if (copy != NULL)
-			*copy = heap_copytuple(tuple);
-	}
-	systable_endscan(scan);
-	return version;
 }
 
 /* The next count, which is nobody else's. */
@@ -150,8 +130,9 @@ choose_next(int64 version)
 void
 remote_ddl_advance_version(void)
 {
+	ClusterIdentity identity;
 	Relation catalog;
-	HeapTuple tuple = NULL;
+	HeapTuple tuple;
 	int64 version;
 	int columns;
 	Datum *values;
@@ -164,7 +145,8 @@ remote_ddl_advance_version(void)
 	if (metadata_all_workers() == NULL)
 		return;
 	catalog = table_open(metadata_catalog_oid("cluster"), ShareUpdateExclusiveLock);
-	version = choose_next(read_version(catalog, &tuple));
+	tuple = cluster_identity_row(catalog, &identity);
+	version = choose_next(identity.schema_version);
 	columns = RelationGetNumberOfAttributes(catalog);
 	values = palloc0(columns * sizeof(Datum));
 	nulls = palloc0(columns * sizeof(bool));

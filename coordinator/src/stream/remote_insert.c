@@ -48,7 +48,6 @@
 #include "cluster/shard_map.h"
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"
-#include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 #include "values/row_format.h"
 #include "wire/connection.h"
@@ -740,13 +739,11 @@ flush_targets(List *list)
 	return true;
 }
 
-static void reset_all(void);
-
-static void
-flush_all(void)
+void
+remote_insert_flush(void)
 {
 	if (insert_context != NULL && flush_targets(targets))
-		reset_all();
+		remote_insert_reset();
 }
 
 void
@@ -767,7 +764,7 @@ remote_insert_end_nested_statement(void)
 		}
 		if (target->has_references)
 		{
-			flush_all();
+			remote_insert_flush();
 			return;
 		}
 		finished = lappend(finished, target);
@@ -776,7 +773,7 @@ remote_insert_end_nested_statement(void)
 		return;
 	if (all)
 	{
-		reset_all();
+		remote_insert_reset();
 		return;
 	}
 	foreach(lc, finished)
@@ -789,8 +786,8 @@ remote_insert_end_nested_statement(void)
 	last_target = NULL;
 }
 
-static void
-reset_all(void)
+void
+remote_insert_reset(void)
 {
 	if (insert_context != NULL)
 		MemoryContextDelete(insert_context);
@@ -798,10 +795,4 @@ reset_all(void)
 	row_context = NULL;
 	targets = NIL;
 	last_target = NULL;
-}
-
-void
-remote_insert_initialize(void)
-{
-	pending_rows_register(flush_all, reset_all);
 }

@@ -21,6 +21,8 @@ extern void remote_insert_row(Relation relation, TupleTableSlot *slot);
 /* A statement inside another has ended: wait until its rows are accepted where workers could refuse them. */
 extern void remote_insert_end_nested_statement(void);
 
-extern void remote_insert_initialize(void); /* from _PG_init */
+/* What pending_rows_flush() and pending_rows_reset() call. */
+extern void remote_insert_flush(void);
+extern void remote_insert_reset(void);
 
 #endif

@@ -23,7 +23,6 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
-#include "table/table_ddl.h"
 #include "table/table_definition.h"
 #include "values/row_format.h"
 

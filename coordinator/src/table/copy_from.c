@@ -44,7 +44,6 @@
 #include "utils/rls.h"
 
 #include "compat.h"
-#include "cluster/metadata.h"
 #include "execute/executor_hooks.h"
 #include "stream/remote_insert.h"
 #include "transaction/pending_rows.h"

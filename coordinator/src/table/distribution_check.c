@@ -544,8 +544,7 @@ find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
 		"or make \"%s\" a reference table.",
 		colocate_with, target);
 	return "It leads to other workers: it must contain the distribution keys of both tables, at "
-		   "the same "
-		   "position, and the tables must be colocated.";
+		   "the same position, and the tables must be colocated.";
 }
 
 static HeapTuple

@@ -50,7 +50,6 @@
 #include "compat.h"
 #include "cluster/metadata.h"
 #include "cluster/shard_map.h"
-#include "execute/executor_hooks.h"
 #include "plan/planner.h"
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"

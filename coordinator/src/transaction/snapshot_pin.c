@@ -19,7 +19,6 @@
 
 #include "transaction/snapshot_pin.h"
 
-#include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"

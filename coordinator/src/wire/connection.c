@@ -30,7 +30,6 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "cluster/metadata.h"
 #include "cluster/worker_state.h"
 #include "server/clock.h"
 #include "server/settings.h"
@@ -40,7 +39,6 @@
 #include "wire/session_map.h"
 #include "wire/session_settings.h"
 #include "wire/wire_cleanup.h"
-#include "wire/worker_use.h"
 
 /* So often somebody who waits asks what the heartbeat knows. */
 #define SILENCE_CHECK_MS 1000

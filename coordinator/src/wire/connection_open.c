@@ -63,7 +63,6 @@ typedef struct Attempt
 
 static WaitEventSet *connect_set = NULL;
 static ClusterIdentity identity;
-static int64 schema_version;
 static ConnectionGreeting greeting = CONNECTION_GREETING_MEMBER;
 
 const char *
@@ -188,7 +187,7 @@ static void
 introduce(Attempt *attempt)
 {
 	const char *values[] = {identity.id, psprintf(INT64_FORMAT, identity.epoch), identity.holder,
-							psprintf(INT64_FORMAT, schema_version),
+							psprintf(INT64_FORMAT, identity.schema_version),
 							psprintf(INT64_FORMAT, (int64) incarnation_get())};
 	/* a standby reads the workers, too, and nobody ends its sessions for it */
 	bool registers = !RecoveryInProgress();
@@ -394,7 +393,6 @@ connection_connect(WorkerConnection **conns, int count)
 		cluster_identity_require();
 	cluster_identity_read(&identity);
 	launcher_require();
-	schema_version = cluster_identity_schema_version();
 	for (int i = 0; i < count; i++)
 	{
 		attempts[i].conn = conns[i];

@@ -28,7 +28,6 @@
 #include "server/clock.h"
 #include "server/settings.h"
 #include "wire/dial.h"
-#include "wire/wire_cleanup.h"
 
 /* So long the hosts before have to succeed before the next one is tried as well. */
 #define STAGGER_MS 300

@@ -35,7 +35,6 @@
 #include "stream/remote_ddl.h"
 #include "stream/worker_command.h"
 #include "wire/connection.h"
-#include "wire/wire_cleanup.h"
 #include "workers/lost_worker.h"
 #include "workers/worker_api.h"
 #include "workers/worker_probe.h"

@@ -30,7 +30,6 @@
 #include "values/row_format.h"
 #include "wire/connection_internal.h"
 #include "wire/dial.h"
-#include "wire/wire_cleanup.h"
 #include "workers/worker_probe.h"
 
 /* So long its commands may wait for locks; and for one answer, where worker_timeout is off. */
