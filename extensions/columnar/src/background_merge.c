@@ -1,11 +1,6 @@
 /*
  * background_merge.c
- *		The background worker that compacts a table: see background_merge.h.
- *
- * A request is remembered until its transaction has committed, because the worker
- * must see what it wrote.  There is no queue: a request that finds no free
- * background worker, or another process busy with the table, is forgotten; the next
- * commit or VACUUM asks again.
+ *		The background worker that compacts a table: merge_request.h asks for it.
  *
  * The worker compacts a few row groups per transaction, so that it neither holds
  * back the horizon nor keeps DDL waiting for long.  Between two transactions it rests: merging
@@ -14,7 +9,7 @@
  * worker costs as much as merging some hundred rows; a table has one at a time,
  * which a heavyweight lock that nothing else takes tells all sessions.
  */
-#include "background_merge.h"
+#include "postgres.h"
 
 #include "access/relation.h"
 #include "access/table.h"
@@ -36,6 +31,7 @@
 #include "utils/wait_event.h"
 
 #include "compaction.h"
+#include "merge_request.h"
 #include "settings.h"
 #include "table_am.h"
 
@@ -48,98 +44,7 @@
 /* ... and not for less when nothing is left to do but what comes meanwhile. */
 #define REST_AT_END 1000
 
-/*
- * Page of the table whose heavyweight lock the worker has: far from page 0, the space
- * lock (space.h), and from those of the units, which follow it (row_version.h).
- */
-#define WORKER_LOCK_PAGE MaxBlockNumber
-
-/* Tables to compact when the current transaction has committed; in TopTransactionContext. */
-static List *requests = NIL;
-
 extern PGDLLEXPORT void columnar_merge_main(Datum argument);
-
-/* Takes the lock of the table's worker; false if there is a worker that has it. */
-static bool
-take_worker_lock(Oid relation, bool session)
-{
-	LOCKTAG tag;
-
-	SET_LOCKTAG_PAGE(tag, MyDatabaseId, relation, WORKER_LOCK_PAGE);
-	return LockAcquire(&tag, ExclusiveLock, session, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-/* Is there a worker of the table, at work or resting? */
-static bool
-has_worker(Oid relation)
-{
-	LOCKTAG tag;
-
-	if (!take_worker_lock(relation, false))
-		return true;
-	SET_LOCKTAG_PAGE(tag, MyDatabaseId, relation, WORKER_LOCK_PAGE);
-	LockRelease(&tag, ExclusiveLock, false);
-	return false;
-}
-
-void
-background_merge_request(Oid relation)
-{
-	MemoryContext caller;
-
-	if (!columnar_enable_merge || RecoveryInProgress() || has_worker(relation))
-		return;
-	caller = MemoryContextSwitchTo(TopTransactionContext);
-	requests = list_append_unique_oid(requests, relation);
-	MemoryContextSwitchTo(caller);
-}
-
-/* Start a worker; runs after the commit, so it must not fail. */
-static void
-start_worker(Oid relation)
-{
-	BackgroundWorker worker = {0};
-
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "strata_columnar");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "columnar_merge_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "columnar merge of table %u", relation);
-	snprintf(worker.bgw_type, BGW_MAXLEN, "columnar merge");
-	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
-	memcpy(worker.bgw_extra, &relation, sizeof(relation));
-	RegisterDynamicBackgroundWorker(&worker, NULL);
-}
-
-static void
-transaction_ended(XactEvent event, void *argument)
-{
-	ListCell *cell;
-
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-			foreach(cell, requests)
-				start_worker(lfirst_oid(cell));
-			requests = NIL;
-			break;
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			requests = NIL;
-			break;
-		default:
-			break;
-	}
-}
-
-void
-background_merge_initialize(void)
-{
-	RegisterXactCallback(transaction_ended, NULL);
-}
 
 /* One transaction of compaction. */
 static CompactionResult
@@ -172,10 +77,7 @@ merge_once(Oid relation_id)
 static void
 release_worker_lock(int code, Datum relation)
 {
-	LOCKTAG tag;
-
-	SET_LOCKTAG_PAGE(tag, MyDatabaseId, DatumGetObjectId(relation), WORKER_LOCK_PAGE);
-	LockRelease(&tag, ExclusiveLock, true);
+	merge_request_release_lock(DatumGetObjectId(relation), true);
 }
 
 /* Becomes the table's only worker, until the process ends. */
@@ -185,7 +87,7 @@ become_worker(Oid relation)
 	bool alone;
 
 	StartTransactionCommand();
-	alone = take_worker_lock(relation, true);
+	alone = merge_request_take_lock(relation, true);
 	if (alone)
 		before_shmem_exit(release_worker_lock, ObjectIdGetDatum(relation));
 	CommitTransactionCommand();

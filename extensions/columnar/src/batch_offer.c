@@ -43,8 +43,12 @@
 #define COMPUTED_ROWS_MAX 128
 #define COMPUTED_BYTES_MAX (1024 * 1024)
 
+/* Rows are appended together as long as they have no more bytes: the buffer's limits are looked at in between. */
+#define APPENDED_BYTES_MAX (256 * 1024)
+
 struct BatchOffer
 {
+	SlotOffer base; /* first member */
 	BatchSource *source;
 	MemoryContext context; /* of the expressions */
 	MemoryContext row;	   /* of the values in the slot */
@@ -60,6 +64,8 @@ struct BatchOffer
 };
 
 static ExecutorStart_hook_type previous_start_hook = NULL;
+
+static uint32 take_rows(SlotOffer *base, Relation relation, CommandId cid);
 
 /* ---- who offers --------------------------------------------------------------------------------- */
 
@@ -163,6 +169,7 @@ begin_offer(BatchSource *source)
 	VectorScope scope = {0};
 	ListCell *cell;
 
+	offer->base.take = take_rows;
 	offer->source = source;
 	offer->context = AllocSetContextCreate(estate->es_query_cxt, "columnar offered rows",
 										   ALLOCSET_DEFAULT_SIZES);
@@ -188,7 +195,7 @@ begin_offer(BatchSource *source)
 			offer->at_once = FIRST_COMPUTED_ROWS;
 	}
 
-	columnar_slot_set_offer(offer->slot, offer);
+	columnar_slot_set_offer(offer->slot, &offer->base);
 	source->offer = offer;
 	MemoryContextSwitchTo(caller);
 }
@@ -317,20 +324,59 @@ count_rows_without_nulls(const BatchOffer *offer, TupleDesc descriptor)
 	return n;
 }
 
-uint32
-batch_offer_take(Relation relation, TupleTableSlot *slot, CommandId cid)
+/* How many of the rows may be appended at once: there is room, and they are short. */
+static uint32
+count_fitting(const WriteRoom *room, Vector *const *columns, const uint16 *positions, uint32 nrows)
 {
-	BatchOffer *offer = columnar_slot_offer(slot);
+	nrows = Min(nrows, room->nrows);
+	for (;; nrows /= 2)
+	{
+		uint64 bytes = 0;
+
+		for (int i = 0; i < room->natts; i++)
+			if (room->columns[i].type != NULL)
+				bytes += vector_count_bytes(columns[i], positions, nrows);
+		if (bytes <= APPENDED_BYTES_MAX || nrows == 1)
+			return nrows;
+	}
+}
+
+/* Appends the rows at these positions of vectors, one for each of the table's columns. */
+static void
+append_rows(Relation relation, Vector *const *columns, const uint16 *positions, uint32 nrows,
+			CommandId cid)
+{
+	while (nrows > 0)
+	{
+		WriteRoom room;
+		uint32 n;
+
+		write_buffer_lend(relation, cid, &room);
+		n = count_fitting(&room, columns, positions, nrows);
+		for (int i = 0; i < room.natts; i++)
+			if (room.columns[i].type != NULL)
+				vector_append(columns[i], positions, n, &room.columns[i]);
+		write_buffer_take_back(relation, &room, n);
+		positions += n;
+		nrows -= n;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* SlotOffer.take */
+static uint32
+take_rows(SlotOffer *base, Relation relation, CommandId cid)
+{
+	BatchOffer *offer = (BatchOffer *) base;
 	TupleDesc descriptor = RelationGetDescr(relation);
 	PlanState *node;
 	uint32 n;
 
-	if (offer == NULL || offer->next >= offer->input.nselected ||
-		offer->ncolumns != descriptor->natts || relation->rd_rel->relhasindex)
+	if (offer->next >= offer->input.nselected || offer->ncolumns != descriptor->natts ||
+		relation->rd_rel->relhasindex)
 		return 0;
 	n = count_rows_without_nulls(offer, descriptor);
-	write_buffer_append_vectors(relation, offer->columns, offer->input.selection + offer->next, n,
-								cid);
+	append_rows(relation, offer->columns, offer->input.selection + offer->next, n, cid);
 	offer->next += n;
 	offer->taken += n;
 

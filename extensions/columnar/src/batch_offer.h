@@ -23,12 +23,6 @@ extern void batch_offer_initialize(void);
 /* The next row of a node whose source->offer is set: in the place of its own way to return rows. */
 extern TupleTableSlot *batch_offer_next(BatchSource *source);
 
-/*
- * The slot's row was appended to the table's write buffer; appends the rows that the slot offers,
- * too, up to the first that the table has to refuse.  Returns how many (0: the slot offers none).
- */
-extern uint32 batch_offer_take(Relation relation, TupleTableSlot *slot, CommandId cid);
-
 extern void batch_offer_explain(const BatchSource *source, ExplainState *es);
 
 #endif

@@ -12,13 +12,23 @@
 #include "postgres.h"
 
 #include "executor/tuptable.h"
+#include "utils/relcache.h"
+
+/*
+ * Rows that go on behind the slot's: take() appends them to the table's write buffer, up to the first that
+ * the table has to refuse, and returns how many.  First member of what its owner knows of them.
+ */
+typedef struct SlotOffer SlotOffer;
+struct SlotOffer
+{
+	uint32 (*take)(SlotOffer *offer, Relation relation, CommandId cid);
+};
 
 typedef struct ColumnarSlot
 {
 	VirtualTupleTableSlot base;
 	TransactionId xmin;
-	struct BatchOffer
-		*offer; /* rows behind this one that may be taken with it; see batch_offer.h */
+	SlotOffer *offer; /* rows behind this one that may be taken with it; NULL: none */
 } ColumnarSlot;
 
 extern TupleTableSlotOps columnar_slot_ops;
@@ -29,15 +39,17 @@ extern void columnar_slot_initialize(void);
 /* Keeps the xmin of the row in the slot; does nothing for slots of other types. */
 extern void columnar_slot_set_xmin(TupleTableSlot *slot, TransactionId xmin);
 
-/* What the slot offers besides its row; NULL: nothing. */
-static inline struct BatchOffer *
-columnar_slot_offer(TupleTableSlot *slot)
+/* The slot's row was appended to the table's write buffer: takes what it offers besides. */
+static inline uint32
+columnar_slot_take_offer(TupleTableSlot *slot, Relation relation, CommandId cid)
 {
-	return slot->tts_ops == &columnar_slot_ops ? ((ColumnarSlot *) slot)->offer : NULL;
+	SlotOffer *offer = slot->tts_ops == &columnar_slot_ops ? ((ColumnarSlot *) slot)->offer : NULL;
+
+	return offer ? offer->take(offer, relation, cid) : 0;
 }
 
 static inline void
-columnar_slot_set_offer(TupleTableSlot *slot, struct BatchOffer *offer)
+columnar_slot_set_offer(TupleTableSlot *slot, SlotOffer *offer)
 {
 	Assert(slot->tts_ops == &columnar_slot_ops);
 	((ColumnarSlot *) slot)->offer = offer;

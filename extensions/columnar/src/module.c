@@ -13,7 +13,7 @@
 #include "fmgr.h"
 #include "utils/guc.h"
 
-#include "background_merge.h"
+#include "merge_request.h"
 #include "batch_offer.h"
 #include "columnar_slot.h"
 #include "custom_scan.h"
@@ -114,6 +114,6 @@ _PG_init(void)
 	options_initialize();
 	own_deletes_initialize();
 	batch_offer_initialize();
-	background_merge_initialize();
+	merge_request_initialize();
 	read_note_initialize();
 }

@@ -28,7 +28,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "background_merge.h"
+#include "merge_request.h"
 #include "compaction.h"
 #include "row_group.h"
 #include "space.h"
@@ -374,7 +374,7 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 	group_catalog_close(catalog);
 
 	if (compaction_is_due(relation))
-		background_merge_request(RelationGetRelid(relation));
+		merge_request_note(RelationGetRelid(relation));
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 }

@@ -26,7 +26,7 @@
 #include "utils/sortsupport.h"
 #include "utils/typcache.h"
 
-#include "background_merge.h"
+#include "merge_request.h"
 #include "row_group_cache.h"
 #include "settings.h"
 #include "space.h"
@@ -305,7 +305,7 @@ store_inline(GroupCatalog *catalog, GroupRecord *record, ItemPointer tid, Comman
 	record->state = GROUP_INLINE;
 	group_catalog_overwrite(catalog, tid, record);
 	if (record->group_id % MERGE_INLINE_GROUPS == MERGE_INLINE_GROUPS - 1)
-		background_merge_request(RelationGetRelid(catalog->relation));
+		merge_request_note(RelationGetRelid(catalog->relation));
 }
 
 static void

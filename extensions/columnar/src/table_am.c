@@ -24,7 +24,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "batch_offer.h"
 #include "columnar_slot.h"
 #include "row_fetch.h"
 #include "space.h"
@@ -186,7 +185,7 @@ columnar_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, in
 					  struct BulkInsertStateData *bistate)
 {
 	insert_row(relation, slot, cid, bistate != NULL);
-	pgstat_count_heap_insert(relation, 1 + batch_offer_take(relation, slot, cid));
+	pgstat_count_heap_insert(relation, 1 + columnar_slot_take_offer(slot, relation, cid));
 }
 
 static void

@@ -45,7 +45,6 @@
 #include "row_group_cache.h"
 #include "settings.h"
 #include "space.h"
-#include "vector_append.h"
 
 /* Row numbers reserved by the first row, and the same when many rows are likely. */
 #define FIRST_RESERVATION 64
@@ -53,9 +52,6 @@
 
 /* A reservation grows to so many times the rows that are there. */
 #define RESERVATION_GROWTH 4
-
-/* Rows are appended together as long as they have no more bytes: the buffer's limits are looked at in between. */
-#define APPENDED_BYTES_MAX (256 * 1024)
 
 /* A table written in this transaction. */
 struct WriteTarget
@@ -573,43 +569,21 @@ write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool
 	return row;
 }
 
-/* How many of the rows may be appended at once: numbers are reserved for them, and they are short. */
-static uint32
-count_fitting(const WriteBuffer *buffer, Vector *const *columns, const uint16 *positions,
-			  uint32 nrows)
+void
+write_buffer_lend(Relation relation, CommandId cid, WriteRoom *room)
 {
-	uint64 bytes;
+	WriteBuffer *buffer = use_buffer(relation, cid, true);
 
-	nrows = Min(nrows, buffer->record.row_span - buffer->nrows);
-	nrows = Min(nrows, buffer->options->row_group_rows - buffer->nrows);
-	for (;; nrows /= 2)
-	{
-		bytes = 0;
-		for (int i = 0; i < buffer->natts; i++)
-			if (buffer->columns[i].type != NULL)
-				bytes += vector_count_bytes(columns[i], positions, nrows);
-		if (bytes <= APPENDED_BYTES_MAX || nrows == 1)
-			return nrows;
-	}
+	room->buffer = buffer;
+	room->columns = buffer->columns;
+	room->natts = buffer->natts;
+	room->nrows = Min(buffer->record.row_span, buffer->options->row_group_rows) - buffer->nrows;
 }
 
 void
-write_buffer_append_vectors(Relation relation, Vector *const *columns, const uint16 *positions,
-							uint32 nrows, CommandId cid)
+write_buffer_take_back(Relation relation, const WriteRoom *room, uint32 nrows)
 {
-	while (nrows > 0)
-	{
-		WriteBuffer *buffer = use_buffer(relation, cid, true);
-		uint32 n = count_fitting(buffer, columns, positions, nrows);
-
-		for (int i = 0; i < buffer->natts; i++)
-			if (buffer->columns[i].type != NULL)
-				vector_append(columns[i], positions, n, &buffer->columns[i]);
-		add_rows(buffer, relation, n);
-		positions += n;
-		nrows -= n;
-		CHECK_FOR_INTERRUPTS();
-	}
+	add_rows(room->buffer, relation, nrows);
 }
 
 /* ---- taking back, speculation ------------------------------------------------------------------ */

@@ -21,8 +21,8 @@
 #ifndef COLUMNAR_WRITE_BUFFER_H
 #define COLUMNAR_WRITE_BUFFER_H
 
+#include "column_values.h"
 #include "group_catalog.h"
-#include "vector.h"
 
 #include "executor/tuptable.h"
 
@@ -34,11 +34,20 @@ extern uint64
 write_buffer_append(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk);
 
 /*
- * Appends the rows at these positions of vectors, one for each of the table's columns; those of dropped
- * ones are not looked at.
+ * Room at the end of the buffer for rows of a command: whoever has them by columns appends up to
+ * `nrows` values to each column whose type is not NULL (the others are dropped), and says with
+ * write_buffer_take_back() how many.  In between nothing else may be done with the table.
  */
-extern void write_buffer_append_vectors(Relation relation, Vector *const *columns,
-										const uint16 *positions, uint32 nrows, CommandId cid);
+typedef struct WriteRoom
+{
+	struct WriteBuffer *buffer;
+	ColumnValues *columns; /* by attribute - 1 */
+	int natts;
+	uint32 nrows; /* at least 1 */
+} WriteRoom;
+
+extern void write_buffer_lend(Relation relation, CommandId cid, WriteRoom *room);
+extern void write_buffer_take_back(Relation relation, const WriteRoom *room, uint32 nrows);
 
 /* Takes back the row appended last (nobody has seen its number). */
 extern void write_buffer_remove_last(Relation relation);
