@@ -512,7 +512,7 @@ remove_outdone(AggregateQuery *query, bool parallel)
 		const Path *source = find_source(lfirst(cell), &is_parallel);
 
 		if (is_parallel == parallel && source->parent == query->input &&
-			batch_path_has_batches(source))
+			batch_source_path_role(source) == BATCH_ROLE_SOURCE)
 			paths = foreach_delete_current(paths, cell);
 	}
 	query->grouped->pathlist = paths;
@@ -753,7 +753,7 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 void
 aggregate_initialize(void)
 {
-	RegisterCustomScanMethods(&aggregate_scan_methods);
+	batch_source_register(&aggregate_scan_methods, BATCH_ROLE_AGGREGATION);
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = add_upper_paths;
 }

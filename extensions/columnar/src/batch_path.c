@@ -22,11 +22,9 @@
 #include "parser/parsetree.h"
 #include "utils/memutils.h"
 
-#include "aggregate.h"
+#include "batch_source.h"
 #include "custom_scan.h"
-#include "join.h"
 #include "planned_relation.h"
-#include "sort.h"
 #include "table_am.h"
 #include "tree_plan.h"
 
@@ -285,8 +283,7 @@ is_aggregation(const Path *path)
 	while (IsA(path, SubqueryScanPath) || IsA(path, ProjectionPath))
 		path = IsA(path, SubqueryScanPath) ? ((const SubqueryScanPath *) path)->subpath
 										   : ((const ProjectionPath *) path)->subpath;
-	return IsA(path, CustomPath) && strcmp(((const CustomPath *) path)->methods->CustomName,
-										   aggregate_scan_methods.CustomName) == 0;
+	return batch_source_path_role(path) == BATCH_ROLE_AGGREGATION;
 }
 
 /*
@@ -340,25 +337,12 @@ batch_path_is_parallel_safe(const BatchPath *batch)
 	return true;
 }
 
-bool
-batch_path_has_batches(const Path *path)
-{
-	const char *name;
-
-	if (!IsA(path, CustomPath))
-		return false;
-	/* these are unique in a server: see custom_scan.h */
-	name = ((const CustomPath *) path)->methods->CustomName;
-	return strcmp(name, custom_scan_methods.CustomName) == 0 ||
-		   strcmp(name, join_scan_methods.CustomName) == 0;
-}
-
 /* ---- columns of a plan -------------------------------------------------------------------------- */
 
 static bool
-is_scan_of(const Plan *plan, const CustomScanMethods *methods)
+has_batches(const Plan *plan)
 {
-	return IsA(plan, CustomScan) && ((const CustomScan *) plan)->methods == methods;
+	return batch_source_plan_role(plan) == BATCH_ROLE_SOURCE;
 }
 
 /* The plan that setrefs.c will put in the place of this one, which does nothing. */
@@ -388,9 +372,7 @@ keep_rows(Plan *plan)
 	const Plan *left = skip_removable(plan);
 	Result *result;
 
-	if (left == plan ||
-		(!is_scan_of(left, &custom_scan_methods) && !is_scan_of(left, &join_scan_methods) &&
-		 !is_scan_of(left, &sort_scan_methods)))
+	if (left == plan || !has_batches(left))
 		return plan;
 	result = makeNode(Result);
 	result->plan.targetlist = copyObject(plan->targetlist);
@@ -423,12 +405,15 @@ find_entry(const List *tlist, const Var *var)
 static int
 find_column(const Var *var, const List *attributes, const Plan *plan)
 {
-	if (is_scan_of(plan, &join_scan_methods) || is_scan_of(plan, &sort_scan_methods))
-		return find_entry(((const CustomScan *) plan)->custom_scan_tlist, var);
-	if (!is_scan_of(plan, &custom_scan_methods))
+	const CustomScan *scan = (const CustomScan *) plan;
+
+	if (!has_batches(plan))
 		return find_entry(plan->targetlist, var);
+	/* a join or sort, of which these are the columns; or a table's scan */
+	if (scan->scan.scanrelid == 0)
+		return find_entry(scan->custom_scan_tlist, var);
 	if (attributes == NIL)
-		return var->varno == ((const CustomScan *) plan)->scan.scanrelid ? var->varattno : 0;
+		return var->varno == scan->scan.scanrelid ? var->varattno : 0;
 	return var->varno == linitial_int(attributes) ? list_nth_int(attributes, var->varattno) : 0;
 }
 

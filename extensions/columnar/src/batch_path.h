@@ -42,9 +42,6 @@ extern void batch_path_offer(RelOptInfo *rel, CustomPath *path);
 /* Is each of the children one that a worker of a parallel query can run? */
 extern bool batch_path_is_parallel_safe(const BatchPath *batch);
 
-/* Does the path stand for a node that has batches? */
-extern bool batch_path_has_batches(const Path *path);
-
 /* What was offered: the cheapest, whose cost is without making tuples; or NULL. */
 extern CustomPath *batch_path_offered(RelOptInfo *rel, bool partial);
 

@@ -12,9 +12,49 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 
-#include "custom_scan.h"
-#include "join.h"
-#include "sort.h"
+/* The nodes of this library. */
+#define NODES_MAX 16
+
+static struct
+{
+	const CustomScanMethods *methods;
+	BatchRole role;
+} nodes[NODES_MAX];
+static int nnodes = 0;
+
+void
+batch_source_register(const CustomScanMethods *methods, BatchRole role)
+{
+	if (nnodes == NODES_MAX)
+		elog(ERROR, "too many kinds of nodes");
+	nodes[nnodes].methods = methods;
+	nodes[nnodes++].role = role;
+	RegisterCustomScanMethods(methods);
+}
+
+BatchRole
+batch_source_path_role(const Path *path)
+{
+	if (!IsA(path, CustomPath))
+		return BATCH_ROLE_NONE;
+	/* names are unique in a server, see custom_scan.h; a path and its plan have the same one */
+	for (int i = 0; i < nnodes; i++)
+		if (strcmp(((const CustomPath *) path)->methods->CustomName,
+				   nodes[i].methods->CustomName) == 0)
+			return nodes[i].role;
+	return BATCH_ROLE_NONE;
+}
+
+BatchRole
+batch_source_plan_role(const Plan *plan)
+{
+	if (!IsA(plan, CustomScan))
+		return BATCH_ROLE_NONE;
+	for (int i = 0; i < nnodes; i++)
+		if (((const CustomScan *) plan)->methods == nodes[i].methods)
+			return nodes[i].role;
+	return BATCH_ROLE_NONE;
+}
 
 List *
 batch_source_columns(List *expressions)
@@ -81,18 +121,6 @@ batch_source_init_scope(VectorScope *scope, CustomScanState *node, TupleDesc col
 	ExecStoreAllNullTuple(scope->slot);
 }
 
-bool
-batch_source_is_one(const PlanState *plan)
-{
-	const CustomScanMethods *methods;
-
-	if (!IsA(plan->plan, CustomScan))
-		return false;
-	methods = ((CustomScan *) plan->plan)->methods;
-	return methods == &custom_scan_methods || methods == &join_scan_methods ||
-		   methods == &sort_scan_methods;
-}
-
 static void
 init_child(BatchChild *child, PlanState *plan, const List *columns)
 {
@@ -144,25 +172,24 @@ read_source(PlanState *plan)
 	return batch;
 }
 
-/* Tells a child; no more than what it can make use of arrives. */
-static void
-limit_child(const BatchChild *child, AttrNumber column, int64 low, int64 high, bool nulls)
+/* The child as a node that has batches; NULL if it has none. */
+static BatchSource *
+get_source(const BatchChild *child)
 {
-	if (child->rows != NULL)
-		return;
-	if (((CustomScan *) child->plan->plan)->methods == &join_scan_methods)
-		join_limit_column(child->plan, column, low, high, nulls);
-	else if (((CustomScan *) child->plan->plan)->methods == &custom_scan_methods &&
-			 ((ColumnarScanState *) child->plan)->pruner != NULL)
-		pruner_add_limit(((ColumnarScanState *) child->plan)->pruner, column, low, high, nulls);
+	return child->rows ? NULL : (BatchSource *) child->plan;
 }
 
 void
 batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls)
 {
 	for (int i = 0; i < reader->nchildren; i++)
-		limit_child(&reader->children[i], reader->children[i].attributes[column - 1], low, high,
-					nulls);
+	{
+		const BatchChild *child = &reader->children[i];
+		BatchSource *source = get_source(child);
+
+		if (source != NULL && source->limit != NULL)
+			source->limit(source, child->attributes[column - 1], low, high, nulls);
+	}
 }
 
 static bool
@@ -179,16 +206,13 @@ batch_reader_set_taker(BatchReader *reader, BatchTaker taker, void *owner)
 	for (int i = 0; i < reader->nchildren; i++)
 	{
 		BatchChild *child = &reader->children[i];
-		ColumnarScanState *scan = (ColumnarScanState *) child->plan;
+		BatchSource *source = get_source(child);
 
-		if (child->rows != NULL ||
-			((CustomScan *) child->plan->plan)->methods != &custom_scan_methods ||
-			scan->pruner == NULL)
+		if (source == NULL || source->offer_groups == NULL)
 			continue;
 		child->taker = taker;
 		child->owner = owner;
-		scan->offers_groups = true;
-		pruner_set_taker(scan->pruner, take_group, child);
+		source->offer_groups(source, take_group, child);
 	}
 }
 
@@ -198,11 +222,10 @@ batch_reader_turn(BatchReader *reader)
 	reader->backward = true;
 	for (int i = 0; i < reader->nchildren; i++)
 	{
-		BatchChild *child = &reader->children[i];
+		BatchSource *source = get_source(&reader->children[i]);
 
-		if (child->rows == NULL &&
-			((CustomScan *) child->plan->plan)->methods == &custom_scan_methods)
-			((ColumnarScanState *) child->plan)->direction = BackwardScanDirection;
+		if (source != NULL && source->turn != NULL)
+			source->turn(source);
 	}
 }
 

@@ -11,6 +11,14 @@
 #include "vector_expression.h"
 
 #include "nodes/execnodes.h"
+#include "nodes/extensible.h"
+#include "nodes/pathnodes.h"
+
+/*
+ * Asked of a row group all of whose rows are to be read: true if the owner has taken from its
+ * summaries what it wants to know, so that its rows do not come.
+ */
+typedef bool (*GroupTaker)(void *owner, RowGroupReader *group);
 
 /* The state of a node that has batches; first member of its own. */
 typedef struct BatchSource BatchSource;
@@ -21,11 +29,34 @@ struct BatchSource
 	VectorBatch batch;
 	/* in the place of ExecProcNode(): the next batch with selected rows, valid until the next call; or NULL */
 	VectorBatch *(*next_batch)(BatchSource *source);
+	/* what the node above asks for, see batch_reader_limit(), _set_taker() and _turn(); each may be NULL */
+	void (*limit)(BatchSource *source, AttrNumber column, int64 low, int64 high, bool nulls);
+	void (*offer_groups)(BatchSource *source, GroupTaker taker, void *owner);
+	void (*turn)(BatchSource *source);
 	BatchOffer *offer; /* rows are offered by batches: batch_offer.h; NULL: they are not */
 };
 
-/* Has the node batches, that is: is its state a BatchSource? */
-extern bool batch_source_is_one(const PlanState *plan);
+/* What a node of ours is to those above it. */
+typedef enum BatchRole
+{
+	BATCH_ROLE_NONE,		/* of other nodes */
+	BATCH_ROLE_SOURCE,		/* it has batches: its state is a BatchSource */
+	BATCH_ROLE_AGGREGATION, /* it has few rows, of which batches are worth making */
+	BATCH_ROLE_ROWS			/* it has rows */
+} BatchRole;
+
+/* Makes a node known to core and to the other nodes; from _PG_init(). */
+extern void batch_source_register(const CustomScanMethods *methods, BatchRole role);
+
+extern BatchRole batch_source_path_role(const Path *path);
+extern BatchRole batch_source_plan_role(const Plan *plan);
+
+/* Is the node's state a BatchSource? */
+static inline bool
+batch_source_is_one(const PlanState *plan)
+{
+	return batch_source_plan_role(plan->plan) == BATCH_ROLE_SOURCE;
+}
 
 /*
  * The columns that expressions name: distinct Vars, in the order of their first appearance.

@@ -425,6 +425,34 @@ recheck_row(ScanState *node, TupleTableSlot *slot)
 	return state->row_qual == NULL || ExecQual(state->row_qual, econtext);
 }
 
+/* ---- what the node above asks for ---------------------------------------------------------------- */
+
+static void
+limit_column(BatchSource *source, AttrNumber column, int64 low, int64 high, bool nulls)
+{
+	ColumnarScanState *state = (ColumnarScanState *) source;
+
+	if (state->pruner != NULL)
+		pruner_add_limit(state->pruner, column, low, high, nulls);
+}
+
+static void
+offer_groups(BatchSource *source, GroupTaker taker, void *owner)
+{
+	ColumnarScanState *state = (ColumnarScanState *) source;
+
+	if (state->pruner == NULL)
+		return;
+	state->offers_groups = true;
+	pruner_set_taker(state->pruner, taker, owner);
+}
+
+static void
+turn(BatchSource *source)
+{
+	((ColumnarScanState *) source)->direction = BackwardScanDirection;
+}
+
 /* ---- the node ----------------------------------------------------------------------------------- */
 
 static const CustomExecMethods exec_methods;
@@ -437,6 +465,9 @@ create_state(CustomScan *plan)
 	NodeSetTag(state, T_CustomScanState);
 	state->source.custom.methods = &exec_methods;
 	state->source.next_batch = produce_batch;
+	state->source.limit = limit_column;
+	state->source.offer_groups = offer_groups;
+	state->source.turn = turn;
 	state->direction = ForwardScanDirection;
 	return (Node *) state;
 }

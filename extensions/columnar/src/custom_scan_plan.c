@@ -24,15 +24,9 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 
-#include "aggregate.h"
-#include "decorrelate.h"
-#include "join.h"
 #include "settings.h"
-#include "sort.h"
 #include "tree_plan.h"
 #include "table_am.h"
-#include "topn.h"
-#include "window.h"
 
 /* A qual that costs as much (in units of cpu_operator_cost) is not evaluated ahead of need. */
 #define BATCH_QUAL_COST 100
@@ -341,9 +335,6 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		add_tree_paths(root, rel, rte);
 		return;
 	}
-	if (rel->rtekind == RTE_SUBQUERY && rel->reloptkind == RELOPT_BASEREL &&
-		decorrelate_is_restricted(rte))
-		join_estimate_restricted(root, rel, rte->subquery);
 	if (rel->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL || IS_DUMMY_REL(rel) ||
 		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW))
 		return;
@@ -354,7 +345,6 @@ set_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 
 		custom_scan_collect_facts(&facts, rel, relation);
 		index_cost_charge(root, rel, &facts);
-		join_estimate_relation(root, rel);
 		if (columnar_enable_custom_scan)
 			add_paths(root, rel, &facts);
 	}
@@ -372,14 +362,7 @@ custom_scan_initialize(void)
 			 errdetail("A custom scan of the name \"%s\" is registered already.",
 					   custom_scan_methods.CustomName),
 			 errhint("Remove the other extension's library from shared_preload_libraries.")));
-	RegisterCustomScanMethods(&custom_scan_methods);
+	batch_source_register(&custom_scan_methods, BATCH_ROLE_SOURCE);
 	previous_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = set_pathlist;
-	metadata_count_initialize();
-	aggregate_initialize();
-	join_initialize();
-	topn_initialize();
-	sort_initialize();
-	window_initialize();
-	bitmap_prefetch_initialize();
 }

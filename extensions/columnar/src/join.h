@@ -3,7 +3,6 @@
  *		Hash joins by batches: the node ColumnarJoin.
  *
  *		join_plan.c		which joins get it, and its paths; see join_path.h
- *		join_estimate.c	how many rows some joins have
  *		join_exec.c		the node; join_internal.h lists its files
  *
  * One side is read first and kept ("build"), the other is looked up in it ("probe").
@@ -55,14 +54,5 @@ typedef enum JoinNumber
 extern void join_initialize(void);
 
 extern const CustomScanMethods join_scan_methods;
-
-/* For the planner, before it looks at joins of the relation: see join_estimate.c. */
-extern void join_estimate_relation(PlannerInfo *root, const RelOptInfo *rel);
-/* The same of a sub-select that decorrelate_is_restricted(). */
-extern void join_estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query);
-
-/* See batch_reader_limit(), of a ColumnarJoin's column. */
-extern void
-join_limit_column(PlanState *plan, AttrNumber column, int64 low, int64 high, bool nulls);
 
 #endif

@@ -14,9 +14,14 @@
  *
  * Not below semi and anti joins, where rows without a partner are what matters.
  */
-#include "join.h"
+#include "join_path.h"
 
 #include "optimizer/optimizer.h"
+#include "optimizer/paths.h"
+
+#include "decorrelate.h"
+
+static set_rel_pathlist_hook_type previous_pathlist_hook = NULL;
 
 static bool
 is_unique_for_joins(const IndexOptInfo *index)
@@ -168,12 +173,13 @@ add_keys_of_index(PlannerInfo *root, const IndexOptInfo *index)
 					partner);
 }
 
-void
-join_estimate_relation(PlannerInfo *root, const RelOptInfo *rel)
+/* Before core looks at joins of the relation. */
+static void
+estimate_relation(PlannerInfo *root, const RelOptInfo *rel)
 {
 	ListCell *cell;
 
-	if (rel->reloptkind != RELOPT_BASEREL || is_looked_into(root, rel->relid))
+	if (is_looked_into(root, rel->relid))
 		return;
 	foreach(cell, rel->indexlist)
 		if (is_unique_for_joins(lfirst_node(IndexOptInfo, cell)))
@@ -200,8 +206,9 @@ collect_group_keys(const Query *query, int *attributes)
 	return n;
 }
 
-void
-join_estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query)
+/* The same of a sub-select that decorrelate_is_restricted(). */
+static void
+estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query)
 {
 	EquivalenceClass *classes[INDEX_MAX_KEYS];
 	int attributes[INDEX_MAX_KEYS];
@@ -221,4 +228,24 @@ join_estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *
 	}
 	if (smallest != NULL)
 		add_key(root, rel->relid, attributes, nattributes, classes, smallest->relid);
+}
+
+static void
+estimate(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_pathlist_hook)
+		previous_pathlist_hook(root, rel, rti, rte);
+	if (rel->reloptkind != RELOPT_BASEREL || IS_DUMMY_REL(rel))
+		return;
+	if (rel->rtekind == RTE_SUBQUERY && decorrelate_is_restricted(rte))
+		estimate_restricted(root, rel, rte->subquery);
+	else if (!rte->inh && rte->tablesample == NULL && join_risk_is_columnar(root, rel))
+		estimate_relation(root, rel);
+}
+
+void
+join_estimate_initialize(void)
+{
+	previous_pathlist_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = estimate;
 }

@@ -21,6 +21,7 @@
 #define SPLIT_ROWS_MIN (2 * BLOCK_ROWS)
 
 static const CustomExecMethods join_exec_methods;
+static void limit_column(BatchSource *source, AttrNumber number, int64 low, int64 high, bool nulls);
 
 static VectorBatch *next_batch(BatchSource *source);
 
@@ -32,6 +33,7 @@ create_state(CustomScan *plan)
 
 	state->source.custom.methods = &join_exec_methods;
 	state->source.next_batch = next_batch;
+	state->source.limit = limit_column;
 	return (Node *) state;
 }
 
@@ -281,10 +283,10 @@ join_emits_unmatched_probe_rows(const ColumnarJoinState *state)
  * A row that is left out may be missed as a partner: the other side's row then comes out with NULLs,
  * which must not be of use.
  */
-void
-join_limit_column(PlanState *plan, AttrNumber number, int64 low, int64 high, bool nulls)
+static void
+limit_column(BatchSource *source, AttrNumber number, int64 low, int64 high, bool nulls)
 {
-	ColumnarJoinState *state = (ColumnarJoinState *) plan;
+	ColumnarJoinState *state = (ColumnarJoinState *) source;
 	bool of_probe = state->columns[number - 1].of_probe;
 
 	if (nulls && (!of_probe || join_emits_build_rows(state)))

@@ -19,6 +19,7 @@
  * processes together.
  */
 #include "join_path.h"
+#include "batch_source.h"
 
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
@@ -347,7 +348,8 @@ add_join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 void
 join_initialize(void)
 {
-	RegisterCustomScanMethods(&join_scan_methods);
+	batch_source_register(&join_scan_methods, BATCH_ROLE_SOURCE);
+	join_estimate_initialize();
 	previous_pathlist_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = add_join_paths;
 }

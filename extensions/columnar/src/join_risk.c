@@ -24,6 +24,7 @@
 #include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
 
+#include "batch_source.h"
 #include "planned_relation.h"
 #include "table_am.h"
 
@@ -104,8 +105,8 @@ find_risk(RelOptInfo *outer)
 	return members > 1 ? Max(risk, 1) : 1;
 }
 
-static bool
-is_columnar(PlannerInfo *root, const RelOptInfo *rel)
+bool
+join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel)
 {
 	RangeTblEntry *rte;
 	Relation relation;
@@ -133,7 +134,8 @@ is_risky(PlannerInfo *root, const Path *path)
 		path = ((const MaterialPath *) path)->subpath;
 	else if (IsA(path, MemoizePath))
 		path = ((const MemoizePath *) path)->subpath;
-	return batch_path_has_batches(path) || is_columnar(root, path->parent);
+	return batch_source_path_role(path) == BATCH_ROLE_SOURCE ||
+		   join_risk_is_columnar(root, path->parent);
 }
 
 /* What the loop would cost if its outer side had as many rows as it may have. */

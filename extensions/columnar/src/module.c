@@ -14,16 +14,21 @@
 #include "utils/guc.h"
 
 #include "merge_request.h"
+#include "aggregate.h"
 #include "batch_offer.h"
 #include "columnar_slot.h"
 #include "custom_scan.h"
 #include "decorrelate_hook.h"
+#include "join.h"
 #include "options.h"
 #include "own_deletes.h"
 #include "read_note.h"
 #include "settings.h"
+#include "sort.h"
+#include "topn.h"
 #include "tree_guard.h"
 #include "tree_plan.h"
+#include "window.h"
 #include "write_buffer.h"
 
 PG_MODULE_MAGIC;
@@ -107,6 +112,13 @@ _PG_init(void)
 	custom_scan_initialize();	   /* first: it fails when another columnar store is loaded */
 	decorrelate_hook_initialize(); /* defines its parameter, so before the prefix is reserved */
 	define_settings();
+	metadata_count_initialize();
+	aggregate_initialize();
+	join_initialize();
+	topn_initialize();
+	sort_initialize();
+	window_initialize();
+	bitmap_prefetch_initialize();
 	tree_plan_initialize();
 	tree_guard_initialize();
 	columnar_slot_initialize();

@@ -43,7 +43,7 @@ struct Pruner
 	PruneTest *test;   /* NULL: keep everything */
 	bool is_complete;  /* the test says all that the scan's conditions say */
 	bool passes_group; /* all rows of the group that was asked about last pass */
-	PruneTaker taker;  /* or NULL */
+	GroupTaker taker;  /* or NULL */
 	void *owner;
 	List *clauses;
 	bool has_values;
@@ -467,7 +467,7 @@ pruner_passes(Pruner *pruner, RowGroupReader *reader, uint32 block)
 }
 
 void
-pruner_set_taker(Pruner *pruner, PruneTaker taker, void *owner)
+pruner_set_taker(Pruner *pruner, GroupTaker taker, void *owner)
 {
 	pruner->taker = taker;
 	pruner->owner = owner;

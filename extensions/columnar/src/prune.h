@@ -8,6 +8,7 @@
 #ifndef COLUMNAR_PRUNE_H
 #define COLUMNAR_PRUNE_H
 
+#include "batch_source.h"
 #include "row_scan.h"
 
 #include "nodes/execnodes.h"
@@ -61,12 +62,8 @@ extern void pruner_forget_limits(Pruner *pruner);
  */
 extern bool pruner_passes(Pruner *pruner, RowGroupReader *reader, uint32 block);
 
-/*
- * Asked of row groups all of whose rows are to be returned: true if `owner` has taken from their
- * summaries what it wants to know, so that they are not read.
- */
-typedef bool (*PruneTaker)(void *owner, RowGroupReader *reader);
-extern void pruner_set_taker(Pruner *pruner, PruneTaker taker, void *owner);
+/* Row groups all of whose rows are to be returned are offered first. */
+extern void pruner_set_taker(Pruner *pruner, GroupTaker taker, void *owner);
 
 extern const PruneCounters *pruner_counters(const Pruner *pruner);
 

@@ -33,6 +33,7 @@
 #include "utils/pg_locale.h"
 
 #include "batch_path.h"
+#include "batch_source.h"
 #include "settings.h"
 
 /* A kernel's work on a value; an expression evaluated by kernels, in parts of what core expects. */
@@ -314,7 +315,7 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 void
 sort_initialize(void)
 {
-	RegisterCustomScanMethods(&sort_scan_methods);
+	batch_source_register(&sort_scan_methods, BATCH_ROLE_SOURCE);
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = add_upper_paths;
 }

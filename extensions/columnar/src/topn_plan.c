@@ -324,7 +324,7 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 void
 topn_initialize(void)
 {
-	RegisterCustomScanMethods(&topn_scan_methods);
+	batch_source_register(&topn_scan_methods, BATCH_ROLE_ROWS);
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = add_upper_paths;
 }

@@ -34,6 +34,7 @@
 #include "utils/selfuncs.h"
 
 #include "batch_path.h"
+#include "batch_source.h"
 #include "decorrelate.h"
 #include "settings.h"
 #include "sort.h"
@@ -514,7 +515,7 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 void
 window_initialize(void)
 {
-	RegisterCustomScanMethods(&window_scan_methods);
+	batch_source_register(&window_scan_methods, BATCH_ROLE_ROWS);
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = add_upper_paths;
 }
