@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-#include "../../src/bitpack.h"
+#include "store/codec/bitpack.h"
 
 /* Rows of a column chunk: a full row group. */
 #define ROWS 131072

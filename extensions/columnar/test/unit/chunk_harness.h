@@ -7,7 +7,7 @@
 
 #include "column_harness.h"
 
-#include "../../src/chunk_internal.h"
+#include "store/chunk/chunk_internal.h"
 
 /* A source that counts, and that can insist on ascending reads. */
 typedef struct MemorySource

@@ -15,8 +15,8 @@
 #include "catalog/pg_type.h"
 #include "utils/memutils.h"
 
-#include "../../src/column_values.h"
-#include "../../src/numeric_codec.h"
+#include "store/value/column_values.h"
+#include "store/codec/numeric_codec.h"
 
 /* What kind of column: one per form, zone order and length that is treated in its own way. */
 typedef enum ColumnKind

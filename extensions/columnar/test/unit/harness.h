@@ -15,7 +15,7 @@
 #ifndef COLUMNAR_HARNESS_H
 #define COLUMNAR_HARNESS_H
 
-#include "../../src/format.h"
+#include "store/value/format.h"
 
 #define CHECK(condition) \
 	((condition) ? (void) 0 : harness_fail(__FILE__, __LINE__, "%s", #condition))

@@ -5,7 +5,7 @@
  */
 #include "harness.h"
 
-#include "../../src/bitpack.h"
+#include "store/codec/bitpack.h"
 
 /* Bit `bit` of packed bytes, where full blocks are in lanes and others in a row. */
 static uint64

@@ -4,7 +4,7 @@
  */
 #include "harness.h"
 
-#include "../../src/bloom_filter.h"
+#include "store/chunk/bloom_filter.h"
 
 #define FALSE_POSITIVES_MAX 0.015
 

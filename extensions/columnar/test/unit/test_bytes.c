@@ -6,9 +6,9 @@
  */
 #include "harness.h"
 
-#include "../../src/bytes_codec.h"
-#include "../../src/integer_codec.h"
-#include "../../src/varint.h"
+#include "store/codec/bytes_codec.h"
+#include "store/codec/integer_codec.h"
+#include "store/value/varint.h"
 
 #define ROWS_MAX 140000
 

@@ -15,7 +15,7 @@
 #define chunk_reader_may_contain believing_reader_may_contain
 #define chunk_reader_decode believing_reader_decode
 
-#include "../../src/chunk_read.c"
+#include "store/chunk/chunk_read.c"
 
 #include "chunk_harness.h"
 

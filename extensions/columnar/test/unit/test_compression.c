@@ -5,7 +5,7 @@
  */
 #include "harness.h"
 
-#include "../../src/compression.h"
+#include "store/codec/compression.h"
 
 #define FRAME 40000
 

@@ -5,7 +5,7 @@
  */
 #include "harness.h"
 
-#include "../../src/float_codec.h"
+#include "store/codec/float_codec.h"
 
 /* ---- blocks of each kind ----------------------------------------------------------------------- */
 

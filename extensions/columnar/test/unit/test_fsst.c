@@ -5,7 +5,7 @@
  */
 #include "harness.h"
 
-#include "../../src/fsst.h"
+#include "store/codec/fsst.h"
 
 #define STRINGS_MAX 2000
 

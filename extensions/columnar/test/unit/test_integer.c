@@ -5,8 +5,8 @@
  */
 #include "harness.h"
 
-#include "../../src/bitpack.h"
-#include "../../src/integer_codec.h"
+#include "store/codec/bitpack.h"
+#include "store/codec/integer_codec.h"
 
 /* ---- blocks of each kind ----------------------------------------------------------------------- */
 

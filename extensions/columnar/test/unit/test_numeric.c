@@ -9,9 +9,9 @@
  */
 #include "harness.h"
 
-#include "../../src/integer_codec.h"
-#include "../../src/numeric_codec.h"
-#include "../../src/varint.h"
+#include "store/codec/integer_codec.h"
+#include "store/codec/numeric_codec.h"
+#include "store/value/varint.h"
 
 #define ROWS_MAX 140000
 #define TEXT_MAX 400

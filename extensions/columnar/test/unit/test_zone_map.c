@@ -5,7 +5,7 @@
  */
 #include "column_harness.h"
 
-#include "../../src/zone_map.h"
+#include "store/chunk/zone_map.h"
 
 static ZoneMap
 store_map(const ColumnType *written_as, const ColumnType *read_as, const ZoneMap *map)

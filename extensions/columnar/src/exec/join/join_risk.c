@@ -1,0 +1,172 @@
+/*
+ * join_risk.c
+ *		For the planner: which nested loops are too great a risk.
+ *
+ * A nested loop costs as much as its outer side has rows, a hash join hardly depends on it.
+ * How many rows a join returns is a guess, mostly too low, and the more so the more
+ * relations it joins, as columns are taken for independent of each other.  With an index of a
+ * heap an inner row costs a microsecond or so, and a wrong guess is bearable.  A scan or an
+ * index look-up of a columnar table costs some ten times that.  So a loop with a columnar inner
+ * side has to be so much cheaper than the best ColumnarJoin that it still would be if each join
+ * below it returned RISK times the rows expected.
+ *
+ * Estimates of tables are trusted: joins of two tables are left to core.  And a join with a
+ * relation that is unique for it (a foreign key and its primary key) returns no more rows than
+ * there were, so look-ups of a few rows by their keys stay what they are.  So do loops that
+ * return the first rows much earlier, if the query wants no more than these.
+ */
+#include "exec/join/join_path.h"
+
+#include <math.h>
+
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "optimizer/pathnode.h"
+#include "parser/parsetree.h"
+
+#include "exec/batch/batch_source.h"
+#include "exec/scan/planned_relation.h"
+#include "store/table/table_am.h"
+
+/* Per join on the outer side, and for all of them together; or of one that returns nothing, it is said. */
+#define RISK 10.0
+#define RISK_MAX 1000.0
+
+/*
+ * Core takes the first condition of an anti join for all of them, so "there is no other row with this
+ * key" is expected to be true of no row.  Where it expects less than a part of the rows, so many.
+ */
+#define ANTI_SHARE 0.1
+
+/* A loop that has its first row so much earlier is left alone: a part of the other's cost. */
+#define EARLY_SHARE 0.1
+
+/* Rows that there are at most, if the estimates of tables are right. */
+static double
+find_rows_max(RelOptInfo *rel)
+{
+	PlannedRelation *planned;
+
+	if (!IS_JOIN_REL(rel))
+		return Max(rel->rows, 1);
+	planned = planned_relation_find(rel);
+	return planned && planned->rows_max > 0 ? planned->rows_max : HUGE_VAL;
+}
+
+/* Rows of a relation, if core's estimate of it says nothing. */
+static double
+find_rows_likely(RelOptInfo *rel)
+{
+	PlannedRelation *planned = planned_relation_find(rel);
+
+	return planned ? planned->rows_likely : 0;
+}
+
+/* What is likely of a side is likely of the join, in the ratio that core expects. */
+static double
+estimate_rows_likely(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
+{
+	double likely = Max(find_rows_likely(outer) / Max(outer->rows, 1),
+						find_rows_likely(inner) / Max(inner->rows, 1)) *
+					joined->rows;
+
+	if (type == JOIN_ANTI && joined->rows < ANTI_SHARE * outer->rows)
+		likely = Max(likely, ANTI_SHARE * Max(outer->rows, find_rows_likely(outer)));
+	return likely;
+}
+
+void
+join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+				bool inner_unique)
+{
+	PlannedRelation *planned = planned_relation_get(joined);
+	double rows = find_rows_max(outer);
+
+	if (!inner_unique && type != JOIN_SEMI && type != JOIN_ANTI)
+		rows *= find_rows_max(inner);
+	if (type == JOIN_FULL || type == JOIN_RIGHT)
+		rows += find_rows_max(inner);
+	planned->rows_max = planned->rows_max > 0 ? Min(planned->rows_max, rows) : rows;
+	planned->rows_likely = Max(planned->rows_likely,
+							   estimate_rows_likely(joined, outer, inner, type));
+}
+
+/* Times the rows that are expected, which there may be. */
+static double
+find_risk(RelOptInfo *outer)
+{
+	int members = bms_num_members(outer->relids);
+	double rows = Max(outer->rows, 1);
+	double risk = rows > 1 ? pow(RISK, members - 1) : RISK_MAX;
+
+	risk = Min(risk, RISK_MAX);
+	risk = Max(risk, find_rows_likely(outer) / rows);
+	risk = Min(risk, find_rows_max(outer) / rows);
+	return members > 1 ? Max(risk, 1) : 1;
+}
+
+bool
+join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel)
+{
+	RangeTblEntry *rte;
+	Relation relation;
+	bool result;
+
+	if (!IS_SIMPLE_REL(rel) || rel->rtekind != RTE_RELATION)
+		return false;
+	rte = planner_rt_fetch(rel->relid, root);
+	if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW)
+		return false;
+	relation = table_open(rte->relid, NoLock);
+	result = columnar_is_table(relation);
+	table_close(relation, NoLock);
+	return result;
+}
+
+/* Is the inner side read of columnar tables, again and again? */
+static bool
+is_risky(PlannerInfo *root, const Path *path)
+{
+	if (!IsA(path, NestPath) || path->param_info != NULL)
+		return false;
+	path = ((const JoinPath *) path)->innerjoinpath;
+	if (IsA(path, MaterialPath))
+		path = ((const MaterialPath *) path)->subpath;
+	else if (IsA(path, MemoizePath))
+		path = ((const MemoizePath *) path)->subpath;
+	return batch_source_path_role(path) == BATCH_ROLE_SOURCE ||
+		   join_risk_is_columnar(root, path->parent);
+}
+
+/* What the loop would cost if its outer side had as many rows as it may have. */
+static Cost
+find_cost_at_risk(const Path *path)
+{
+	const Path *outer = ((const JoinPath *) path)->outerjoinpath;
+
+	return path->total_cost +
+		   (find_risk(outer->parent) - 1) * (path->total_cost - outer->total_cost);
+}
+
+bool
+join_risk_remove_loops(PlannerInfo *root, RelOptInfo *joined, bool partial, const Path *join)
+{
+	List *paths = partial ? joined->partial_pathlist : joined->pathlist;
+	int before = list_length(paths);
+	ListCell *cell;
+
+	foreach(cell, paths)
+	{
+		const Path *path = lfirst(cell);
+
+		if (joined->consider_startup && path->startup_cost < EARLY_SHARE * join->startup_cost)
+			continue;
+		if (is_risky(root, path) && find_cost_at_risk(path) > join->total_cost)
+			paths = foreach_delete_current(paths, cell);
+	}
+	if (partial)
+		joined->partial_pathlist = paths;
+	else
+		joined->pathlist = paths;
+	return list_length(paths) < before;
+}

@@ -1,0 +1,321 @@
+/*
+ * sort_plan.c
+ *		Paths for ORDER BY by batches: ColumnarSort in the place of core's Sort.
+ *
+ *		Gather Merge				(or not)
+ *		  -> ColumnarSort				all rows, sorted
+ *			   -> ColumnarScan				batches; one per table of a partition tree; or ColumnarJoin
+ *
+ * Which queries: those whose rows are sorted as the scan or join has them - no aggregates, window
+ * functions, DISTINCT, functions that return sets - and all are wanted: with a LIMIT that is a
+ * constant it is ColumnarTopN's, with another one core's.  No rows to lock, whose tids would have
+ * to be kept.  Keys have no volatile functions and subqueries; the target list may: it is evaluated
+ * for the rows that are returned.
+ *
+ * window_plan.c makes such paths, too.
+ */
+#include "exec/sort/sort.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
+#include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
+#include "utils/pg_locale.h"
+
+#include "exec/plan/batch_path.h"
+#include "exec/batch/batch_source.h"
+#include "store/options/settings.h"
+
+/* A kernel's work on a value; an expression evaluated by kernels, in parts of what core expects. */
+#define KERNEL_COST (0.05 * cpu_operator_cost)
+#define EXPRESSION_SHARE 0.2
+
+/* Sorting a row by a number; comparing bytes, and text by a collation. */
+#define WORD_COST (0.5 * cpu_operator_cost)
+#define BYTES_COST (0.3 * cpu_operator_cost)
+#define COMPARISON_COST (1.2 * cpu_operator_cost)
+
+/* Keeping a value and fetching it again; of text and the like. */
+#define NUMBER_COST (0.4 * cpu_operator_cost)
+#define TEXT_COST (1.5 * cpu_operator_cost)
+
+/* Choosing a row from sorted runs in files. */
+#define MERGE_COST (3 * cpu_operator_cost)
+
+/* Memory of a row besides its columns. */
+#define ROW_MEMORY 44
+
+static create_upper_paths_hook_type previous_upper_hook = NULL;
+
+typedef struct SortPathOfBatches
+{
+	CustomPath custom; /* first member */
+	const SortKeys *keys;
+	List *columns;	  /* Vars that the node reads */
+	List *attributes; /* of the BatchPath */
+} SortPathOfBatches;
+
+/* ---- the plan ----------------------------------------------------------------------------------- */
+
+static Plan *
+make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
+		  List *custom_plans)
+{
+	const SortPathOfBatches *sort = (const SortPathOfBatches *) path;
+	CustomScan *scan = makeNode(CustomScan);
+	ListCell *cell;
+
+	scan->scan.plan.targetlist = tlist;
+	foreach(cell, sort->columns)
+		scan->custom_scan_tlist = lappend(
+			scan->custom_scan_tlist, makeTargetEntry(copyObject(lfirst(cell)),
+													 foreach_current_index(cell) + 1, NULL, false));
+	scan->custom_exprs = copyObject(sort->keys->expressions);
+	scan->custom_plans = list_copy(custom_plans);
+	scan->custom_private = list_make3(
+		batch_path_map_columns(sort->columns, sort->attributes, scan->custom_plans),
+		sort->keys->operators, sort->keys->nulls);
+	scan->flags = path->flags;
+	scan->methods = &sort_scan_methods;
+	return &scan->scan.plan;
+}
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "ColumnarSort",
+	.PlanCustomPath = make_plan,
+};
+
+/* ---- cost --------------------------------------------------------------------------------------- */
+
+/* Comparing two values that no number stands for; 0: a number does. */
+static Cost
+comparison_cost(Node *key)
+{
+	Oid type = exprType(key);
+	Oid collation = exprCollation(key);
+
+	if (get_typbyval(type) || type == FLOAT8OID || type == NUMERICOID)
+		return 0;
+	return !OidIsValid(collation) || lc_collate_is_c(collation) ? BYTES_COST : COMPARISON_COST;
+}
+
+/* Sorting so many rows; only the first key without numbers is compared often. */
+static Cost
+estimate_keys(PlannerInfo *root, const SortKeys *keys, double rows)
+{
+	Cost startup = 0;
+	Cost per_row = 0;
+	Cost comparison = 0;
+	ListCell *cell;
+
+	foreach(cell, keys->expressions)
+	{
+		QualCost cost;
+
+		cost_qual_eval_node(&cost, lfirst(cell), root);
+		startup += cost.startup;
+		per_row += WORD_COST + cost.per_tuple * EXPRESSION_SHARE;
+		comparison = Max(comparison, comparison_cost(lfirst(cell)));
+	}
+	return startup + rows * (per_row + comparison * log2(rows));
+}
+
+/* Keeping columns of so many rows, in memory or in files. */
+static Cost
+estimate_columns(const List *columns, double rows)
+{
+	double width = ROW_MEMORY;
+	Cost cost = 0;
+	double runs;
+	ListCell *cell;
+
+	foreach(cell, columns)
+	{
+		const Var *var = lfirst_node(Var, cell);
+
+		width += get_typavgwidth(var->vartype, var->vartypmod);
+		cost += rows * (get_typlen(var->vartype) > 0 || var->vartype == NUMERICOID ? NUMBER_COST
+																				   : TEXT_COST);
+	}
+	runs = rows * width / (work_mem * 1024.0);
+	if (runs > 1)
+		cost += cost + 2 * seq_page_cost * rows * width / BLCKSZ +
+				rows * MERGE_COST * (1 + log2(runs));
+	return cost;
+}
+
+static void
+set_cost(SortPathOfBatches *sort, PlannerInfo *root, const BatchPath *batch)
+{
+	Path *path = &sort->custom.path;
+	double rows = Max(batch->rows, 2);
+	Cost cost = batch->total_cost + estimate_columns(sort->columns, rows);
+
+	cost += estimate_keys(root, sort->keys, rows);
+	path->rows = clamp_row_est(batch->rows);
+	path->startup_cost = cost + path->pathtarget->cost.startup;
+	path->total_cost = path->startup_cost +
+					   path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);
+}
+
+/* ---- paths -------------------------------------------------------------------------------------- */
+
+bool
+sort_collect_columns(const RelOptInfo *input, Node *expression, List **columns)
+{
+	List *vars = pull_var_clause(expression, PVC_RECURSE_WINDOWFUNCS | PVC_INCLUDE_PLACEHOLDERS);
+	ListCell *cell;
+
+	foreach(cell, vars)
+	{
+		Var *var = lfirst(cell);
+
+		if (!IsA(var, Var) || !bms_is_member(var->varno, input->relids) || var->varattno <= 0 ||
+			get_typlen(var->vartype) == -2)
+			return false;
+		*columns = list_append_unique(*columns, var);
+	}
+	return true;
+}
+
+bool
+sort_collect_keys(const PlannerInfo *root, const RelOptInfo *input, List *clauses, SortKeys *keys,
+				  List **columns)
+{
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
+		Node *key = get_sortgroupclause_expr(clause, root->processed_tlist);
+
+		if (contain_volatile_functions(key) || contain_subplans(key) ||
+			!sort_collect_columns(input, key, columns))
+			return false;
+		keys->expressions = lappend(keys->expressions, key);
+		keys->operators = lappend_oid(keys->operators, clause->sortop);
+		keys->nulls = lappend_int(keys->nulls, clause->nulls_first);
+	}
+	return true;
+}
+
+Path *
+sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, List *columns,
+			   List *pathkeys, PathTarget *target, bool partial)
+{
+	BatchPath *batch = batch_path_find(root, input, columns, partial);
+	SortPathOfBatches *sort;
+	Path *path;
+
+	if (batch == NULL)
+		return NULL;
+	sort = palloc0(sizeof(SortPathOfBatches));
+	NodeSetTag(sort, T_CustomPath);
+	sort->keys = keys;
+	sort->columns = columns;
+	sort->attributes = batch->attributes;
+	sort->custom.flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	sort->custom.custom_paths = batch->paths;
+	sort->custom.methods = &path_methods;
+	path = &sort->custom.path;
+	path->pathtype = T_CustomScan;
+	path->parent = input;
+	path->pathtarget = target;
+	path->pathkeys = pathkeys;
+	path->parallel_safe = input->consider_parallel && batch_path_is_parallel_safe(batch);
+	path->parallel_workers = batch->workers;
+	set_cost(sort, root, batch);
+	return path;
+}
+
+/* Adds a path with what the query returns. */
+static void
+add_final_path(PlannerInfo *root, RelOptInfo *ordered, Path *path)
+{
+	PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
+
+	if (path->pathtarget != target)
+		path = apply_projection_to_path(root, ordered, path, target);
+	add_path(ordered, path);
+}
+
+static void
+add_paths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *ordered, const SortKeys *keys,
+		  List *columns)
+{
+	Path *path = sort_make_path(root, input, keys, columns, root->sort_pathkeys, input->reltarget,
+								false);
+	double rows;
+
+	if (path == NULL)
+		return;
+	path->parent = ordered;
+	path->parallel_safe &= ordered->consider_parallel;
+	add_final_path(root, ordered, path);
+
+	if (!ordered->consider_parallel || !input->consider_parallel)
+		return;
+	path = sort_make_path(root, input, keys, columns, root->sort_pathkeys, input->reltarget, true);
+	if (path == NULL)
+		return;
+	path->parent = ordered;
+	rows = path->rows * path->parallel_workers;
+	add_final_path(root, ordered,
+				   (Path *) create_gather_merge_path(root, ordered, path, path->pathtarget,
+													 root->sort_pathkeys, NULL, &rows));
+}
+
+/* ---- which queries ------------------------------------------------------------------------------ */
+
+/* Are the rows of the relation sorted, and all of them wanted? */
+static bool
+is_possible_query(const PlannerInfo *root, RelOptInfo *input)
+{
+	const Query *parse = root->parse;
+
+	return columnar_enable_vector && columnar_enable_custom_scan && enable_sort &&
+		   parse->limitCount == NULL && root->sort_pathkeys != NIL &&
+		   parse->commandType == CMD_SELECT && parse->rowMarks == NIL && root->rowMarks == NIL &&
+		   !parse->hasAggs && parse->groupClause == NIL && parse->groupingSets == NIL &&
+		   parse->havingQual == NULL && parse->distinctClause == NIL && !parse->hasWindowFuncs &&
+		   !parse->hasTargetSRFs && parse->setOperations == NULL &&
+		   (IS_SIMPLE_REL(input) || IS_JOIN_REL(input)) && input->lateral_relids == NULL &&
+		   !IS_DUMMY_REL(input);
+}
+
+static void
+add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+				RelOptInfo *output_rel, void *extra)
+{
+	SortKeys *keys;
+	List *columns = NIL;
+
+	if (previous_upper_hook)
+		previous_upper_hook(root, stage, input_rel, output_rel, extra);
+	if (stage != UPPERREL_ORDERED || !is_possible_query(root, input_rel))
+		return;
+	keys = palloc0(sizeof(SortKeys));
+	if (sort_collect_keys(root, input_rel, root->parse->sortClause, keys, &columns) &&
+		sort_collect_columns(input_rel, (Node *) input_rel->reltarget->exprs, &columns) &&
+		sort_collect_columns(input_rel, (Node *) root->upper_targets[UPPERREL_ORDERED]->exprs,
+							 &columns))
+		add_paths(root, input_rel, output_rel, keys, columns);
+}
+
+void
+sort_initialize(void)
+{
+	batch_source_register(&sort_scan_methods, BATCH_ROLE_SOURCE);
+	previous_upper_hook = create_upper_paths_hook;
+	create_upper_paths_hook = add_upper_paths;
+}
