@@ -11,7 +11,7 @@ from tests.cluster import Cluster, find_binaries
 
 UNIT = Path(__file__).parent.parent / "extensions/columnar/test/unit"
 
-# of COLUMNAR.md section 5, by the names that bench_codecs prints
+# by the names that bench_codecs prints
 BUDGETS = {
     "bit-unpack + FOR": (0.3, "less"),
     "encode int": (150, "more"),

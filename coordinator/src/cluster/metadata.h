@@ -2,7 +2,7 @@
  * metadata.h
  *		What the coordinator knows: workers, colocation groups, shards, tables.
  *
- * The truth is in the heap tables of schema strata (DESIGN.md "Metadata"); this
+ * The truth is in the heap tables of schema strata (README.md lists them); this
  * module caches it per backend.  Look-ups use systable scans, never SPI: SPI
  * would run as the session's user, who may not read the catalog.
  *

@@ -2,7 +2,7 @@
  * commit_protocol.c
  *		One- and two-phase commit over the workers.
  *
- * The protocol (TRANSACTIONS.md section 1):
+ * The protocol (README.md draws it):
  *
  *		PRE_COMMIT	readers: COMMIT, not waited for
  *					one writer and nothing written here: COMMIT there, and wait

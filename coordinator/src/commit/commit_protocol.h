@@ -1,6 +1,6 @@
 /*
  * commit_protocol.h
- *		How a local transaction's end becomes the workers' (TRANSACTIONS.md section 1).
+ *		How a local transaction's end becomes the workers': see README.md.
  *
  * Called by remote_transaction.c's transaction callbacks only.
  */

@@ -1,6 +1,6 @@
 /*
  * resolver.h
- *		Ends prepared transactions that their sessions could not end (TRANSACTIONS.md section 1.5).
+ *		Ends prepared transactions that their sessions could not end.
  */
 #ifndef STRATA_RESOLVER_H
 #define STRATA_RESOLVER_H

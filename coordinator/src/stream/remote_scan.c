@@ -22,8 +22,8 @@
  * A stream whose wire was taken by an aborting subtransaction (conn->occupant is not
  * it any more) is broken: to read on is an error.
  *
- * Ending early must not cost what the worker's transaction wrote (PLANNER.md section
- * 5, trap 1): a cancel aborts that transaction.  Little is simply thrown away; for the rest
+ * Ending early must not cost what the worker's transaction wrote: a cancel aborts that
+ * transaction.  Little is simply thrown away; for the rest
  * wire_reclaim() knows who may be cancelled.
  */
 #include "postgres.h"

@@ -55,8 +55,7 @@ extern void remote_scan_counters(const RemoteScan *scan, int stream, int *worker
 
 /*
  * Stop early or after the last row.  Rows not read yet are thrown away: by
- * cancelling where the worker's transaction wrote and locked nothing, else by draining (PLANNER.md
- * section 5, trap 1).
+ * cancelling where the worker's transaction wrote and locked nothing, else by draining.
  */
 extern void remote_scan_end(RemoteScan *scan);
 

@@ -1,6 +1,6 @@
 /*
  * remote_transaction.h
- *		Transactions over several nodes (TRANSACTIONS.md section 1).
+ *		Transactions over several nodes: how a worker joins the local one.
  *
  * A worker joins the local transaction at the first statement sent to it: the
  * statement is preceded, in the same message, by the session settings that
