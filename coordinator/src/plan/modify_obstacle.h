@@ -16,7 +16,7 @@ extern const char *modify_command_name(CmdType command);
  * The error for a statement on this table that no path proves to run on the workers.  `original` is the
  * statement before it was planned, or NULL.
  */
-extern void modify_obstacle_report(PlannerInfo *root, const Query *original,
-								   const DistributedTable *table) pg_attribute_noreturn();
+_Noreturn extern void
+modify_obstacle_report(PlannerInfo *root, const Query *original, const DistributedTable *table);
 
 #endif

@@ -41,8 +41,8 @@ extern int harness_finish(void);
 /* Are the seconds of the command line not over yet?  At least `least` calls return true. */
 extern bool harness_time_is_left(uint64 least);
 /* Prints the failure and the seed, and ends the program. */
-extern void harness_fail(const char *file, int line, const char *format, ...)
-	pg_attribute_noreturn() pg_attribute_printf(3, 4);
+_Noreturn extern void
+harness_fail(const char *file, int line, const char *format, ...) pg_attribute_printf(3, 4);
 
 /*
  * Calls the function in a memory context of its own, which is deleted afterwards.

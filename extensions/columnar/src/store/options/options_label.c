@@ -82,8 +82,8 @@ typedef struct Scanner
 	char *token;
 } Scanner;
 
-static void
-pg_attribute_noreturn() report_syntax(const Scanner *scanner, const char *expected)
+_Noreturn static void
+report_syntax(const Scanner *scanner, const char *expected)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -96,8 +96,8 @@ space_unlock(Relation relation)
 
 /* ---- checks ------------------------------------------------------------------------------------ */
 
-static void report_damage(Relation relation, const char *detail, ...) pg_attribute_noreturn()
-	pg_attribute_printf(2, 3);
+_Noreturn static void
+report_damage(Relation relation, const char *detail, ...) pg_attribute_printf(2, 3);
 
 /* Not format_damaged(): no row group is at fault. */
 static void

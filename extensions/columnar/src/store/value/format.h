@@ -182,8 +182,7 @@ extern void format_place_set(const char *relation, uint64 group, int column);
  * Raises ERROR data_corrupted: the message names relation and row group, the
  * detail says what is wrong, with column and block if known.
  */
-extern void
-format_damaged(const char *detail, ...) pg_attribute_noreturn() pg_attribute_printf(1, 2);
+_Noreturn extern void format_damaged(const char *detail, ...) pg_attribute_printf(1, 2);
 
 /* CRC-32C of bytes, as stored. */
 extern uint32 format_crc(const char *bytes, uint64 length);
