@@ -4,8 +4,8 @@ A cluster of two workers and one plain PostgreSQL are made for the run and remov
 have the settings of tests/local.conf and fsync off, so that ratios compare code, not disks.
 Latencies are medians of many runs over one connection with the simple protocol and no client
 library above libpq; CPU seconds are those of the one server process that serves the session.
-The columnar store has servers of its own: see columnar.py, columnar_cold.py, columnar_codecs.py;
-against DuckDB tpch.py, hits.py, distinct.py.  tiering.py and heat.py are run by themselves.
+The columnar store has servers of its own: see columnar.py, columnar_aged.py, columnar_cold.py and
+columnar_codecs.py; against DuckDB tpch.py, hits.py, distinct.py.  tiering.py and heat.py are run by themselves.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import psycopg
 from rich.console import Console
 
 from benchmarks.columnar import measure_columnar
+from benchmarks.columnar_aged import measure_aged
 from benchmarks.columnar_codecs import measure_codecs
 from benchmarks.columnar_cold import measure_cold
 from benchmarks.distinct import measure_distinct
@@ -205,6 +206,7 @@ def main() -> int:
         "sampling": measure_sampling,
         "moves": lambda _: measure_moves(),
         "columnar": measure_columnar,
+        "columnar-aged": measure_aged,
         "columnar-cold": measure_cold,
         "columnar-codecs": measure_codecs,
         "tpch": measure_tpch,

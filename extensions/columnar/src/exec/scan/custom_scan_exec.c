@@ -97,7 +97,18 @@ decode_columns(ScanColumns *columns, RowBatch *batch)
 		columns->blocks[i] = row_batch_column(batch, columns->attributes[i]);
 }
 
-/* Puts a row into the scan slot; its datums in the per-tuple context. Other columns stay NULL. */
+/* Sets the slot's ctid, for which row numbers may have to be read. */
+static inline void
+store_place(ColumnarScanState *state, uint32 row)
+{
+	row_number_to_tid(row_batch_row_number(state->batch, row),
+					  &state->source.custom.ss.ss_ScanTupleSlot->tts_tid);
+}
+
+/*
+ * Puts a row into the scan slot; its datums in the per-tuple context. Other columns stay NULL, and
+ * ctid what it was unless the expression asks for it.
+ */
 static void
 store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 {
@@ -115,7 +126,8 @@ store_row(ColumnarScanState *state, const ScanColumns *columns, uint32 row)
 	}
 	ExecStoreVirtualTuple(slot);
 	slot->tts_tableOid = RelationGetRelid(state->relation);
-	row_number_to_tid(row_batch_row_number(state->batch, row), &slot->tts_tid);
+	if (columns->tid)
+		store_place(state, row);
 	MemoryContextSwitchTo(caller);
 }
 
@@ -358,15 +370,18 @@ fetch_row(ScanState *node)
 		}
 		store_row(state, &state->output, state->batch->selection[state->position]);
 		if (state->row_qual == NULL)
-			return node->ss_ScanTupleSlot;
+			break;
 
 		econtext->ecxt_scantuple = node->ss_ScanTupleSlot;
 		if (ExecQual(state->row_qual, econtext))
-			return node->ss_ScanTupleSlot;
+			break;
 		InstrCountFiltered1(node, 1);
 		ResetExprContext(econtext);
 		CHECK_FOR_INTERRUPTS();
 	}
+	/* the row may be that of a cursor */
+	store_place(state, state->batch->selection[state->position]);
+	return node->ss_ScanTupleSlot;
 }
 
 /* Narrows the batch to the rows that pass the quals that are not evaluated by batch. */

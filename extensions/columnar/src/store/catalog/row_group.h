@@ -21,7 +21,8 @@
 /*
  * Encodes columns[0 .. natts - 1] (dropped attributes: type NULL) of nrows rows;
  * fills the record's nrows, natts, length, footer_*, flags.  row_numbers: NULL when row i is
- * record->first_row + i.  Does not place the bytes anywhere.
+ * record->first_row + i; where they turn out to be just these they are not stored either.
+ * Does not place the bytes anywhere.
  */
 extern void
 row_group_encode(GroupRecord *record, const ColumnValues *columns, int natts, uint32 nrows,
@@ -80,6 +81,9 @@ extern void row_group_reader_prefetch(RowGroupReader *reader, const Bitmapset *a
 
 /* Row numbers of the rows of a block, into rows[BLOCK_ROWS]. */
 extern void row_group_reader_row_numbers(RowGroupReader *reader, uint32 block, uint64 *rows);
+/* Bounds of these, inclusive: as close as they can be told without reading the numbers. */
+extern void row_group_reader_number_bounds(RowGroupReader *reader, uint32 block, uint64 *lowest,
+										   uint64 *highest);
 /* Position of a row in the group; false if it is not there (compacted away, never written). */
 extern bool row_group_reader_position(RowGroupReader *reader, uint64 row, uint32 *position);
 /* Bytes and pages read so far; those of chunks alone: a group that was pruned has none. */

@@ -23,6 +23,7 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 
+#include "store/catalog/number_order.h"
 #include "store/catalog/row_group.h"
 
 /* Relations whose types are kept, and bytes of footers. */
@@ -262,19 +263,9 @@ row_group_number_type(void)
 
 /* ---- footers ---------------------------------------------------------------------------------- */
 
-typedef struct FooterKey
-{
-	CompatFileLocator file;
-	uint32 crc;
-	uint64 group_id;
-} FooterKey;
-
-StaticAssertDecl(sizeof(FooterKey) == sizeof(CompatFileLocator) + sizeof(uint32) + sizeof(uint64),
-				 "a key that is hashed as bytes has no padding");
-
 typedef struct FooterEntry
 {
-	FooterKey key;
+	RowGroupKey key;
 	dlist_node use; /* most recently used first */
 	uint32 length;
 	char *bytes;
@@ -285,22 +276,10 @@ static MemoryContext footer_context = NULL;
 static dlist_head footers_by_use = DLIST_STATIC_INIT(footers_by_use);
 static uint64 footer_bytes = 0;
 
-static FooterKey
-make_footer_key(CompatFileLocator file, uint64 group_id, uint32 crc)
-{
-	FooterKey key;
-
-	memset(&key, 0, sizeof(key));
-	key.file = file;
-	key.group_id = group_id;
-	key.crc = crc;
-	return key;
-}
-
 static void
 initialize_footers(void)
 {
-	HASHCTL control = {.keysize = sizeof(FooterKey), .entrysize = sizeof(FooterEntry)};
+	HASHCTL control = {.keysize = sizeof(RowGroupKey), .entrysize = sizeof(FooterEntry)};
 
 	if (footer_context == NULL)
 		footer_context = AllocSetContextCreate(CacheMemoryContext, "columnar footers",
@@ -319,15 +298,13 @@ remove_footer(FooterEntry *entry)
 }
 
 bool
-row_group_cache_get_footer(CompatFileLocator file, uint64 group_id, uint32 crc, uint32 length,
-						   char *into)
+row_group_cache_get_footer(const RowGroupKey *key, uint32 length, char *into)
 {
-	FooterKey key = make_footer_key(file, group_id, crc);
 	FooterEntry *entry;
 
 	if (footers == NULL)
 		return false;
-	entry = hash_search(footers, &key, HASH_FIND, NULL);
+	entry = hash_search(footers, key, HASH_FIND, NULL);
 	if (entry == NULL || entry->length != length)
 		return false;
 	dlist_move_head(&footers_by_use, &entry->use);
@@ -336,10 +313,8 @@ row_group_cache_get_footer(CompatFileLocator file, uint64 group_id, uint32 crc, 
 }
 
 void
-row_group_cache_put_footer(CompatFileLocator file, uint64 group_id, uint32 crc, uint32 length,
-						   const char *bytes)
+row_group_cache_put_footer(const RowGroupKey *key, uint32 length, const char *bytes)
 {
-	FooterKey key = make_footer_key(file, group_id, crc);
 	FooterEntry *entry;
 	char *copy;
 	bool found;
@@ -354,7 +329,7 @@ row_group_cache_put_footer(CompatFileLocator file, uint64 group_id, uint32 crc, 
 	/* same key, other length: damage somewhere; keep what is there */
 	copy = MemoryContextAlloc(footer_context, length);
 	memcpy(copy, bytes, length);
-	entry = hash_search(footers, &key, HASH_ENTER, &found);
+	entry = hash_search(footers, key, HASH_ENTER, &found);
 	if (found)
 	{
 		pfree(copy);
@@ -372,6 +347,7 @@ row_group_cache_forget(CompatFileLocator file)
 	HASH_SEQ_STATUS status;
 	FooterEntry *entry;
 
+	number_order_forget(file);
 	if (footers == NULL)
 		return;
 	hash_seq_init(&status, footers);

@@ -10,6 +10,17 @@
 
 #include "utils/rel.h"
 
+/* A row group for caches: its bytes, since they are not changed; hashed as bytes. */
+typedef struct RowGroupKey
+{
+	CompatFileLocator file;
+	uint32 crc; /* of its footer */
+	uint64 group_id;
+} RowGroupKey;
+
+StaticAssertDecl(sizeof(RowGroupKey) == sizeof(CompatFileLocator) + sizeof(uint32) + sizeof(uint64),
+				 "a key that is hashed as bytes has no padding");
+
 /* Column types of a relation, made when first asked for. */
 typedef struct RelationTypes RelationTypes;
 
@@ -29,10 +40,8 @@ extern bool row_group_cache_is_current(const RelationTypes *types, Relation rela
 extern const ColumnType *row_group_number_type(void);
 
 /* Copies a footer that is remembered to `into` (length bytes); false if it is not. */
-extern bool row_group_cache_get_footer(CompatFileLocator file, uint64 group_id, uint32 crc,
-									   uint32 length, char *into);
+extern bool row_group_cache_get_footer(const RowGroupKey *key, uint32 length, char *into);
 /* Remembers a footer whose CRC was verified. */
-extern void row_group_cache_put_footer(CompatFileLocator file, uint64 group_id, uint32 crc,
-									   uint32 length, const char *bytes);
+extern void row_group_cache_put_footer(const RowGroupKey *key, uint32 length, const char *bytes);
 
 #endif

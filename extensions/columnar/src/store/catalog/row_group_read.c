@@ -8,23 +8,20 @@
  * checked: the footer's here, those of the chunks in chunk.h.
  *
  * Row numbers: without GROUP_HAS_ROW_NUMBERS row i is first_row + i.  Ascending
- * numbers are searched by zone map and then within one block.  Unordered ones
- * (order_by) are searched block by block the first time; from the second look-up
- * on the reader has a map from row number to position if the range is not much
- * larger than the group, else all numbers in memory.
+ * numbers are searched by zone map and then within one block, unordered ones
+ * (order_by) block by block.  A group in which the session looks more rows up has its
+ * numbers read once and kept in order: see number_order.h.
  */
 #include "store/catalog/row_group.h"
 
 #include "access/htup_details.h"
 #include "utils/memutils.h"
 
+#include "store/catalog/number_order.h"
 #include "store/catalog/row_group_cache.h"
 
-/* A map is made of row_span entries: up to so many per row. */
-#define POSITION_MAP_SPREAD 8
-
-/* "Not in the group" in the map. */
-#define NO_POSITION PG_UINT32_MAX
+/* Look-ups in a group after which it pays to keep its numbers in order. */
+#define LOOKUPS_ENOUGH 64
 
 /* The bytes of an inline group, fetched at the first read. */
 typedef struct InlineSource
@@ -59,9 +56,6 @@ struct RowGroupReader
 	/* row numbers */
 	ColumnBlock numbers; /* the block decoded last */
 	int64 numbers_block; /* which, or -1 */
-	uint32 lookups;		 /* of unordered numbers */
-	uint32 *position_of; /* by row - first_row */
-	int64 *all_numbers;	 /* by position, if there is no map */
 };
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
@@ -123,25 +117,35 @@ check_record(const GroupRecord *record)
 					   (unsigned long long) record->length, record->nblocks, record->first_block);
 }
 
+static RowGroupKey
+make_key(const RowGroupReader *reader)
+{
+	RowGroupKey key;
+
+	memset(&key, 0, sizeof(key));
+	key.file = compat_file_locator(reader->catalog->relation);
+	key.group_id = reader->record.group_id;
+	key.crc = reader->record.footer_crc;
+	return key;
+}
+
 /* Brings the footer's bytes, from the cache or from the group. */
 static void
 load_footer(RowGroupReader *reader)
 {
 	const GroupRecord *record = &reader->record;
-	CompatFileLocator file = compat_file_locator(reader->catalog->relation);
+	RowGroupKey key = make_key(reader);
 
 	reader->footer_length = (uint32) (record->length - record->footer_offset);
 	reader->footer = palloc(Max(reader->footer_length, 1));
-	if (row_group_cache_get_footer(file, record->group_id, record->footer_crc,
-								   reader->footer_length, reader->footer))
+	if (row_group_cache_get_footer(&key, reader->footer_length, reader->footer))
 		return;
 
 	byte_source_read(reader->source, record->footer_offset, reader->footer_length, reader->footer);
 	reader->footer_bytes_read = reader->footer_length;
 	if (format_crc(reader->footer, reader->footer_length) != record->footer_crc)
 		format_damaged("the checksum of its footer is wrong");
-	row_group_cache_put_footer(file, record->group_id, record->footer_crc, reader->footer_length,
-							   reader->footer);
+	row_group_cache_put_footer(&key, reader->footer_length, reader->footer);
 }
 
 /* Finds where each summary lies. */
@@ -432,6 +436,33 @@ row_group_reader_row_numbers(RowGroupReader *reader, uint32 block, uint64 *rows)
 	}
 }
 
+void
+row_group_reader_number_bounds(RowGroupReader *reader, uint32 block, uint64 *lowest,
+							   uint64 *highest)
+{
+	const GroupRecord *record = &reader->record;
+
+	*lowest = record->first_row;
+	*highest = record->first_row + record->row_span - 1;
+	if (record->flags & GROUP_HAS_ROW_NUMBERS)
+	{
+		const ZoneMap *zone;
+
+		set_place(reader, 0);
+		zone = chunk_reader_zone(open_numbers(reader), block);
+		if (zone->has_bounds)
+		{
+			*lowest = record->first_row + (uint64) zone->min.number;
+			*highest = record->first_row + (uint64) zone->max.number;
+		}
+	}
+	else
+	{
+		*lowest += (uint64) block * BLOCK_ROWS;
+		*highest = *lowest + Min(record->nrows - block * BLOCK_ROWS, BLOCK_ROWS) - 1;
+	}
+}
+
 /* Can the block contain this difference, as far as its zone map tells? */
 static inline bool
 block_may_contain(RowGroupReader *reader, uint32 block, int64 number)
@@ -489,87 +520,69 @@ find_ascending(RowGroupReader *reader, int64 number, uint32 *position)
 	return true;
 }
 
+/* Walks through the blocks that may have the number. */
 static bool
-find_in_block(RowGroupReader *reader, uint32 block, int64 number, uint32 *position)
+find_by_block(RowGroupReader *reader, int64 number, uint32 *position)
 {
-	const int64 *numbers = decode_numbers(reader, block);
-	uint32 nrows = Min(reader->record.nrows - block * BLOCK_ROWS, BLOCK_ROWS);
-
-	for (uint32 i = 0; i < nrows; i++)
-	{
-		if (numbers[i] == number)
-		{
-			*position = block * BLOCK_ROWS + i;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Keeps all row numbers of an unordered group: as a map if the range allows it. */
-static void
-keep_numbers(RowGroupReader *reader)
-{
-	const GroupRecord *record = &reader->record;
-	bool as_map = record->row_span <= (uint64) record->nrows * POSITION_MAP_SPREAD + BLOCK_ROWS;
-	uint32 *map = NULL;
-	int64 *all = NULL;
-
-	if (as_map)
-	{
-		map = MemoryContextAlloc(reader->context, sizeof(uint32) * record->row_span);
-		memset(map, 0xFF, sizeof(uint32) * record->row_span);
-	}
-	else
-		all = MemoryContextAlloc(reader->context, sizeof(int64) * record->nrows);
 	for (uint32 block = 0; block < reader->nblocks; block++)
 	{
-		const int64 *numbers = decode_numbers(reader, block);
 		uint32 first = block * BLOCK_ROWS;
-		uint32 nrows = Min(record->nrows - first, BLOCK_ROWS);
+		uint32 nrows = Min(reader->record.nrows - first, BLOCK_ROWS);
+		const int64 *numbers;
 
-		if (as_map)
+		if (!block_may_contain(reader, block, number))
+			continue;
+		numbers = decode_numbers(reader, block);
+		for (uint32 i = 0; i < nrows; i++)
 		{
-			for (uint32 i = 0; i < nrows; i++)
-				map[numbers[i]] = first + i;
-		}
-		else
-			memcpy(&all[first], numbers, sizeof(int64) * nrows);
-	}
-	reader->position_of = map;
-	reader->all_numbers = all;
-}
-
-static bool
-find_unordered(RowGroupReader *reader, int64 number, uint32 *position)
-{
-	if (reader->lookups++ == 0)
-	{
-		for (uint32 block = 0; block < reader->nblocks; block++)
-		{
-			if (block_may_contain(reader, block, number) &&
-				find_in_block(reader, block, number, position))
+			if (numbers[i] == number)
+			{
+				*position = first + i;
 				return true;
-		}
-		return false;
-	}
-
-	if (reader->position_of == NULL && reader->all_numbers == NULL)
-		keep_numbers(reader);
-	if (reader->position_of != NULL)
-	{
-		*position = reader->position_of[number];
-		return *position != NO_POSITION;
-	}
-	for (uint32 i = 0; i < reader->record.nrows; i++)
-	{
-		if (reader->all_numbers[i] == number)
-		{
-			*position = i;
-			return true;
+			}
 		}
 	}
 	return false;
+}
+
+/* Reads all numbers, for look-ups to come. */
+static const NumberOrder *
+keep_order(RowGroupReader *reader, const RowGroupKey *key)
+{
+	const GroupRecord *record = &reader->record;
+	int64 *numbers = palloc(sizeof(int64) * record->nrows);
+	const NumberOrder *order;
+
+	for (uint32 block = 0; block < reader->nblocks; block++)
+	{
+		uint32 first = block * BLOCK_ROWS;
+
+		memcpy(&numbers[first], decode_numbers(reader, block),
+			   sizeof(int64) * Min(record->nrows - first, BLOCK_ROWS));
+	}
+	order = number_order_keep(key, numbers, record->nrows, record->row_span);
+	pfree(numbers);
+	return order;
+}
+
+static bool
+find_stored(RowGroupReader *reader, int64 number, uint32 *position)
+{
+	const GroupRecord *record = &reader->record;
+	bool ascends = (record->flags & GROUP_ROWS_ASCEND) != 0;
+	RowGroupKey key = make_key(reader);
+	uint32 lookups;
+	const NumberOrder *order = number_order_find(&key, &lookups);
+
+	/* to walk costs nearly as much as to make a map; a search by bounds, or to sort, pays for longer */
+	if (order == NULL &&
+		lookups >=
+			(ascends || !number_order_is_map(record->nrows, record->row_span) ? LOOKUPS_ENOUGH : 2))
+		order = keep_order(reader, &key);
+	if (order != NULL)
+		return number_order_search(order, number, position);
+	return ascends ? find_ascending(reader, number, position)
+				   : find_by_block(reader, number, position);
 }
 
 bool
@@ -581,12 +594,7 @@ row_group_reader_position(RowGroupReader *reader, uint64 row, uint32 *position)
 	if (row < record->first_row || row - record->first_row >= record->row_span)
 		return false;
 	if (record->flags & GROUP_HAS_ROW_NUMBERS)
-	{
-		int64 number = (int64) (row - record->first_row);
-
-		return (record->flags & GROUP_ROWS_ASCEND) ? find_ascending(reader, number, position)
-												   : find_unordered(reader, number, position);
-	}
+		return find_stored(reader, (int64) (row - record->first_row), position);
 	if (row - record->first_row >= record->nrows)
 		return false;
 	*position = (uint32) (row - record->first_row);

@@ -220,6 +220,16 @@ write_summary(const ColumnType *type, const ChunkSummary *summary, ByteBuffer *f
 	memcpy(footer->data + at, &length, sizeof(length));
 }
 
+/* Is row i first_row + i, so that nobody needs to be told? */
+static bool
+are_consecutive(const GroupRecord *record, uint32 nrows, const uint64 *row_numbers)
+{
+	for (uint32 i = 0; i < nrows; i++)
+		if (row_numbers[i] != record->first_row + i)
+			return false;
+	return true;
+}
+
 /* Writes the chunk of row numbers; returns the record's flags for it. */
 static uint16
 write_row_numbers(const GroupRecord *record, uint32 nrows, const uint64 *row_numbers,
@@ -257,6 +267,8 @@ row_group_encode(GroupRecord *record, const ColumnValues *columns, int natts, ui
 	record->nrows = nrows;
 	record->natts = natts;
 	record->flags &= ~(GROUP_HAS_ROW_NUMBERS | GROUP_ROWS_ASCEND);
+	if (row_numbers != NULL && are_consecutive(record, nrows, row_numbers))
+		row_numbers = NULL;
 
 	byte_buffer_init(&footer, 1024);
 	byte_buffer_put_u16(&footer, FORMAT_VERSION);

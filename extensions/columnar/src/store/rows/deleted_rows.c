@@ -257,6 +257,31 @@ deleted_rows_bits(const DeletedRows *deleted, uint64 first, uint32 nrows, uint64
 	return count;
 }
 
+uint32
+deleted_rows_mark(const DeletedRows *deleted, const uint64 *rows, uint32 nrows, uint64 *bits)
+{
+	uint64 unit = PG_UINT64_MAX; /* of the row before, whose bitmap `words` is */
+	const uint64 *words = NULL;
+	uint32 count = 0;
+
+	for (uint32 i = 0; i < nrows; i++)
+	{
+		uint32 bit = rows[i] % UNIT_ROWS;
+
+		if (rows[i] / UNIT_ROWS != unit)
+		{
+			unit = rows[i] / UNIT_ROWS;
+			words = find_words(deleted, unit);
+		}
+		if (words != NULL && (words[bit / 64] >> (bit % 64)) & 1)
+		{
+			bits[i / 64] |= UINT64CONST(1) << (i % 64);
+			count++;
+		}
+	}
+	return count;
+}
+
 /* Number of bits [from, to) of a unit, to <= UNIT_ROWS. */
 static uint32
 count_bits(const uint64 *words, uint32 from, uint32 to)
@@ -285,8 +310,9 @@ count_unit(const uint64 *words, uint64 unit, uint64 first, uint64 end)
 	return count_bits(words, first > start ? first - start : 0, Min(end - start, UNIT_ROWS));
 }
 
-uint64
-deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows)
+/* Number of deleted rows in [first, first + nrows); from `enough` on it does not matter how many more. */
+static uint64
+count_up_to(const DeletedRows *deleted, uint64 first, uint64 nrows, uint64 enough)
 {
 	uint64 end = first + nrows;
 	uint64 count = 0;
@@ -295,7 +321,8 @@ deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows)
 		return 0;
 	if ((nrows - 1) / UNIT_ROWS < deleted->units->members)
 	{
-		for (uint64 unit = first / UNIT_ROWS; unit <= (end - 1) / UNIT_ROWS; unit++)
+		for (uint64 unit = first / UNIT_ROWS; unit <= (end - 1) / UNIT_ROWS && count < enough;
+			 unit++)
 		{
 			const uint64 *words = find_words(deleted, unit);
 
@@ -309,11 +336,23 @@ deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows)
 		DeletedUnit *unit;
 
 		units_start_iterate(deleted->units, &iterator);
-		while ((unit = units_iterate(deleted->units, &iterator)) != NULL)
+		while (count < enough && (unit = units_iterate(deleted->units, &iterator)) != NULL)
 		{
 			if (unit->unit >= first / UNIT_ROWS && unit->unit <= (end - 1) / UNIT_ROWS)
 				count += count_unit(unit->words, unit->unit, first, end);
 		}
 	}
 	return count;
+}
+
+uint64
+deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows)
+{
+	return count_up_to(deleted, first, nrows, PG_UINT64_MAX);
+}
+
+bool
+deleted_rows_any(const DeletedRows *deleted, uint64 first, uint64 nrows)
+{
+	return count_up_to(deleted, first, nrows, 1) > 0;
 }

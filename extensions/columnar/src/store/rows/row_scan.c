@@ -50,6 +50,7 @@ struct RowScan
 	DeletedRows *deleted;
 	DeletedRows *ended; /* NULL, or which of the rows returned are not alive */
 
+	bool has_deleted; /* rows of the group whose numbers are in its range */
 	bool started;
 	bool took_shared;		  /* all of the shared groups were taken */
 	int64 group;			  /* last one taken; -1 before the first, ngroups behind the last */
@@ -395,10 +396,7 @@ list_kept_blocks(RowScan *scan)
 static bool
 is_complete(RowScan *scan, const GroupEntry *entry)
 {
-	return entry->visible_rows == entry->record.nrows &&
-		   (deleted_rows_is_empty(scan->deleted) ||
-			deleted_rows_count(scan->deleted, entry->record.first_row, entry->record.row_span) ==
-				0);
+	return entry->visible_rows == entry->record.nrows && !scan->has_deleted;
 }
 
 /* Open the next group that may hold rows to return; false at the end. */
@@ -412,7 +410,9 @@ open_group(RowScan *scan, ScanDirection direction)
 		uint32 nkept;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!deleted_rows_is_empty(scan->deleted) && is_deleted(scan, entry))
+		scan->has_deleted = deleted_rows_any(scan->deleted, entry->record.first_row,
+											 entry->record.row_span);
+		if (scan->has_deleted && is_deleted(scan, entry))
 		{
 			MemoryContextSwitchTo(caller);
 			continue;
@@ -464,6 +464,21 @@ list_all_rows(uint16 *selection)
 		selection[i] = (uint16) i;
 }
 
+/* Sets bits for those of a block's first rows that are deleted; how many. */
+static uint32
+find_deleted(RowScan *scan, RowBatch *batch, uint32 nrows, uint64 *gone)
+{
+	uint64 lowest;
+	uint64 highest;
+
+	if (!batch->has_numbers)
+		return deleted_rows_bits(scan->deleted, batch->first_row, nrows, gone);
+	row_group_reader_number_bounds(batch->reader, batch->block, &lowest, &highest);
+	if (!deleted_rows_any(scan->deleted, lowest, highest - lowest + 1))
+		return 0;
+	return deleted_rows_mark(scan->deleted, row_batch_stored_numbers(batch), nrows, gone);
+}
+
 /* Take the positions of the batch's rows that the snapshot sees and nobody deleted. */
 static void
 select_rows(RowScan *scan, RowBatch *batch)
@@ -471,29 +486,13 @@ select_rows(RowScan *scan, RowBatch *batch)
 	GroupEntry *entry = &scan->groups[scan->group];
 	uint32 first = batch->block * BLOCK_ROWS;
 	uint32 visible = 0;
-	uint64 gone[BLOCK_WORDS];
+	uint64 gone[BLOCK_WORDS] = {0};
 	uint32 ngone = 0;
 
 	if (entry->visible_rows > first)
 		visible = Min(batch->nrows, entry->visible_rows - first);
-
-	if (!deleted_rows_is_empty(scan->deleted))
-	{
-		memset(gone, 0, sizeof(gone));
-		if (batch->row_numbers == NULL)
-			ngone = deleted_rows_bits(scan->deleted, batch->first_row, visible, gone);
-		else
-		{
-			for (uint32 i = 0; i < visible; i++)
-			{
-				if (deleted_rows_contains(scan->deleted, batch->row_numbers[i]))
-				{
-					gone[i / 64] |= UINT64CONST(1) << (i % 64);
-					ngone++;
-				}
-			}
-		}
-	}
+	if (scan->has_deleted)
+		ngone = find_deleted(scan, batch, visible, gone);
 
 	batch->nselected = 0;
 	if (ngone == 0)
@@ -507,6 +506,19 @@ select_rows(RowScan *scan, RowBatch *batch)
 			if (!((gone[i / 64] >> (i % 64)) & 1))
 				batch->selection[batch->nselected++] = (uint16) i;
 	}
+}
+
+const uint64 *
+row_batch_stored_numbers(RowBatch *batch)
+{
+	RowScan *scan = batch->scan;
+
+	if (batch->row_numbers == NULL)
+	{
+		row_group_reader_row_numbers(batch->reader, batch->block, scan->row_numbers);
+		batch->row_numbers = scan->row_numbers;
+	}
+	return batch->row_numbers;
 }
 
 RowBatch *
@@ -541,13 +553,9 @@ row_scan_next(RowScan *scan, ScanDirection direction)
 		batch->group = (uint32) scan->group;
 		batch->block = (uint32) scan->block;
 		batch->nrows = Min(BLOCK_ROWS, record->nrows - batch->block * BLOCK_ROWS);
-		batch->row_numbers = NULL;
 		batch->first_row = record->first_row + (uint64) batch->block * BLOCK_ROWS;
-		if (record->flags & GROUP_HAS_ROW_NUMBERS)
-		{
-			row_group_reader_row_numbers(scan->reader, batch->block, scan->row_numbers);
-			batch->row_numbers = scan->row_numbers;
-		}
+		batch->has_numbers = (record->flags & GROUP_HAS_ROW_NUMBERS) != 0;
+		batch->row_numbers = NULL;
 		select_rows(scan, batch);
 		if (batch->nselected == 0)
 			continue;
@@ -640,7 +648,7 @@ fill_missing(RowBatch *batch, AttrNumber attribute, ColumnBlock *block)
 }
 
 bool
-row_batch_is_alive(const RowBatch *batch, uint32 row)
+row_batch_is_alive(RowBatch *batch, uint32 row)
 {
 	const RowScan *scan = batch->scan;
 
@@ -703,6 +711,40 @@ row_batch_store(RowBatch *batch, uint32 row, const Bitmapset *columns, TupleTabl
 }
 
 uint64
+row_scan_count_deleted(GroupCatalog *catalog, const GroupEntry *entry, const DeletedRows *deleted)
+{
+	const GroupRecord *record = &entry->record;
+	RowGroupReader *reader;
+	uint64 *rows;
+	uint64 count = 0;
+
+	if (!(record->flags & GROUP_HAS_ROW_NUMBERS))
+		return deleted_rows_count(deleted, record->first_row, entry->visible_rows);
+	if (!deleted_rows_any(deleted, record->first_row, record->row_span))
+		return 0;
+	/* numbers with gaps: a deleted number need not be a row of the group */
+	reader = row_group_reader_open(catalog, record, NULL);
+	rows = palloc(sizeof(uint64) * BLOCK_ROWS);
+	for (uint32 first = 0; first < entry->visible_rows; first += BLOCK_ROWS)
+	{
+		uint64 gone[BLOCK_WORDS] = {0};
+		uint64 lowest;
+		uint64 highest;
+
+		CHECK_FOR_INTERRUPTS();
+		row_group_reader_number_bounds(reader, first / BLOCK_ROWS, &lowest, &highest);
+		if (!deleted_rows_any(deleted, lowest, highest - lowest + 1))
+			continue;
+		row_group_reader_row_numbers(reader, first / BLOCK_ROWS, rows);
+		count += deleted_rows_mark(deleted, rows, Min(entry->visible_rows - first, BLOCK_ROWS),
+								   gone);
+	}
+	pfree(rows);
+	row_group_reader_close(reader);
+	return count;
+}
+
+uint64
 row_scan_count(Relation relation, Snapshot snapshot)
 {
 	GroupCatalog *catalog;
@@ -717,31 +759,10 @@ row_scan_count(Relation relation, Snapshot snapshot)
 	deleted = deleted_rows_load(catalog, snapshot);
 	for (uint32 i = 0; i < ngroups; i++)
 	{
-		GroupEntry *entry = &groups[i];
-		const GroupRecord *record = &entry->record;
-
 		CHECK_FOR_INTERRUPTS();
-		count += entry->visible_rows;
-		if (deleted_rows_is_empty(deleted))
-			continue;
-		if (!(record->flags & GROUP_HAS_ROW_NUMBERS))
-			count -= deleted_rows_count(deleted, record->first_row, entry->visible_rows);
-		else if (deleted_rows_count(deleted, record->first_row, record->row_span) > 0)
-		{
-			/* numbers with gaps: a deleted number need not be a row of the group */
-			RowGroupReader *reader = row_group_reader_open(catalog, record, NULL);
-			uint64 *rows = palloc(sizeof(uint64) * BLOCK_ROWS);
-
-			for (uint32 position = 0; position < entry->visible_rows; position++)
-			{
-				if (position % BLOCK_ROWS == 0)
-					row_group_reader_row_numbers(reader, position / BLOCK_ROWS, rows);
-				if (deleted_rows_contains(deleted, rows[position % BLOCK_ROWS]))
-					count--;
-			}
-			pfree(rows);
-			row_group_reader_close(reader);
-		}
+		count += groups[i].visible_rows;
+		if (!deleted_rows_is_empty(deleted))
+			count -= row_scan_count_deleted(catalog, &groups[i], deleted);
 	}
 	group_catalog_close(catalog);
 	return count;

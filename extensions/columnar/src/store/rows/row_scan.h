@@ -5,7 +5,7 @@
  *
  * The one reader under everything that reads sequentially: the access method's
  * scans, ANALYZE, index builds, compaction, the custom scan.  Columns are decoded
- * when they are first asked of a batch, so what nobody asks for is not read, and
+ * when they are first asked of a batch, stored row numbers too, so what nobody asks for is not read, and
  * what only the surviving rows need is read for blocks with survivors only.
  *
  * A scan begins with the session's write buffers stored, and lists the row
@@ -59,11 +59,12 @@ typedef struct RowBatch
 	uint32 group; /* index into the scan's list */
 	uint32 block;
 	uint32 nrows;
-	uint64 first_row;	 /* row number of row 0, if row_numbers is NULL */
-	uint64 *row_numbers; /* or of each row */
 	uint32 nselected;
 	uint16 selection[BLOCK_ROWS]; /* positions of the rows to look at, ascending */
 	/* private: */
+	uint64 first_row;		   /* row number of row 0, if the group stores none */
+	bool has_numbers;		   /* it does */
+	const uint64 *row_numbers; /* these; NULL until one is asked for */
 	RowScan *scan;
 	ColumnBlock *columns; /* by attribute - 1 */
 	bool *decoded;
@@ -99,7 +100,7 @@ extern void row_scan_set_shared(RowScan *scan, RowScanShared *shared);
 extern RowBatch *row_scan_next(RowScan *scan, ScanDirection direction);
 
 /* Of a build's scan: is the row alive?  Else it was deleted, by this transaction or not long ago. */
-extern bool row_batch_is_alive(const RowBatch *batch, uint32 row);
+extern bool row_batch_is_alive(RowBatch *batch, uint32 row);
 
 /* A column of the batch, decoded now if it was not. Missing columns are a constant block. */
 extern ColumnBlock *row_batch_column(RowBatch *batch, AttrNumber attribute);
@@ -107,10 +108,14 @@ extern ColumnBlock *row_batch_column(RowBatch *batch, AttrNumber attribute);
 /* One value of the batch, in the current memory context. */
 extern Datum row_batch_datum(RowBatch *batch, AttrNumber attribute, uint32 row, bool *isnull);
 
+/* The batch's row numbers of a group that stores them, read now if they were not. */
+extern const uint64 *row_batch_stored_numbers(RowBatch *batch);
+
+/* A scan that does not ask for numbers does not read those that are stored. */
 static inline uint64
-row_batch_row_number(const RowBatch *batch, uint32 row)
+row_batch_row_number(RowBatch *batch, uint32 row)
 {
-	return batch->row_numbers ? batch->row_numbers[row] : batch->first_row + row;
+	return batch->has_numbers ? row_batch_stored_numbers(batch)[row] : batch->first_row + row;
 }
 
 /*
@@ -125,7 +130,10 @@ extern TransactionId row_scan_xmin(const RowScan *scan);
 
 extern const RowScanCounters *row_scan_counters(RowScan *scan);
 
-/* Visible groups and rows (deletes subtracted), from metadata alone. */
+/* Visible rows (deletes subtracted), from metadata alone. */
 extern uint64 row_scan_count(Relation relation, Snapshot snapshot);
+/* Deleted rows among those of a group that the snapshot sees. */
+extern uint64
+row_scan_count_deleted(GroupCatalog *catalog, const GroupEntry *entry, const DeletedRows *deleted);
 
 #endif

@@ -66,8 +66,12 @@ extern bool deleted_rows_contains(const DeletedRows *deleted, uint64 row);
 /* Sets bit i for each deleted row first + i, i < nrows <= 1024, of zeroed bits; how many. */
 extern uint32
 deleted_rows_bits(const DeletedRows *deleted, uint64 first, uint32 nrows, uint64 *bits);
-/* Number of deleted rows in [first, first + nrows). */
+/* The same for rows[i]: quickest where they ascend. */
+extern uint32
+deleted_rows_mark(const DeletedRows *deleted, const uint64 *rows, uint32 nrows, uint64 *bits);
+/* Number of deleted rows in [first, first + nrows), and whether there are any. */
 extern uint64 deleted_rows_count(const DeletedRows *deleted, uint64 first, uint64 nrows);
+extern bool deleted_rows_any(const DeletedRows *deleted, uint64 first, uint64 nrows);
 
 /*
  * How many rows a snapshot sees deleted, or at least `enough` if there are more: no further

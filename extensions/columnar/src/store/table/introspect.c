@@ -77,32 +77,6 @@ columnar_open_own_table(Oid relation_id, LOCKMODE lockmode)
 	return relation;
 }
 
-/* Deleted rows among those of a group that the snapshot sees. */
-static uint64
-count_deleted(GroupCatalog *catalog, const GroupEntry *entry, const DeletedRows *deleted)
-{
-	const GroupRecord *record = &entry->record;
-	RowGroupReader *reader;
-	uint64 *rows;
-	uint64 count = 0;
-
-	if (!(record->flags & GROUP_HAS_ROW_NUMBERS))
-		return deleted_rows_count(deleted, record->first_row, entry->visible_rows);
-	if (deleted_rows_count(deleted, record->first_row, record->row_span) == 0)
-		return 0;
-	reader = row_group_reader_open(catalog, record, NULL);
-	rows = palloc(sizeof(uint64) * BLOCK_ROWS);
-	for (uint32 position = 0; position < entry->visible_rows; position++)
-	{
-		if (position % BLOCK_ROWS == 0)
-			row_group_reader_row_numbers(reader, position / BLOCK_ROWS, rows);
-		count += deleted_rows_contains(deleted, rows[position % BLOCK_ROWS]);
-	}
-	pfree(rows);
-	row_group_reader_close(reader);
-	return count;
-}
-
 /* Bytes of all chunks before general compression. */
 static uint64
 sum_raw_bytes(RowGroupReader *reader, int natts)
@@ -146,7 +120,7 @@ columnar_row_groups(PG_FUNCTION_ARGS)
 		values[2] = Int64GetDatum((int64) record->first_row);
 		values[3] = Int64GetDatum((int64) record->row_span);
 		values[4] = Int64GetDatum((int64) groups[i].visible_rows);
-		values[5] = Int64GetDatum((int64) count_deleted(catalog, &groups[i], deleted));
+		values[5] = Int64GetDatum((int64) row_scan_count_deleted(catalog, &groups[i], deleted));
 		values[6] = Int64GetDatum((int64) record->length);
 		values[7] = Int64GetDatum((int64) sum_raw_bytes(reader, RelationGetDescr(relation)->natts));
 		values[8] = Int64GetDatum(record->state == GROUP_INLINE ? 0 : (int64) record->nblocks);
@@ -310,7 +284,7 @@ columnar_stats(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		inline_groups += record->state == GROUP_INLINE;
 		rows += groups[i].visible_rows;
-		deleted_rows += (int64) count_deleted(catalog, &groups[i], deleted);
+		deleted_rows += (int64) row_scan_count_deleted(catalog, &groups[i], deleted);
 		bytes += (int64) record->length;
 		raw_bytes += (int64) sum_raw_bytes(reader, RelationGetDescr(relation)->natts);
 		pages += record->state == GROUP_INLINE ? 0 : record->nblocks;
