@@ -656,11 +656,18 @@ group_catalog_each_vector(GroupCatalog *catalog, uint32 unit, VectorCallback cal
 void
 group_catalog_all_vectors(GroupCatalog *catalog, VectorCallback callback, void *argument)
 {
+	group_catalog_vectors_from(catalog, 0, callback, argument);
+}
+
+void
+group_catalog_vectors_from(GroupCatalog *catalog, uint32 unit, VectorCallback callback,
+						   void *argument)
+{
 	CatalogScan scan;
 
 	if (catalog->toast == NULL)
 		return;
-	catalog_scan_begin_from(&scan, catalog, CATALOG_VECTORS);
+	catalog_scan_begin_from(&scan, catalog, CATALOG_VECTORS | unit);
 	while (catalog_scan_next(&scan))
 	{
 		if (catalog_scan_is_unaborted(&scan) &&

@@ -216,11 +216,13 @@ typedef bool (*VectorCallback)(void *argument, HeapTuple tuple, Buffer buffer, i
 extern void group_catalog_each_vector(GroupCatalog *catalog, uint32 unit, VectorCallback callback,
 									  void *argument);
 /*
- * The same for all vectors of the table, unit by unit (the index's range of them: next
- * to nothing when there are none). `unit` is passed as the number.
+ * The same for all vectors of the table, or those of a unit and the following ones, unit by unit
+ * (the index's range of them: next to nothing when there are none). The unit is passed as the number.
  */
 extern void
 group_catalog_all_vectors(GroupCatalog *catalog, VectorCallback callback, void *argument);
+extern void group_catalog_vectors_from(GroupCatalog *catalog, uint32 unit, VectorCallback callback,
+									   void *argument);
 
 /* ---- row numbers and tids ---------------------------------------------------------------------- */
 

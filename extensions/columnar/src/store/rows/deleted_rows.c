@@ -55,6 +55,8 @@ typedef struct Loader
 	GroupCatalog *catalog;
 	Snapshot snapshot;		   /* MVCC: those that it sees */
 	TransactionId oldest_xmin; /* valid: what was committed before; else own and committed ones */
+	uint64 end;				   /* units from this row on are left out */
+	Size memory;			   /* and those behind the one with which so much is taken */
 } Loader;
 
 static void
@@ -94,47 +96,114 @@ counts(const Loader *loader, HeapTuple tuple, Buffer buffer)
 		   TransactionIdPrecedes(HeapTupleHeaderGetRawXmin(tuple->t_data), loader->oldest_xmin);
 }
 
+/* Reads a vector; does it count? */
+static bool
+read_vector(const Loader *loader, HeapTuple tuple, Buffer buffer, int32 unit, const char *bytes,
+			uint32 length, RowVector *vector)
+{
+	row_state_read_vector(vector, loader->catalog->relation, (uint32) unit, bytes, length);
+	return vector->action == VECTOR_KILL ||
+		   (vector->action != VECTOR_LOCK && counts(loader, tuple, buffer));
+}
+
+/* What the hash table takes. */
+static Size
+units_memory(const DeletedRows *deleted)
+{
+	return deleted->units == NULL ? 0 : deleted->units->size * sizeof(DeletedUnit);
+}
+
 /* VectorCallback; the unit comes as the number. */
 static bool
-load_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 number, const char *bytes,
+load_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const char *bytes,
 			uint32 length)
 {
 	Loader *loader = argument;
 	RowVector vector;
+	uint64 first = (uint64) (uint32) unit * UNIT_ROWS;
 
-	row_state_read_vector(&vector, loader->catalog->relation, (uint32) number, bytes, length);
-	if (vector.action == VECTOR_KILL ||
-		(vector.action != VECTOR_LOCK && counts(loader, tuple, buffer)))
-		add_vector(loader->deleted, &vector);
+	if (first >= loader->end)
+		return false;
+	if (!read_vector(loader, tuple, buffer, unit, bytes, length, &vector))
+		return true;
+	if (units_memory(loader->deleted) >= loader->memory &&
+		units_lookup(loader->deleted->units, vector.unit) == NULL)
+	{
+		loader->end = first;
+		return false;
+	}
+	add_vector(loader->deleted, &vector);
 	return true;
 }
 
 static DeletedRows *
-load_rows(GroupCatalog *catalog, Loader *loader)
+load_rows(GroupCatalog *catalog, Loader *loader, uint64 first)
 {
 	loader->deleted = palloc0(sizeof(DeletedRows));
 	loader->catalog = catalog;
-	group_catalog_all_vectors(catalog, load_vector, loader);
+	group_catalog_vectors_from(catalog, (uint32) (first / UNIT_ROWS), load_vector, loader);
 	return loader->deleted;
 }
 
 DeletedRows *
 deleted_rows_load(GroupCatalog *catalog, Snapshot snapshot)
 {
-	Loader loader = {0};
+	Loader loader = {.end = PG_UINT64_MAX, .memory = SIZE_MAX};
 
 	if (snapshot != InvalidSnapshot && IsMVCCSnapshot(snapshot))
 		loader.snapshot = snapshot;
-	return load_rows(catalog, &loader);
+	return load_rows(catalog, &loader, 0);
 }
 
 DeletedRows *
 deleted_rows_dead(GroupCatalog *catalog, TransactionId oldest_xmin)
 {
-	Loader loader = {.oldest_xmin = oldest_xmin};
+	uint64 end = PG_UINT64_MAX;
+
+	return deleted_rows_dead_between(catalog, oldest_xmin, 0, &end, SIZE_MAX);
+}
+
+DeletedRows *
+deleted_rows_dead_between(GroupCatalog *catalog, TransactionId oldest_xmin, uint64 first,
+						  uint64 *end, Size memory)
+{
+	Loader loader = {.oldest_xmin = oldest_xmin, .end = *end, .memory = memory};
+	DeletedRows *deleted;
 
 	Assert(TransactionIdIsNormal(oldest_xmin));
-	return load_rows(catalog, &loader);
+	deleted = load_rows(catalog, &loader, first);
+	*end = loader.end;
+	return deleted;
+}
+
+/* ---- counting without loading ------------------------------------------------------------------- */
+
+/* Number of bits [from, to) of a unit, to <= UNIT_ROWS. */
+static uint32
+count_bits(const uint64 *words, uint32 from, uint32 to)
+{
+	uint32 count = 0;
+
+	for (uint32 i = from / 64; i * 64 < to; i++)
+	{
+		uint64 word = words[i];
+
+		if (from > i * 64)
+			word &= ~UINT64CONST(0) << (from - i * 64);
+		if (to - i * 64 < 64)
+			word &= (UINT64CONST(1) << (to - i * 64)) - 1;
+		count += pg_popcount64(word);
+	}
+	return count;
+}
+
+/* Number of rows of the unit in [first, end), which it overlaps. */
+static uint32
+count_unit(const uint64 *words, uint64 unit, uint64 first, uint64 end)
+{
+	uint64 start = unit * UNIT_ROWS;
+
+	return count_bits(words, first > start ? first - start : 0, Min(end - start, UNIT_ROWS));
 }
 
 typedef struct Probe
@@ -146,15 +215,13 @@ typedef struct Probe
 
 /* VectorCallback. */
 static bool
-probe_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 number, const char *bytes,
+probe_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const char *bytes,
 			 uint32 length)
 {
 	Probe *probe = argument;
 	RowVector vector;
 
-	row_state_read_vector(&vector, probe->loader.catalog->relation, (uint32) number, bytes, length);
-	if (vector.action == VECTOR_KILL ||
-		(vector.action != VECTOR_LOCK && counts(&probe->loader, tuple, buffer)))
+	if (read_vector(&probe->loader, tuple, buffer, unit, bytes, length, &vector))
 		probe->count += pg_popcount((const char *) vector.bits, sizeof(vector.bits));
 	return probe->count < probe->enough;
 }
@@ -162,11 +229,64 @@ probe_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 number, const
 uint64
 deleted_rows_probe(GroupCatalog *catalog, Snapshot snapshot, uint64 enough)
 {
-	Probe probe = {.loader = {.catalog = catalog, .snapshot = snapshot}, .enough = enough};
+	Probe probe = {.loader = {.catalog = catalog}, .enough = enough};
 
-	Assert(IsMVCCSnapshot(snapshot));
+	if (IsMVCCSnapshot(snapshot))
+		probe.loader.snapshot = snapshot;
 	group_catalog_all_vectors(catalog, probe_vector, &probe);
 	return probe.count;
+}
+
+typedef struct DeadCounter
+{
+	Loader loader;
+	DeadCount *counts; /* the first whose end was not passed */
+	uint32 ncounts;
+} DeadCounter;
+
+/* VectorCallback: adds what a vector has of each range. */
+static bool
+count_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const char *bytes,
+			 uint32 length)
+{
+	DeadCounter *counter = argument;
+	uint64 first = (uint64) (uint32) unit * UNIT_ROWS;
+	RowVector vector;
+
+	while (counter->ncounts > 0 && counter->counts[0].first + counter->counts[0].nrows <= first)
+	{
+		counter->counts++;
+		counter->ncounts--;
+	}
+	if (counter->ncounts == 0)
+		return false;
+	if (counter->counts[0].first >= first + UNIT_ROWS ||
+		!read_vector(&counter->loader, tuple, buffer, unit, bytes, length, &vector))
+		return true;
+	for (uint32 i = 0; i < counter->ncounts && counter->counts[i].first < first + UNIT_ROWS; i++)
+	{
+		DeadCount *range = &counter->counts[i];
+
+		range->ndead += count_unit(vector.bits, vector.unit, range->first,
+								   range->first + range->nrows);
+	}
+	return true;
+}
+
+void
+deleted_rows_count_dead(GroupCatalog *catalog, TransactionId oldest_xmin, DeadCount *counts,
+						uint32 ncounts)
+{
+	DeadCounter counter = {.loader = {.catalog = catalog, .oldest_xmin = oldest_xmin},
+						   .counts = counts,
+						   .ncounts = ncounts};
+
+	Assert(TransactionIdIsNormal(oldest_xmin));
+	for (uint32 i = 0; i < ncounts; i++)
+		counts[i].ndead = 0;
+	if (ncounts > 0)
+		group_catalog_vectors_from(catalog, (uint32) (counts[0].first / UNIT_ROWS), count_vector,
+								   &counter);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
@@ -280,34 +400,6 @@ deleted_rows_mark(const DeletedRows *deleted, const uint64 *rows, uint32 nrows, 
 		}
 	}
 	return count;
-}
-
-/* Number of bits [from, to) of a unit, to <= UNIT_ROWS. */
-static uint32
-count_bits(const uint64 *words, uint32 from, uint32 to)
-{
-	uint32 count = 0;
-
-	for (uint32 i = from / 64; i * 64 < to; i++)
-	{
-		uint64 word = words[i];
-
-		if (from > i * 64)
-			word &= ~UINT64CONST(0) << (from - i * 64);
-		if (to - i * 64 < 64)
-			word &= (UINT64CONST(1) << (to - i * 64)) - 1;
-		count += pg_popcount64(word);
-	}
-	return count;
-}
-
-/* Number of rows of the unit in [first, end), which it overlaps. */
-static uint32
-count_unit(const uint64 *words, uint64 unit, uint64 first, uint64 end)
-{
-	uint64 start = unit * UNIT_ROWS;
-
-	return count_bits(words, first > start ? first - start : 0, Min(end - start, UNIT_ROWS));
 }
 
 /* Number of deleted rows in [first, first + nrows); from `enough` on it does not matter how many more. */

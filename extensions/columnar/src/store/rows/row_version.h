@@ -74,13 +74,30 @@ extern uint64 deleted_rows_count(const DeletedRows *deleted, uint64 first, uint6
 extern bool deleted_rows_any(const DeletedRows *deleted, uint64 first, uint64 nrows);
 
 /*
- * How many rows a snapshot sees deleted, or at least `enough` if there are more: no further
- * vectors are looked at.  Keeps nothing.
+ * How many rows a snapshot (as above) sees deleted, or at least `enough` if there are more: no
+ * further vectors are looked at.  Keeps nothing.
  */
 extern uint64 deleted_rows_probe(GroupCatalog *catalog, Snapshot snapshot, uint64 enough);
 
 /* Rows whose deletion committed before the horizon, i.e. dead for everybody. */
 extern DeletedRows *deleted_rows_dead(GroupCatalog *catalog, TransactionId oldest_xmin);
+/*
+ * The same for the units of the rows from `first` to before *end.  Stops after the unit with which
+ * what is loaded takes so many bytes; *end is then where it stopped.
+ */
+extern DeletedRows *deleted_rows_dead_between(GroupCatalog *catalog, TransactionId oldest_xmin,
+											  uint64 first, uint64 *end, Size memory);
+
+/* How many rows of a range are dead; for several ranges, in order and apart, at once. */
+typedef struct DeadCount
+{
+	uint64 first;
+	uint64 nrows;
+	uint64 ndead;
+} DeadCount;
+
+extern void deleted_rows_count_dead(GroupCatalog *catalog, TransactionId oldest_xmin,
+									DeadCount *counts, uint32 ncounts);
 
 /* ---- one row ------------------------------------------------------------------------------------ */
 

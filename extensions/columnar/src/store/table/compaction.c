@@ -331,11 +331,35 @@ is_compactable(const GroupTuple *tuple)
 		   tuple->entry.record.nrows > 0;
 }
 
-/* Rows of the group that are dead for everybody; upper bound where numbers have gaps. */
-static uint64
-count_dead(const GroupRecord *record, const DeletedRows *dead)
+/*
+ * For each tuple: rows that are dead for everybody; an upper bound where numbers have gaps.
+ * Of those that are not compactable 0.
+ */
+static uint32 *
+count_dead(GroupCatalog *catalog, TransactionId horizon, const GroupTuple *tuples, uint32 ntuples)
 {
-	return Min(deleted_rows_count(dead, record->first_row, record->row_span), record->nrows);
+	uint32 *ndead = palloc0(sizeof(uint32) * Max(ntuples, 1));
+	DeadCount *counts = palloc(sizeof(DeadCount) * Max(ntuples, 1));
+	uint32 n = 0;
+
+	for (uint32 i = 0; i < ntuples; i++)
+	{
+		if (!is_compactable(&tuples[i]))
+			continue;
+		counts[n].first = tuples[i].entry.record.first_row;
+		counts[n++].nrows = tuples[i].entry.record.row_span;
+	}
+	deleted_rows_count_dead(catalog, horizon, counts, n);
+	n = 0;
+	for (uint32 i = 0; i < ntuples; i++)
+	{
+		if (!is_compactable(&tuples[i]))
+			continue;
+		ndead[i] = (uint32) Min(counts[n].ndead, tuples[i].entry.record.nrows);
+		n++;
+	}
+	pfree(counts);
+	return ndead;
 }
 
 /*
@@ -343,11 +367,9 @@ count_dead(const GroupRecord *record, const DeletedRows *dead)
  * have gaps, a dead number need not be one of its rows.
  */
 static uint32
-count_left_at_most(const GroupRecord *record, const DeletedRows *dead)
+count_left_at_most(const GroupRecord *record, uint32 ndead)
 {
-	if (record->flags & GROUP_HAS_ROW_NUMBERS)
-		return record->nrows;
-	return record->nrows - (uint32) count_dead(record, dead);
+	return (record->flags & GROUP_HAS_ROW_NUMBERS) ? record->nrows : record->nrows - ndead;
 }
 
 /*
@@ -355,7 +377,7 @@ count_left_at_most(const GroupRecord *record, const DeletedRows *dead)
  * into one group, and whether rewriting it pays.
  */
 static uint32
-find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRows *dead,
+find_run(const GroupTuple *tuples, const uint32 *ndead, uint32 ntuples, uint32 first,
 		 const TableOptions *options, CompactionMode mode, bool *pays)
 {
 	uint32 limit = (uint32) options->row_group_rows;
@@ -369,7 +391,6 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 	for (uint32 i = first; i < ntuples; i++)
 	{
 		const GroupRecord *record = &tuples[i].entry.record;
-		uint64 ndead;
 		uint64 left;
 		bool small;
 
@@ -377,16 +398,15 @@ find_run(const GroupTuple *tuples, uint32 ntuples, uint32 first, const DeletedRo
 			break;
 		if (!is_compactable(&tuples[i]))
 			continue; /* dead, or an older version: not in the way */
-		ndead = count_dead(record, dead);
-		left = count_left_at_most(record, dead);
+		left = count_left_at_most(record, ndead[i]);
 		small = left < limit * COMPACT_SMALL_SHARE;
-		if (members > 0 && (rows + left > limit || !(small || ndead > 0 || all)))
+		if (members > 0 && (rows + left > limit || !(small || ndead[i] > 0 || all)))
 			break;
 		if (members == 0)
 			first_rows = left;
 		rows += left;
 		members++;
-		worn |= ndead > record->nrows * COMPACT_DEAD_SHARE;
+		worn |= ndead[i] > record->nrows * COMPACT_DEAD_SHARE;
 		end = i + 1;
 		if (!small && !worn && !all)
 			break; /* a good group: not worth being copied for its neighbours */
@@ -408,7 +428,7 @@ compaction_is_due(Relation relation)
 	GroupCatalog *catalog = group_catalog_open(relation, AccessShareLock);
 	uint32 ntuples;
 	GroupTuple *tuples = compaction_list(catalog, horizon, &ntuples);
-	DeletedRows *dead = deleted_rows_dead(catalog, horizon);
+	uint32 *ndead = count_dead(catalog, horizon, tuples, ntuples);
 	TableOptions *options = options_of_table(relation);
 	bool due = false;
 	uint32 next;
@@ -417,8 +437,9 @@ compaction_is_due(Relation relation)
 	{
 		next = i + 1;
 		if (is_compactable(&tuples[i]))
-			next = find_run(tuples, ntuples, i, dead, options, COMPACT_THRIFTY, &due);
+			next = find_run(tuples, ndead, ntuples, i, options, COMPACT_THRIFTY, &due);
 	}
+	pfree(ndead);
 	pfree(tuples);
 	group_catalog_close(catalog);
 	return due;
@@ -518,6 +539,24 @@ delete_idle_vectors(GroupCatalog *catalog, TransactionId oldest_xmin, const Grou
 
 /* ---- the work ----------------------------------------------------------------------------------- */
 
+/* Collects the rows of a group that are not dead for everybody; returns how many are. */
+static uint64
+add_live_rows(RowCollector *collector, GroupCatalog *catalog, const GroupRecord *record,
+			  TransactionId horizon)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar dead rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	uint64 end = record->first_row + record->row_span;
+	DeletedRows *dead = deleted_rows_dead_between(catalog, horizon, record->first_row, &end,
+												  SIZE_MAX);
+	uint64 removed = row_collector_add(collector, catalog, record, dead);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	return removed;
+}
+
 void
 compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionResult *result)
 {
@@ -529,7 +568,7 @@ compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionR
 	GroupTuple *tuples;
 	uint32 ntuples;
 	bool *replaced;
-	DeletedRows *dead;
+	uint32 *ndead;
 	TableOptions *options;
 	RowCollector *collector;
 	uint32 next;
@@ -540,7 +579,7 @@ compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionR
 	catalog = group_catalog_open(relation, RowExclusiveLock);
 	tuples = compaction_list(catalog, horizon, &ntuples);
 	replaced = palloc0(sizeof(bool) * Max(ntuples, 1));
-	dead = deleted_rows_dead(catalog, horizon);
+	ndead = count_dead(catalog, horizon, tuples, ntuples);
 	options = options_of_table(relation);
 	collector = row_collector_begin(relation);
 
@@ -556,24 +595,25 @@ compaction_run(Relation relation, CompactionMode mode, uint32 limit, CompactionR
 			result->more = true;
 			break;
 		}
-		next = find_run(tuples, ntuples, i, dead, options, mode, &pays);
+		next = find_run(tuples, ndead, ntuples, i, options, mode, &pays);
 		if (!pays)
 			continue;
 		for (uint32 j = i; j < next; j++)
 		{
+			const GroupRecord *record = &tuples[j].entry.record;
+
 			if (!is_compactable(&tuples[j]))
 				continue;
-			if (row_collector_is_full(collector, count_left_at_most(&tuples[j].entry.record, dead)))
+			if (row_collector_is_full(collector, count_left_at_most(record, ndead[j])))
 				result->groups_written += row_collector_write(collector, catalog, GROUP_REWRITTEN);
-			result->rows_removed += row_collector_add(collector, catalog, &tuples[j].entry.record,
-													  dead);
+			result->rows_removed += add_live_rows(collector, catalog, record, horizon);
 			if (!group_catalog_delete(catalog, &tuples[j].entry.tid))
 				ereport(ERROR,
 						(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 						 errmsg("could not compact columnar table \"%s\" due to concurrent change",
 								RelationGetRelationName(relation))));
-			if (tuples[j].entry.record.state == GROUP_INLINE)
-				group_catalog_delete_parts(catalog, &tuples[j].entry.record);
+			if (record->state == GROUP_INLINE)
+				group_catalog_delete_parts(catalog, record);
 			replaced[j] = true;
 			result->groups_read++;
 		}

@@ -7,6 +7,10 @@
  * entries of rows that no snapshot sees; finds the free extents; cuts the end of
  * the file off; records statistics.
  *
+ * Index entries are judged by what is known of their rows: those of no row group, of a number that its
+ * group does not have, or that are dead can go.  What is known of a part of the row numbers fits
+ * into maintenance_work_mem; there is a pass over the indexes for each part.
+ *
  * What it never does is write catalog tuples: the transaction id of a lazy VACUUM
  * is left out of other snapshots, so a reader could take a tuple that it wrote for
  * aborted.  Compaction runs in a transaction of its own, in the background, and is
@@ -22,6 +26,7 @@
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/autovacuum.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -39,14 +44,17 @@
 
 /* ---- rows that index entries may point to ------------------------------------------------------- */
 
-/* The row numbers of one group; present: which of them exist, if not all do (by a bitmap). */
+/* The row numbers of one group. */
 typedef struct RowRange
 {
+	GroupRecord record;
 	uint64 first;
 	uint64 span;
-	uint64 reach; /* end of the range that reaches furthest among this and those before it */
-	uint64 *present;
+	uint64 reach;		/* end of the range that reaches furthest among this and those before it */
+	bool has_gaps;		/* not all numbers are those of rows: what there are is read for a pass */
 	bool being_written; /* by a transaction that may give numbers back behind the range */
+	uint64 *present;	/* during a pass: a bitmap of the numbers that exist, or */
+	uint64 *numbers;	/* these, sorted, if that is smaller; or neither */
 } RowRange;
 
 typedef struct LiveRows
@@ -54,8 +62,11 @@ typedef struct LiveRows
 	RowRange *ranges; /* by first row, disjoint or overlapping only with older versions */
 	uint32 nranges;
 	uint64 end; /* row numbers from here on were given out after the list was made */
+
+	/* the pass */
+	uint64 from; /* entries of rows in [from, to) are looked at */
+	uint64 to;
 	DeletedRows *dead;
-	uint64 removed;
 } LiveRows;
 
 static int
@@ -67,34 +78,64 @@ compare_ranges(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* A bitmap of the row numbers that a group with gaps has. */
-static uint64 *
-read_present_rows(GroupCatalog *catalog, const GroupRecord *record)
+static int
+compare_numbers(const void *left, const void *right)
 {
-	uint64 *present = MemoryContextAllocExtended(CurrentMemoryContext,
-												 ((record->row_span + 63) / 64) * sizeof(uint64),
-												 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	uint64 a = *(const uint64 *) left;
+	uint64 b = *(const uint64 *) right;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Is a bitmap of a range's numbers smaller than a list? */
+static bool
+is_dense(const RowRange *range)
+{
+	return range->span / 64 <= range->record.nrows;
+}
+
+/* What the numbers of a range with gaps take. */
+static Size
+numbers_size(const RowRange *range)
+{
+	return sizeof(uint64) * (is_dense(range) ? range->span / 64 + 1 : range->record.nrows);
+}
+
+/* Reads which row numbers a group with gaps has. */
+static void
+read_numbers(GroupCatalog *catalog, RowRange *range)
+{
+	const GroupRecord *record = &range->record;
+	bool dense = is_dense(range);
+	uint64 *all = palloc0(numbers_size(range));
 	RowGroupReader *reader = row_group_reader_open(catalog, record, NULL);
 	uint64 *rows = palloc(sizeof(uint64) * BLOCK_ROWS);
 
 	for (uint32 block = 0; block < row_group_reader_nblocks(reader); block++)
 	{
-		uint32 nrows = Min(BLOCK_ROWS, record->nrows - block * BLOCK_ROWS);
+		uint32 first = block * BLOCK_ROWS;
+		uint32 nrows = Min(BLOCK_ROWS, record->nrows - first);
 
+		vacuum_delay_point();
 		row_group_reader_row_numbers(reader, block, rows);
-		for (uint32 i = 0; i < nrows; i++)
+		for (uint32 i = 0; dense && i < nrows; i++)
 		{
 			uint64 offset = rows[i] - record->first_row;
 
-			present[offset / 64] |= UINT64CONST(1) << (offset % 64);
+			all[offset / 64] |= UINT64CONST(1) << (offset % 64);
 		}
+		if (!dense)
+			memcpy(&all[first], rows, sizeof(uint64) * nrows);
 	}
 	pfree(rows);
 	row_group_reader_close(reader);
-	return present;
+	if (!dense && !(record->flags & GROUP_ROWS_ASCEND))
+		qsort(all, record->nrows, sizeof(uint64), compare_numbers);
+	range->present = dense ? all : NULL;
+	range->numbers = dense ? NULL : all;
 }
 
-/* Collect the rows that some snapshot may see, now or later. */
+/* List what has rows that some snapshot may see, now or later. */
 static void
 list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 {
@@ -108,7 +149,7 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 	live->end = space.next_row;
 	tuples = compaction_list(catalog, oldest_xmin, &ntuples);
 	space_unlock(catalog->relation);
-	live->ranges = palloc(sizeof(RowRange) * Max(ntuples, 1));
+	live->ranges = palloc_extended(sizeof(RowRange) * Max(ntuples, 1), MCXT_ALLOC_HUGE);
 	live->nranges = 0;
 	for (uint32 i = 0; i < ntuples; i++)
 	{
@@ -120,15 +161,15 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 		/* older versions of a rewritten group only have rows that are dead, besides its own */
 		if (tuples[i].status == HEAPTUPLE_RECENTLY_DEAD && live->nranges > 0 &&
 			range[-1].first == record->first_row && range[-1].span >= record->row_span &&
-			range[-1].present == NULL)
+			!range[-1].has_gaps)
 			continue;
+		memset(range, 0, sizeof(RowRange));
+		range->record = *record;
 		range->first = record->first_row;
 		range->span = record->row_span;
-		range->present = NULL;
 		range->being_written = group_tuple_is_being_written(&tuples[i]);
-		if (record->state != GROUP_OPEN && (record->flags & GROUP_HAS_ROW_NUMBERS) &&
-			tuples[i].status == HEAPTUPLE_LIVE)
-			range->present = read_present_rows(catalog, record);
+		range->has_gaps = record->state != GROUP_OPEN && (record->flags & GROUP_HAS_ROW_NUMBERS) &&
+						  tuples[i].status == HEAPTUPLE_LIVE;
 		live->nranges++;
 	}
 	qsort(live->ranges, live->nranges, sizeof(RowRange), compare_ranges);
@@ -146,8 +187,36 @@ list_live_rows(GroupCatalog *catalog, TransactionId oldest_xmin, LiveRows *live)
 			range->span = next - range->first;
 		range->reach = Max(range->first + range->span, i > 0 ? range[-1].reach : 0);
 	}
-	live->dead = deleted_rows_dead(catalog, oldest_xmin);
 	pfree(tuples);
+}
+
+/*
+ * Begin the next pass: as many row numbers from live->from on as what must be known of
+ * them fits into memory, which is about half for the dead ones and half for those of groups with
+ * gaps (of one group at least: 1 MB at most).  In the current memory context.
+ */
+static void
+begin_pass(GroupCatalog *catalog, TransactionId oldest_xmin, Size memory, LiveRows *live)
+{
+	Size used = 0;
+
+	live->to = live->end;
+	live->dead = deleted_rows_dead_between(catalog, oldest_xmin, live->from, &live->to, memory / 4);
+	for (uint32 i = 0; i < live->nranges && live->ranges[i].first < live->to; i++)
+	{
+		RowRange *range = &live->ranges[i];
+
+		range->present = range->numbers = NULL;
+		if (!range->has_gaps || range->first + range->span <= live->from)
+			continue;
+		if (used > 0 && used + numbers_size(range) > memory / 2 && range->first > live->from)
+		{
+			live->to = range->first;
+			break;
+		}
+		used += numbers_size(range);
+		read_numbers(catalog, range);
+	}
 }
 
 /* Is the row in a range, and there? */
@@ -158,7 +227,10 @@ has_row(const RowRange *range, uint64 row)
 
 	if (row < range->first || offset >= range->span)
 		return false;
-	return range->present == NULL || ((range->present[offset / 64] >> (offset % 64)) & 1);
+	if (range->present != NULL)
+		return (range->present[offset / 64] >> (offset % 64)) & 1;
+	return range->numbers == NULL || bsearch(&row, range->numbers, range->record.nrows,
+											 sizeof(uint64), compare_numbers) != NULL;
 }
 
 /* IndexBulkDeleteCallback: may this entry be removed? */
@@ -170,7 +242,7 @@ is_dead_entry(ItemPointer tid, void *argument)
 	uint32 low = 0;
 	uint32 high = live->nranges;
 
-	if (row >= live->end)
+	if (row < live->from || row >= live->to)
 		return false;
 	while (low < high)
 	{
@@ -185,46 +257,85 @@ is_dead_entry(ItemPointer tid, void *argument)
 	for (; low > 0 && live->ranges[low - 1].reach > row; low--)
 	{
 		if (has_row(&live->ranges[low - 1], row))
-		{
-			if (deleted_rows_contains(live->dead, row))
-				break;
-			return false;
-		}
+			return deleted_rows_contains(live->dead, row);
 	}
-	live->removed++;
 	return true;
+}
+
+/* Remove dead entries from all indexes; returns in how many passes. */
+static uint32
+remove_dead_entries(GroupCatalog *catalog, TransactionId oldest_xmin, const IndexVacuumInfo *infos,
+					int nindexes, IndexBulkDeleteResult **results)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar vacuum pass",
+												  ALLOCSET_DEFAULT_SIZES);
+	int kilobytes = compat_is_autovacuum_worker() && autovacuum_work_mem != -1
+						? autovacuum_work_mem
+						: maintenance_work_mem;
+	LiveRows live = {0};
+	uint32 npasses = 0;
+
+	list_live_rows(catalog, oldest_xmin, &live);
+	for (live.from = 0; live.from < live.end; live.from = live.to)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(context);
+
+		begin_pass(catalog, oldest_xmin, (Size) kilobytes * 1024, &live);
+		MemoryContextSwitchTo(caller);
+		for (int i = 0; i < nindexes; i++)
+		{
+			IndexVacuumInfo info = infos[i];
+
+			results[i] = index_bulk_delete(&info, results[i], is_dead_entry, &live);
+		}
+		MemoryContextReset(context);
+		npasses++;
+	}
+	MemoryContextDelete(context);
+	return npasses;
 }
 
 /* Remove dead entries from all indexes and let them clean up. */
 static void
 vacuum_indexes(Relation relation, GroupCatalog *catalog, TransactionId oldest_xmin,
-			   BufferAccessStrategy strategy, double rows)
+			   BufferAccessStrategy strategy, double rows, int message_level)
 {
 	Relation *indexes;
 	int nindexes;
-	LiveRows live = {0};
+	IndexVacuumInfo *infos;
+	IndexBulkDeleteResult **results;
+	uint32 npasses = 0;
 
 	/* empty when the catalog was opened; entries that come now are not for us to judge */
 	if (catalog->toast == NULL)
 		return;
 	vac_open_indexes(relation, RowExclusiveLock, &nindexes, &indexes);
-	if (nindexes > 0)
-		list_live_rows(catalog, oldest_xmin, &live);
+	infos = palloc0(sizeof(IndexVacuumInfo) * Max(nindexes, 1));
+	results = palloc0(sizeof(IndexBulkDeleteResult *) * Max(nindexes, 1));
 	for (int i = 0; i < nindexes; i++)
 	{
-		IndexVacuumInfo info = {0};
+		infos[i].index = indexes[i];
+		compat_index_vacuum_set_table(&infos[i], relation);
+		infos[i].estimated_count = true;
+		infos[i].message_level = DEBUG2;
+		infos[i].num_heap_tuples = rows;
+		infos[i].strategy = strategy;
+	}
+	if (nindexes > 0)
+		npasses = remove_dead_entries(catalog, oldest_xmin, infos, nindexes, results);
+	for (int i = 0; i < nindexes; i++)
+	{
 		IndexBulkDeleteResult *result;
 
-		info.index = indexes[i];
-		compat_index_vacuum_set_table(&info, relation);
-		info.estimated_count = true;
-		info.message_level = DEBUG2;
-		info.num_heap_tuples = rows;
-		info.strategy = strategy;
-		result = index_bulk_delete(&info, NULL, is_dead_entry, &live);
-		info.estimated_count = false;
-		result = index_vacuum_cleanup(&info, result);
-		if (result != NULL && !result->estimated_count)
+		infos[i].estimated_count = false;
+		result = index_vacuum_cleanup(&infos[i], results[i]);
+		if (result == NULL)
+			continue;
+		ereport(message_level,
+				(errmsg("index \"%s\": %.0f dead entries removed, %.0f left; passes: %u",
+						RelationGetRelationName(indexes[i]), result->tuples_removed,
+						result->num_index_tuples, npasses)));
+		if (!result->estimated_count)
 			vac_update_relstats(indexes[i], result->num_pages, result->num_index_tuples, 0, false,
 								InvalidTransactionId, InvalidMultiXactId, NULL, NULL, false);
 	}
@@ -337,10 +448,8 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 	TransactionId oldest_xmin = GetOldestNonRemovableTransactionId(relation);
 	GroupCatalog *catalog;
 	GroupTuple *tuples;
-	DeletedRows *dead;
 	uint32 ntuples;
 	double rows = 0;
-	double dead_rows;
 	BlockNumber end;
 
 	vacuum_catalog(relation, params, strategy);
@@ -350,12 +459,12 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 	for (uint32 i = 0; i < ntuples; i++)
 		if (tuples[i].status == HEAPTUPLE_LIVE)
 			rows += tuples[i].entry.record.nrows;
-	dead = deleted_rows_load(catalog, SnapshotAny);
-	dead_rows = (double) deleted_rows_count(dead, 0, ROW_NUMBER_MAX);
-	rows = Max(rows - dead_rows, 0);
+	pfree(tuples);
+	rows = Max(rows - (double) deleted_rows_probe(catalog, SnapshotAny, PG_UINT64_MAX), 0);
 
 	if (params->index_cleanup != VACOPTVALUE_DISABLED)
-		vacuum_indexes(relation, catalog, oldest_xmin, strategy, rows);
+		vacuum_indexes(relation, catalog, oldest_xmin, strategy, rows,
+					   (params->options & VACOPT_VERBOSE) ? INFO : DEBUG2);
 
 	if (RelationGetNumberOfBlocks(relation) > 0)
 	{
