@@ -281,20 +281,22 @@ row_collector_write(RowCollector *collector, GroupCatalog *catalog, uint16 flags
 }
 
 void
-row_collector_encode(RowCollector *collector, const TableOptions *options, GroupRecord *record,
-					 ByteBuffer *bytes)
-{
-	bool numbered = (record->flags & GROUP_HAS_ROW_NUMBERS) != 0;
-
-	Assert(collector->nrows == record->nrows);
-	row_group_encode(record, collector->columns, collector->natts, collector->nrows,
-					 numbered ? collector->row_numbers : NULL, options, bytes);
-}
-
-void
 row_collector_end(RowCollector *collector)
 {
 	MemoryContextDelete(collector->context);
+}
+
+void
+row_collector_encode_again(GroupCatalog *catalog, const TableOptions *options, GroupRecord *record,
+						   ByteBuffer *bytes)
+{
+	RowCollector *collector = row_collector_begin(catalog->relation);
+
+	(void) row_collector_add(collector, catalog, record, NULL);
+	Assert(collector->nrows == record->nrows);
+	row_group_encode(record, collector->columns, collector->natts, collector->nrows,
+					 collector->row_numbers, options, bytes);
+	row_collector_end(collector);
 }
 
 /* ---- which groups ------------------------------------------------------------------------------- */

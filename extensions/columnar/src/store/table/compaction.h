@@ -64,12 +64,13 @@ extern bool row_collector_is_full(const RowCollector *collector, uint32 more_row
  * own relation's or a new file's), and empties the collector.  Returns whether a group was written.
  */
 extern bool row_collector_write(RowCollector *collector, GroupCatalog *catalog, uint16 flags);
-/*
- * Encodes the collected rows, all of one group, as they stand and where they stood: changes what the
- * record says of its bytes, but of their place.  The collector keeps them.
- */
-extern void row_collector_encode(RowCollector *collector, const TableOptions *options,
-								 GroupRecord *record, ByteBuffer *bytes);
 extern void row_collector_end(RowCollector *collector);
+
+/*
+ * Encodes a stored group once more, with values in all columns of the table, all rows as they stand and
+ * where they stood: changes what the record says of its bytes, but of their place.
+ */
+extern void row_collector_encode_again(GroupCatalog *catalog, const TableOptions *options,
+									   GroupRecord *record, ByteBuffer *bytes);
 
 #endif

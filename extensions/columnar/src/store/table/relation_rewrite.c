@@ -138,17 +138,6 @@ read_bytes(Rewrite *rewrite, const GroupRecord *record, ByteBuffer *bytes)
 	}
 }
 
-/* The bytes of a group with values in all columns of the table. */
-static void
-encode_all_columns(Rewrite *rewrite, GroupRecord *record, ByteBuffer *bytes)
-{
-	RowCollector *collector = row_collector_begin(rewrite->old_table);
-
-	(void) row_collector_add(collector, rewrite->old_catalog, record, NULL);
-	row_collector_encode(collector, options_of_table(rewrite->old_table), record, bytes);
-	row_collector_end(collector);
-}
-
 static bool
 has_missing_values(Relation relation)
 {
@@ -170,7 +159,8 @@ copy_group(Rewrite *rewrite, const GroupTuple *tuple)
 
 	byte_buffer_init(&bytes, record.length);
 	if (has_missing_values(rewrite->old_table))
-		encode_all_columns(rewrite, &record, &bytes);
+		row_collector_encode_again(rewrite->old_catalog, options_of_table(rewrite->old_table),
+								   &record, &bytes);
 	else
 		read_bytes(rewrite, &record, &bytes);
 

@@ -94,18 +94,6 @@ copy_bytes(TableMove *move, const GroupRecord *record, BlockNumber first)
 	}
 }
 
-/* Encodes a group again, the rows as they are; changes what the record says of the bytes. */
-static void
-encode_again(TableMove *move, GroupRecord *record, ByteBuffer *bytes)
-{
-	RowCollector *collector = row_collector_begin(move->table);
-
-	row_collector_add(collector, move->catalog, record, NULL);
-	table_move_give_way(move);
-	row_collector_encode(collector, move->options, record, bytes);
-	row_collector_end(collector);
-}
-
 /* Brings a group into the new file.  Rows that nobody will read again need not be encoded. */
 static void
 move_group(TableMove *move, const GroupTuple *tuple)
@@ -122,7 +110,8 @@ move_group(TableMove *move, const GroupTuple *tuple)
 		ByteBuffer bytes;
 
 		byte_buffer_init(&bytes, record.length);
-		encode_again(move, &record, &bytes);
+		table_move_give_way(move);
+		row_collector_encode_again(move->catalog, move->options, &record, &bytes);
 		record.nblocks = page_run_blocks(bytes.length);
 		record.first_block = take_blocks(move, record.nblocks);
 		page_run_write(move->file, record.first_block, bytes.data, bytes.length);
