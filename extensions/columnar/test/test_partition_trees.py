@@ -524,3 +524,23 @@ def test_errors_keep_their_place(tree: Twins) -> None:
         tree.columnar.execute("SELECT sum(1 / (id - 21)) FROM t")
     tree.same("SELECT count(*), sum(v) FROM t")
     tree.same("SELECT id > 0 FROM t LIMIT 1")
+
+
+@pytest.mark.long
+def test_types_of_a_tree_of_more_leaves_stay(twins: Twins) -> None:
+    """What the session knows of the columns of each leaf, scan after scan."""
+    side = twins.columnar
+    side.execute("CREATE TABLE t (a integer, v integer) PARTITION BY RANGE (a)")
+    side.execute(
+        "DO $$ BEGIN FOR n IN 0 .. 1049 LOOP"
+        " EXECUTE format('CREATE TABLE t_%s PARTITION OF t FOR VALUES FROM (%s) TO (%s)', n, n, n + 1);"
+        " END LOOP; END $$"
+    )
+    side.execute("INSERT INTO t SELECT g, g FROM generate_series(0, 1049) AS g")
+    side.execute("ANALYZE t")
+    for _ in range(2):
+        assert side.execute("SELECT sum(v) FROM t WHERE v >= 0") == [(550725,)]
+        ((known,),) = side.execute(
+            "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'columnar types'"
+        )
+        assert known >= 1050

@@ -10,7 +10,7 @@
  *
  * Types hang on the relation's descriptor.  A relcache invalidation marks them to
  * be compared with it at the next use; types that differ are set aside and freed
- * with the last reader that uses them.
+ * with the last reader that uses them, as are those least recently used when there are too many.
  *
  * Memory: children of CacheMemoryContext.
  */
@@ -27,7 +27,7 @@
 #include "store/catalog/row_group.h"
 
 /* Relations whose types are kept, and bytes of footers. */
-#define TYPES_RELATIONS_MAX 1024
+#define TYPES_RELATIONS_MAX 4096
 #define FOOTER_BYTES_MAX (32 * 1024 * 1024)
 
 /* ---- column types ----------------------------------------------------------------------------- */
@@ -35,8 +35,9 @@
 struct RelationTypes
 {
 	Oid relid;
-	bool checked; /* descriptor is the relation's, as far as invalidations tell */
-	bool current; /* in the hash table */
+	bool checked;	/* descriptor is the relation's, as far as invalidations tell */
+	bool current;	/* in the hash table */
+	dlist_node use; /* while it is there: most recently used first */
 	int references;
 	MemoryContext context;
 	TupleDesc descriptor;
@@ -50,6 +51,7 @@ typedef struct TypesEntry
 } TypesEntry;
 
 static HTAB *types_by_relation = NULL;
+static dlist_head types_by_use = DLIST_STATIC_INIT(types_by_use);
 
 static void
 mark_types_unchecked(Datum argument, Oid relid)
@@ -94,19 +96,9 @@ static void
 remove_types(RelationTypes *types)
 {
 	hash_search(types_by_relation, &types->relid, HASH_REMOVE, NULL);
+	dlist_delete(&types->use);
 	types->current = false;
 	free_types_if_unused(types);
-}
-
-static void
-remove_all_types(void)
-{
-	HASH_SEQ_STATUS status;
-	TypesEntry *entry;
-
-	hash_seq_init(&status, types_by_relation);
-	while ((entry = hash_seq_search(&status)) != NULL)
-		remove_types(entry->types); /* removing the entry just returned is allowed */
 }
 
 static RelationTypes *
@@ -193,11 +185,14 @@ row_group_cache_types(Relation relation, TupleDesc descriptor)
 						  have_same_types(descriptor, RelationGetDescr(relation))))
 	{
 		if (hash_get_num_entries(types_by_relation) >= TYPES_RELATIONS_MAX)
-			remove_all_types();
+			remove_types(dlist_tail_element(RelationTypes, use, &types_by_use));
 		entry = hash_search(types_by_relation, &relid, HASH_ENTER, NULL);
 		entry->types = types;
 		types->current = true;
+		dlist_push_head(&types_by_use, &types->use);
 	}
+	if (types->current)
+		dlist_move_head(&types_by_use, &types->use);
 
 	types->references++;
 	callback->func = release_types;
