@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -110,7 +109,7 @@ def test_scans_read_no_row_numbers(side: Side, deletes: str) -> None:
 
 
 @pytest.fixture(params=KINDS)
-def merged(twins: Twins, request: pytest.FixtureRequest) -> Iterator[Twins]:
+def merged(twins: Twins, request: pytest.FixtureRequest) -> Twins:
     """t with stored row numbers, on both sides."""
     twins.columnar.execute("SET strata_columnar.enable_merge = off")
     twins.execute("CREATE TABLE t (id integer, v integer, s text) WITH (autovacuum_enabled = off)")
@@ -129,7 +128,7 @@ def merged(twins: Twins, request: pytest.FixtureRequest) -> Iterator[Twins]:
     settle(twins.columnar)
     assert number_bytes(twins.columnar) > 600
     twins.execute("VACUUM ANALYZE t")
-    yield twins
+    return twins
 
 
 def test_reads_of_merged_groups(merged: Twins) -> None:

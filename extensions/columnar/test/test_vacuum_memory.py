@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -18,10 +17,10 @@ ENTRIES = re.compile(r'index "(\w+)": (\d+) dead entries removed, (\d+) left; pa
 
 
 @pytest.fixture
-def side(twins: Twins) -> Iterator[Side]:
+def side(twins: Twins) -> Side:
     side = twins.columnar
     side.execute("SET strata_columnar.enable_merge = off; SET maintenance_work_mem = '1MB'")
-    yield side
+    return side
 
 
 def vacuum(side: Side) -> dict[str, tuple[int, int, int]]:
