@@ -362,7 +362,7 @@ class Node:
 
         With TLS a worker's shows the coordinator's certificate.
         """
-        who = f" user={user}" if user else ""
+        who = f" user={quote_parameter(user)}" if user else ""
         if self.rules is TLS_WORKER_RULES and user == SUPERUSER:  # administrators sit at the server
             return f"host={self.sockets} port={self.port} dbname={dbname}{who}"
         place = f"host=127.0.0.1 port={self.port} dbname={dbname}{who}"
@@ -704,7 +704,8 @@ class Cluster:
         self._remember_password(node, role, password)
 
     def _remember_password(self, node: Node, role: str, password: str) -> None:
-        entry = f"127.0.0.1:{node.port}:*:{role}:"
+        name = role.replace("\\", r"\\").replace(":", r"\:")
+        entry = f"127.0.0.1:{node.port}:*:{name}:"
         with self._passfile_lock:  # nodes are prepared in parallel
             lines = self.passfile.read_text().splitlines(keepends=True)
             kept = [line for line in lines if not line.startswith(entry)]
@@ -793,6 +794,11 @@ class Cluster:
 
     def __exit__(self, *_) -> None:
         self.destroy()
+
+
+def quote_parameter(value: str) -> str:
+    """A value as it stands in a libpq connection string."""
+    return "'" + value.replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
 def socket_directory(root: Path) -> Path:

@@ -378,6 +378,12 @@ COMMENT ON FUNCTION strata.run_command_on_workers(text) IS
 -- What a new worker needs: the users' schema objects, in order of dependency
 -- ---------------------------------------------------------------------------
 
+CREATE FUNCTION strata.is_local_extension(name text) RETURNS boolean
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'strata_is_local_extension';
+REVOKE ALL ON FUNCTION strata.is_local_extension(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.is_local_extension(text) IS
+    'is the extension one of strata.local_extensions, which workers do not get?';
+
 CREATE FUNCTION strata.schema_definition(schema oid) RETURNS text
     LANGUAGE sql STABLE STRICT
     SET search_path = pg_catalog, pg_temp
@@ -512,98 +518,185 @@ REVOKE ALL ON FUNCTION strata.aggregate_definition(oid) FROM PUBLIC;
 COMMENT ON FUNCTION strata.aggregate_definition(oid) IS
     'command that creates an aggregate';
 
--- ---------------------------------------------------------------------------
--- Owners and privileges on a new worker
--- ---------------------------------------------------------------------------
-
--- GRANTs that make an access control list of an empty one.
-CREATE FUNCTION strata.grant_commands(acl aclitem[], owner oid, object text) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT coalesce(string_agg(
-               format(CASE WHEN g.grantor = owner THEN '%2$s'
-                           ELSE 'SET LOCAL ROLE %1$I; %2$s; SET LOCAL ROLE NONE' END || '; ',
-                      pg_get_userbyid(g.grantor),
-                      format('GRANT %s ON %s TO %s%s', g.privileges, object,
-                             CASE g.grantee WHEN 0 THEN 'PUBLIC'
-                                            ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
-                             CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)),
-               '' ORDER BY g.grantor <> owner, g.first), '')
-      FROM (SELECT x.grantor, x.grantee, x.is_grantable, min(x.n) AS first,
-                   string_agg(x.privilege_type, ', ' ORDER BY x.n) AS privileges
-              FROM aclexplode(acl) WITH ORDINALITY
-                       AS x (grantor, grantee, privilege_type, is_grantable, n)
-             GROUP BY x.grantor, x.grantee, x.is_grantable) AS g
-$$;
-REVOKE ALL ON FUNCTION strata.grant_commands(aclitem[], oid, text) FROM PUBLIC;
-COMMENT ON FUNCTION strata.grant_commands(aclitem[], oid, text) IS
-    'GRANT commands that lead to an access control list';
-
--- NULL is the default of a new object, which is what the worker's object has.
-CREATE FUNCTION strata.privilege_commands(acl aclitem[], owner oid, object text) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT CASE WHEN acl IS NULL THEN ''
-                ELSE format('REVOKE ALL ON %s FROM PUBLIC, %I; ', object, pg_get_userbyid(owner))
-                     || strata.grant_commands(acl, owner, object) END
-$$;
-REVOKE ALL ON FUNCTION strata.privilege_commands(aclitem[], oid, text) FROM PUBLIC;
-COMMENT ON FUNCTION strata.privilege_commands(aclitem[], oid, text) IS
-    'commands that give a new object its access control list';
-
-CREATE FUNCTION strata.object_privileges(class oid, object oid) RETURNS text
+CREATE FUNCTION strata.extension_definition(extension oid) RETURNS text
     LANGUAGE sql STABLE STRICT
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('ALTER SCHEMA %I OWNER TO %I; ', n.nspname, pg_get_userbyid(n.nspowner))
-           || strata.privilege_commands(n.nspacl, n.nspowner, format('SCHEMA %I', n.nspname))
-      FROM pg_namespace AS n WHERE class = 'pg_namespace'::regclass AND n.oid = object
-    UNION ALL
-    SELECT format('ALTER COLLATION %s OWNER TO %I; ', c.oid::regcollation, pg_get_userbyid(c.collowner))
-      FROM pg_collation AS c WHERE class = 'pg_collation'::regclass AND c.oid = object
-    UNION ALL
-    SELECT format('ALTER TYPE %s OWNER TO %I; ', format_type(t.oid, NULL), pg_get_userbyid(t.typowner))
-           || strata.privilege_commands(t.typacl, t.typowner,
-                                        format('TYPE %s', format_type(t.oid, NULL)))
-      FROM pg_type AS t WHERE class = 'pg_type'::regclass AND t.oid = object
-    UNION ALL
-    SELECT format('ALTER ROUTINE %s OWNER TO %I; ', p.oid::regprocedure, pg_get_userbyid(p.proowner))
-           || strata.privilege_commands(p.proacl, p.proowner,
-                                        format('ROUTINE %s', p.oid::regprocedure))
-      FROM pg_proc AS p WHERE class = 'pg_proc'::regclass AND p.oid = object
-    UNION ALL
-    SELECT format('ALTER TABLE %s OWNER TO %I; ', r.oid::regclass, pg_get_userbyid(r.relowner))
-      FROM pg_class AS r WHERE class = 'pg_class'::regclass AND r.oid = object
+    SELECT format('DO %L', format(
+               'BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = %L) '
+               'THEN %sCREATE EXTENSION %I WITH SCHEMA %I CASCADE; END IF; END', e.extname,
+               CASE WHEN n.nspname !~ '^pg_'
+                    THEN format('CREATE SCHEMA IF NOT EXISTS %I AUTHORIZATION %I; ', n.nspname,
+                                pg_get_userbyid(n.nspowner)) ELSE '' END,
+               e.extname, n.nspname))
+      FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.oid = extension
 $$;
-REVOKE ALL ON FUNCTION strata.object_privileges(oid, oid) FROM PUBLIC;
-COMMENT ON FUNCTION strata.object_privileges(oid, oid) IS
-    'commands that give an object on a new worker its owner and privileges';
+REVOKE ALL ON FUNCTION strata.extension_definition(oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.extension_definition(oid) IS
+    'command that creates an extension, unless it exists';
 
--- What exists on every server already (functions of PostgreSQL and of extensions) with
--- other privileges than it was born with.
+-- ---------------------------------------------------------------------------
+-- Owners and privileges on workers
+-- ---------------------------------------------------------------------------
+
+CREATE FUNCTION strata.object_definition(class oid, object oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE class
+        WHEN 'pg_namespace'::regclass THEN strata.schema_definition(object)
+        WHEN 'pg_collation'::regclass THEN strata.collation_definition(object)
+        WHEN 'pg_type'::regclass THEN strata.type_definition(object)
+        WHEN 'pg_extension'::regclass THEN strata.extension_definition(object)
+        WHEN 'pg_proc'::regclass THEN
+            (SELECT CASE p.prokind WHEN 'a' THEN strata.aggregate_definition(p.oid)
+                                   ELSE pg_get_functiondef(p.oid) END
+               FROM pg_proc AS p WHERE p.oid = object)
+    END
+$$;
+REVOKE ALL ON FUNCTION strata.object_definition(oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.object_definition(oid, oid) IS
+    'command that creates a schema, collation, type, function or extension';
+
+CREATE FUNCTION strata.object_owner(
+    class oid, object oid, OUT owner oid, OUT acl aclitem[], OUT schema oid)
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT nspowner, nspacl, NULL::oid FROM pg_namespace WHERE class = 'pg_namespace'::regclass AND oid = object
+    UNION ALL
+    SELECT collowner, NULL, collnamespace FROM pg_collation WHERE class = 'pg_collation'::regclass AND oid = object
+    UNION ALL
+    SELECT typowner, typacl, typnamespace FROM pg_type WHERE class = 'pg_type'::regclass AND oid = object
+    UNION ALL
+    SELECT proowner, proacl, pronamespace FROM pg_proc WHERE class = 'pg_proc'::regclass AND oid = object
+    UNION ALL
+    SELECT lanowner, lanacl, NULL FROM pg_language WHERE class = 'pg_language'::regclass AND oid = object
+    UNION ALL
+    SELECT extowner, NULL, NULL FROM pg_extension WHERE class = 'pg_extension'::regclass AND oid = object
+$$;
+REVOKE ALL ON FUNCTION strata.object_owner(oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.object_owner(oid, oid) IS
+    'owner, access control list and schema of an object';
+
+-- What strata_worker.place_objects() is told of an object: its parts follow it when it is created.
+CREATE FUNCTION strata.placed_object(how text, class oid, object oid) RETURNS SETOF json
+    LANGUAGE sql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT json_build_object(
+               'how', CASE WHEN how = 'set' AND part.class <> 'pg_extension'::regclass
+                                AND (part.oid < 16384 AND i.identity <> 'public'
+                                     OR EXISTS (SELECT FROM pg_depend AS d
+                                                 WHERE (d.classid, d.objid, d.objsubid, d.deptype)
+                                                       = (part.class, part.oid, 0, 'e')))
+                           THEN 'born' ELSE part.how END,
+               'class', part.class::regclass, 'identity', i.identity,
+               'kind', CASE part.class WHEN 'pg_namespace'::regclass THEN 'SCHEMA'
+                                       WHEN 'pg_proc'::regclass THEN 'ROUTINE'
+                                       ELSE upper(substr(part.class::regclass::text, 4)) END,
+               'definition', CASE WHEN part.how = 'create'
+                                  THEN strata.object_definition(part.class, part.oid) END,
+               'owner', pg_get_userbyid(o.owner), 'privileges', o.acl::text,
+               'schema', n.nspname, 'schema_owner', pg_get_userbyid(n.nspowner))
+      FROM (SELECT 0, how, class, object
+            UNION ALL
+            SELECT 1, 'part', 'pg_proc'::regclass, d.objid FROM pg_depend AS d
+             WHERE how = 'create' AND class = 'pg_type'::regclass AND (d.refclassid, d.refobjid) = (class, object)
+               AND d.classid = 'pg_proc'::regclass AND d.deptype = 'i'
+            UNION ALL
+            SELECT 1, 'part', 'pg_type'::regclass, r.rngmultitypid FROM pg_range AS r
+             WHERE how = 'create' AND class = 'pg_type'::regclass AND r.rngtypid = object
+            UNION ALL
+            SELECT 2, 'part', 'pg_proc'::regclass, d.objid FROM pg_range AS r
+              JOIN pg_depend AS d ON (d.refclassid, d.refobjid) = ('pg_type'::regclass, r.rngmultitypid)
+             WHERE how = 'create' AND class = 'pg_type'::regclass AND r.rngtypid = object
+               AND d.classid = 'pg_proc'::regclass AND d.deptype = 'i'
+           ) AS part (step, how, class, oid)
+     CROSS JOIN LATERAL strata.object_owner(part.class, part.oid) AS o
+     CROSS JOIN LATERAL pg_identify_object(part.class, part.oid, 0) AS i
+      LEFT JOIN pg_namespace AS n ON n.oid = o.schema
+     ORDER BY part.step, i.identity
+$$;
+REVOKE ALL ON FUNCTION strata.placed_object(text, oid, oid) FROM PUBLIC;
+COMMENT ON FUNCTION strata.placed_object(text, oid, oid) IS
+    'an object, with its owner and privileges, as workers are told of it';
+
+-- Whoever has a worker create, own, open or drop an object: DDL of ordinary roles, too.
+CREATE FUNCTION strata.place_command(how text, classes oid[], objects oid[]) RETURNS text
+    LANGUAGE sql STABLE STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('SELECT strata_worker.place_objects(%L)', json_agg(p.placed ORDER BY a.n, p.m))
+      FROM unnest(classes, objects) WITH ORDINALITY AS a (class, oid, n)
+     CROSS JOIN LATERAL strata.placed_object(how, a.class, a.oid) WITH ORDINALITY AS p (placed, m)
+$$;
+REVOKE ALL ON FUNCTION strata.place_command(text, oid[], oid[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata.place_command(text, oid[], oid[]) IS
+    'command for workers: create, set (the privileges of) or drop objects as they are here';
+
+-- A script runs on each node, but default privileges are the coordinator's.  NULL: all is as the script has made it.
+CREATE FUNCTION strata.extension_privileges(extension name) RETURNS text
+    LANGUAGE sql STABLE STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE needed (oid) AS (
+        SELECT oid FROM pg_extension WHERE extname = extension
+        UNION
+        SELECT d.refobjid FROM needed AS n
+          JOIN pg_depend AS d ON (d.classid, d.objid, d.refclassid)
+                                 = ('pg_extension'::regclass, n.oid, 'pg_extension'::regclass)
+          JOIN pg_extension AS e ON e.oid = d.refobjid
+         WHERE e.extname <> 'strata' AND NOT strata.is_local_extension(e.extname)
+    )
+    SELECT strata.place_command('set', array_agg(m.classid), array_agg(m.objid))
+      FROM needed AS n
+      JOIN pg_depend AS m ON (m.refclassid, m.refobjid, m.deptype) = ('pg_extension'::regclass, n.oid, 'e')
+     CROSS JOIN LATERAL strata.object_owner(m.classid, m.objid) AS o
+     WHERE m.objsubid = 0 AND o.acl IS NOT NULL
+    HAVING count(*) > 0
+$$;
+REVOKE ALL ON FUNCTION strata.extension_privileges(name) FROM PUBLIC;
+COMMENT ON FUNCTION strata.extension_privileges(name) IS
+    'command for workers: the privileges of what belongs to an extension';
+
+-- What exists on every server already (of PostgreSQL and of extensions) with other privileges, or another owner, than it
+-- was born with; and row types of our tables.
 CREATE FUNCTION strata.changed_privileges(OUT object text, OUT command text)
     RETURNS SETOF record
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('privileges of function %s', p.oid::regprocedure),
-           strata.privilege_commands(coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner,
-                                     format('ROUTINE %s', p.oid::regprocedure))
-      FROM pg_proc AS p
-      JOIN pg_namespace AS n ON n.oid = p.pronamespace
-      LEFT JOIN pg_init_privs AS i
-             ON (i.classoid, i.objoid, i.objsubid) = ('pg_proc'::regclass, p.oid, 0)
-     WHERE p.proacl IS DISTINCT FROM i.initprivs
-       AND n.nspname NOT IN ('strata', 'strata_partial')
-       AND (p.oid < 16384
-            OR EXISTS (SELECT FROM pg_depend AS d
-                        WHERE (d.classid, d.objid, d.deptype) = ('pg_proc'::regclass, p.oid, 'e')))
+    WITH thing (class, oid, schema, acl, owner, is_table) AS (
+        SELECT 'pg_proc'::regclass, oid, pronamespace, proacl, proowner, false FROM pg_proc
+        UNION ALL
+        SELECT 'pg_type'::regclass, t.oid, t.typnamespace, t.typacl, t.typowner, d.relation IS NOT NULL
+          FROM pg_type AS t
+          LEFT JOIN strata.distributed_table AS d ON d.relation = t.typrelid
+        UNION ALL
+        SELECT 'pg_language'::regclass, oid, NULL, lanacl, lanowner, false FROM pg_language
+        UNION ALL
+        SELECT 'pg_namespace'::regclass, oid, oid, nspacl, nspowner, false FROM pg_namespace
+         WHERE nspname <> 'public'
+    )
+    SELECT format('privileges of %s %s', i.type, i.identity),
+           strata.place_command('set', ARRAY[t.class::oid], ARRAY[t.oid])
+      FROM thing AS t
+      LEFT JOIN pg_namespace AS n ON n.oid = t.schema
+      LEFT JOIN pg_roles AS r ON r.oid = t.owner
+      LEFT JOIN pg_init_privs AS p ON (p.classoid, p.objoid, p.objsubid) = (t.class, t.oid, 0)
+     CROSS JOIN LATERAL pg_identify_object(t.class, t.oid, 0) AS i
+     WHERE (n.nspname IS NULL OR n.nspname NOT IN ('strata', 'strata_partial'))
+       AND CASE WHEN t.is_table THEN t.acl IS NOT NULL
+                WHEN t.oid < 16384 THEN t.acl IS DISTINCT FROM p.initprivs
+                ELSE (t.acl IS NOT NULL OR NOT r.rolsuper)
+                     AND EXISTS (SELECT FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                                  WHERE (d.classid, d.objid, d.objsubid, d.deptype) = (t.class, t.oid, 0, 'e')
+                                    AND e.extname <> 'strata' AND NOT strata.is_local_extension(e.extname)) END
 $$;
 REVOKE ALL ON FUNCTION strata.changed_privileges() FROM PUBLIC;
 COMMENT ON FUNCTION strata.changed_privileges() IS
-    'commands for privileges on a new worker of objects that were not created there';
+    'commands for owners and privileges on a new worker of objects that were not created there';
 
 -- ---------------------------------------------------------------------------
 -- Roles
@@ -745,21 +838,15 @@ REVOKE ALL ON FUNCTION strata.sync_roles(integer) FROM PUBLIC;
 COMMENT ON FUNCTION strata.sync_roles(integer) IS
     'makes the roles, memberships, settings and comments of roles on the workers those of this server; returns what was done';
 
--- Extensions first, then everything else by its depth in the graph of dependencies.
--- Objects of extensions come with these.  A NULL command stands for a distributed or
--- reference table, which src/workers/worker_seed.c creates; a command with a relation needs its foreign keys.
-CREATE FUNCTION strata.is_local_extension(name text) RETURNS boolean
-    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'strata_is_local_extension';
-REVOKE ALL ON FUNCTION strata.is_local_extension(text) FROM PUBLIC;
-COMMENT ON FUNCTION strata.is_local_extension(text) IS
-    'is the extension one of strata.local_extensions, which workers do not get?';
-
 CREATE FUNCTION strata.object_is_everywhere(class oid, object oid) RETURNS boolean
     LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'strata_object_is_everywhere';
 REVOKE ALL ON FUNCTION strata.object_is_everywhere(oid, oid) FROM PUBLIC;
 COMMENT ON FUNCTION strata.object_is_everywhere(oid, oid) IS
     'do the workers have the object?  Not if it is built on something that only this server has';
 
+-- Extensions first, then everything else by its depth in the graph of dependencies.
+-- Objects of extensions come with these.  A NULL command stands for a distributed or
+-- reference table, which src/workers/worker_seed.c creates; a command with a relation needs its foreign keys.
 CREATE FUNCTION strata.schema_commands(
     OUT ordinal bigint, OUT object text, OUT command text, OUT relation regclass, OUT optional boolean)
     RETURNS SETOF record
@@ -845,34 +932,22 @@ AS $$
          WHERE d.level < 100
     ), command AS (
         SELECT 0 AS level, 0 AS rank, e.oid, format('extension %I', e.extname) AS object,
-               format('DO %L', format(
-                   'BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = %L) '
-                   'THEN %sCREATE EXTENSION %I WITH SCHEMA %I CASCADE; END IF; END', e.extname,
-                   CASE WHEN n.nspname !~ '^pg_'
-                        THEN format('CREATE SCHEMA IF NOT EXISTS %I; ', n.nspname) ELSE '' END,
-                   e.extname, n.nspname)) AS command,
+               strata.place_command('create', ARRAY['pg_extension'::regclass::oid], ARRAY[e.oid]) AS command,
                NULL::regclass AS relation, true AS optional
-          FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+          FROM pg_extension AS e
          WHERE e.extname NOT IN ('plpgsql', 'hll', 'strata') AND NOT strata.is_local_extension(e.extname)
         UNION ALL
         SELECT max(d.level) + 1, w.rank, w.oid, w.object,
-               CASE w.rank
-                   WHEN 1 THEN strata.schema_definition(w.oid)
-                   WHEN 2 THEN strata.collation_definition(w.oid)
-                   WHEN 3 THEN strata.type_definition(w.oid)
-                   WHEN 4 THEN 'SET LOCAL check_function_bodies = off; '
-                               || (SELECT CASE p.prokind WHEN 'a' THEN strata.aggregate_definition(p.oid)
-                                               ELSE pg_get_functiondef(p.oid) END
-                                     FROM pg_proc AS p WHERE p.oid = w.oid)
-               END || '; ' || strata.object_privileges(w.class, w.oid),
+               CASE WHEN w.rank < 5
+                    THEN strata.place_command('create', ARRAY[w.class::oid], ARRAY[w.oid]) END,
                CASE w.rank WHEN 5 THEN w.oid::regclass END,
                w.rank = 4
           FROM wanted AS w JOIN depth AS d USING (class, oid)
          GROUP BY w.class, w.oid, w.rank, w.object
         UNION ALL
         SELECT 1000, 6, t.relation::oid, format('owner of table %s', t.relation),
-               strata.object_privileges('pg_class'::regclass, t.relation), NULL, false
-          FROM strata.distributed_table AS t
+               format('ALTER TABLE %s OWNER TO %I', t.relation, pg_get_userbyid(r.relowner)), NULL, false
+          FROM strata.distributed_table AS t JOIN pg_class AS r ON r.oid = t.relation
         UNION ALL
         SELECT 1001, 7, 0, c.object, c.command, NULL, true
           FROM strata.changed_privileges() AS c

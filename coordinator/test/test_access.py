@@ -48,6 +48,7 @@ EVERYBODY = {
         strata_worker.lend_create strata_worker.next_index_command strata_worker.own_database
         strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
+        strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
         strata_worker.rename_periods strata_worker.rename_schema strata_worker.shard_list
         strata_worker.table_list strata_worker.use_snapshot
@@ -62,9 +63,11 @@ SUPERUSERS = {
         strata.add_worker strata.aggregate_definition strata.changed_privileges
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
+        strata.extension_definition strata.extension_privileges
         strata.find_table_faults strata.is_local_extension strata.object_is_everywhere
-        strata.grant_commands strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
-        strata.node_lock_waits strata.object_privileges strata.privilege_commands
+        strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
+        strata.node_lock_waits strata.object_definition strata.object_owner strata.place_command
+        strata.placed_object
         strata.recreate_lost_shards strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
@@ -79,8 +82,10 @@ SUPERUSERS = {
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
         strata_partial.partial_name
         strata_worker.adopt_leaf strata_worker.attach_coordinator
-        strata_worker.check_own_statement strata_worker.check_schema_owner
-        strata_worker.check_shard_owner
+        strata_worker.check_own_statement strata_worker.check_place strata_worker.check_schema_owner
+        strata_worker.check_shard_owner strata_worker.find_object strata_worker.is_born_here
+        strata_worker.is_superuser strata_worker.object_owner strata_worker.replace_owner
+        strata_worker.replace_privileges
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.guard_functions
@@ -105,14 +110,14 @@ SUPERUSERS = {
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.heat_statistics strata.leaf_statistics strata.node_health"
-    " strata.partman_forget strata.partman_rule strata.set_tier_policy strata.shard_statistics"
+    "coordinator": "strata.all_lock_waits strata.extension_privileges strata.heat_statistics strata.leaf_statistics strata.node_health"
+    " strata.partman_forget strata.partman_rule strata.place_command strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version"
     " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
     " strata_worker.lend_create strata_worker.own_database strata_worker.own_leaves"
-    " strata_worker.own_schema"
+    " strata_worker.own_schema strata_worker.place_objects"
     " strata_worker.record_schema_version strata_worker.rename_periods strata_worker.rename_schema"
     " strata_partial.create_partials strata_partial.follow_aggregates",
 }

@@ -205,7 +205,8 @@ def test_code_of_users_makes_no_schema_on_a_worker(cluster: Cluster) -> None:
             f"strata_worker.rename_schema('{SCHEMA}', '{ROLE}', '{SCHEMA}2')",
             f"strata_worker.own_schema('public', 'pg_database_owner', '{ROLE}')",
             "strata_worker.check_own_statement('create_schema')",
-            "strata_worker.lend_create(true)",
+            f"strata_worker.lend_create(true, '{ROLE}')",
+            "strata_worker.place_objects('[]')",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
                 session.execute(

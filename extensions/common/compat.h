@@ -571,4 +571,12 @@ compat_extend_relation(Relation relation, BufferAccessStrategy strategy, uint32 
 #define compat_lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
 #endif
 
+/* ALTER ... OWNER TO of an object in one of the simple catalogs; opened by itself since 17. */
+#if PG_VERSION_NUM >= 170000
+#define compat_alter_owner(catalog, object, owner) \
+	AlterObjectOwner_internal(RelationGetRelid(catalog), object, owner)
+#else
+#define compat_alter_owner(catalog, object, owner) AlterObjectOwner_internal(catalog, object, owner)
+#endif
+
 #endif

@@ -46,7 +46,8 @@ REVOKE ALL ON FUNCTION strata_worker.check_shard_owner(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.check_shard_owner(regclass) IS
     'raises an error unless the session''s user may change this shard';
 
--- The schema of pg_partman, which is made when the first table needs it.
+-- The schema of pg_partman, which is made when the first table needs it: one that no ordinary role owns, who would have
+-- functions of hers called in the place of pg_partman's.
 CREATE FUNCTION strata_worker.partman_schema() RETURNS name
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -63,9 +64,13 @@ BEGIN
                       HINT = format('Install package postgresql-%s-partman on all nodes.',
                                     current_setting('server_version_num')::integer / 10000);
         END IF;
-        CREATE SCHEMA IF NOT EXISTS partman;
-        CREATE EXTENSION IF NOT EXISTS pg_partman WITH SCHEMA partman;
         found := 'partman';
+        WHILE EXISTS (SELECT FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner
+                       WHERE n.nspname = found AND NOT r.rolsuper) LOOP
+            found := found || '_';
+        END LOOP;
+        EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', found);
+        EXECUTE format('CREATE EXTENSION IF NOT EXISTS pg_partman WITH SCHEMA %I', found);
     END IF;
     RETURN found;
 END

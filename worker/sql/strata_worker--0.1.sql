@@ -480,7 +480,7 @@ COMMENT ON FUNCTION strata_worker.create_schema(name, name) IS
 
 -- For CREATE EXTENSION of a trusted one, whose owner becomes the role that runs it: so that it is the
 -- role's own command.  In one transaction with it; a role that has the right here keeps it.
-CREATE FUNCTION strata_worker.lend_create(lend boolean) RETURNS void
+CREATE FUNCTION strata_worker.lend_create(lend boolean, role name) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -488,17 +488,17 @@ BEGIN
     PERFORM strata_worker.check_own_statement('lend_create');
     IF lend THEN
         PERFORM set_config('strata_worker.lent', (NOT has_database_privilege(
-                    session_user, current_database(), 'CREATE'))::text, true);
+                    lend_create.role, current_database(), 'CREATE'))::text, true);
     END IF;
     IF current_setting('strata_worker.lent') = 'true' THEN
         EXECUTE format(CASE WHEN lend THEN 'GRANT CREATE ON DATABASE %I TO %I'
                             ELSE 'REVOKE CREATE ON DATABASE %I FROM %I' END,
-                       current_database(), session_user);
+                       current_database(), lend_create.role);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION strata_worker.lend_create(boolean) IS
-    'gives the session''s role CREATE on the database for a command that the coordinator has checked, and takes it back';
+COMMENT ON FUNCTION strata_worker.lend_create(boolean, name) IS
+    'gives a role CREATE on the database for a command that the coordinator has checked, and takes it back';
 
 -- Only the coordinator's: another of the name may be here by itself (pg_partman's).
 CREATE FUNCTION strata_worker.check_schema_owner(schema name, owner name) RETURNS void

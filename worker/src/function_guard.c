@@ -45,6 +45,7 @@ typedef struct Caller
 } Caller;
 
 static bool guarded = false;
+static int guarded_at = 0;	/* the nesting level of the transaction in which that began */
 static List *callers = NIL; /* of Caller, the innermost one last */
 static needs_fmgr_hook_type previous_needs_hook = NULL;
 static fmgr_hook_type previous_hook = NULL;
@@ -144,12 +145,23 @@ end_transaction(XactEvent event, void *arg)
 	callers = NIL;
 }
 
+/* Whoever has switched it on inside of a savepoint does not get to switch it off any more. */
+static void
+end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB && guarded &&
+		guarded_at >= GetCurrentTransactionNestLevel())
+		guarded = false;
+}
+
 bool
 function_guard_switch(bool enable)
 {
 	bool before = guarded;
 
 	guarded = enable;
+	if (enable && !before)
+		guarded_at = GetCurrentTransactionNestLevel();
 	return before;
 }
 
@@ -174,4 +186,5 @@ function_guard_initialize(void)
 	previous_hook = fmgr_hook;
 	fmgr_hook = watch_call;
 	RegisterXactCallback(end_transaction, NULL);
+	RegisterSubXactCallback(end_subtransaction, NULL);
 }

@@ -144,8 +144,18 @@ extern void ddl_drop_indexes(UtilityCall *call);
 extern void ddl_complete_index(Oid table, Oid index, bool concurrently);
 extern void ddl_complete_indexes(Oid table, bool concurrently);
 
-/* In ddl_privileges.c: grant on the workers what default privileges gave a new object here. */
-extern void ddl_send_privileges(const ObjectAddress *object);
+/*
+ * In ddl_privileges.c, of objects (ObjectAddress *): the workers "create" them with their owners and access lists, "set"
+ * the lists of what they have, or "drop" them; the command for it, to be made before it is sent when they go here.
+ */
+extern void ddl_place(const char *how, const List *objects);
+extern char *ddl_place_command(const char *how, const List *objects);
+
+/* The workers have these objects, but for access lists that are not PostgreSQL's default. */
+extern void ddl_send_privileges(const List *objects);
+
+/* Is it a function or type of another role than the current user? */
+extern bool ddl_is_anothers(const ObjectAddress *object);
 
 /* In ddl_access.c */
 extern void ddl_grant(UtilityCall *call);
@@ -172,9 +182,9 @@ extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls,
 /*
  * In ddl_row_type.c.  What is built on a type stays on the coordinator while the workers lack what the type needs, a table
  * for one.  Before that changes, it is noted, with the type itself if it is no table's; afterwards the workers
- * get what they can have now, and lose what they cannot have any more.
+ * get what they can have now, and lose what they cannot have any more.  So it is with what is built on a function.
  */
-extern List *ddl_note_dependents(Oid type);
+extern List *ddl_note_dependents(Oid class, Oid object);
 extern void ddl_move_dependents(const List *noted);
 
 #endif

@@ -10,125 +10,135 @@
 
 #include "ddl/ddl.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_proc.h"
 #include "nodes/makefuncs.h"
+#include "utils/fmgroids.h"
 
 #include "cluster/object_place.h"
 #include "stream/remote_ddl.h"
 
 /* ---------------------------------------------------------------- GRANT and REVOKE */
 
-/* Which of the objects that a GRANT names, other than tables, the workers have; *all: those are all there are. */
-static List *
-find_granted_objects(const GrantStmt *grant, bool *all)
+static bool
+is_of_kind(ObjectType type, char kind)
 {
-	List *objects = grant->objects;
+	return type == OBJECT_ROUTINE || (type == OBJECT_PROCEDURE) == (kind == PROKIND_PROCEDURE);
+}
+
+/* The functions, procedures or both of a schema that workers have. */
+static List *
+list_routines(Oid schema, ObjectType type)
+{
+	Relation catalog = table_open(ProcedureRelationId, AccessShareLock);
+	List *routines = NIL;
+	ScanKeyData key;
+	TableScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_proc_pronamespace, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(schema));
+	scan = table_beginscan_catalog(catalog, 1, &key);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+		ObjectAddress *address = palloc(sizeof(ObjectAddress));
+
+		ObjectAddressSet(*address, ProcedureRelationId, form->oid);
+		if (is_of_kind(type, form->prokind) && object_place_is_everywhere(address))
+			routines = lappend(routines, address);
+	}
+	table_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return routines;
+}
+
+static List *
+list_routines_of_schemas(const GrantStmt *grant)
+{
+	List *routines = NIL;
 	ListCell *cell;
 
-	if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
-		return object_place_everywhere_of(OBJECT_SCHEMA, objects, all);
+	foreach(cell, object_place_everywhere_of(OBJECT_SCHEMA, grant->objects, NULL))
+		routines = list_concat(
+			routines, list_routines(((ObjectAddress *) lfirst(cell))->objectId, grant->objtype));
+	return routines;
+}
+
+/* Which of the objects that a GRANT names, other than tables, the workers have. */
+static List *
+find_granted_objects(const GrantStmt *grant)
+{
+	List *objects = NIL;
+	ListCell *cell;
+
 	switch (grant->objtype)
 	{
-		case OBJECT_LANGUAGE:
-		case OBJECT_SCHEMA:
 		case OBJECT_FUNCTION:
 		case OBJECT_PROCEDURE:
 		case OBJECT_ROUTINE:
-			return object_place_everywhere_of(grant->objtype, objects, all);
+			if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
+				return list_routines_of_schemas(grant);
+			return object_place_everywhere_of(grant->objtype, grant->objects, NULL);
+		case OBJECT_LANGUAGE:
+		case OBJECT_SCHEMA:
+			return object_place_everywhere_of(grant->objtype, grant->objects, NULL);
 		case OBJECT_TYPE:
 		case OBJECT_DOMAIN:
-			objects = NIL;
 			foreach(cell, grant->objects)
 				objects = lappend(objects, makeTypeNameFromNameList(lfirst_node(List, cell)));
-			return object_place_everywhere_of(grant->objtype, objects, all);
+			return object_place_everywhere_of(grant->objtype, objects, NULL);
 		default:
 			return NIL;
 	}
 }
 
-static const char *
-get_target_keyword(const GrantStmt *grant)
+/* Those that are not being made by the same command, CREATE SCHEMA: it sends them when it has made them. */
+static List *
+without_created(const UtilityCall *call, List *objects)
 {
-	bool all = grant->targtype == ACL_TARGET_ALL_IN_SCHEMA;
-
-	switch (grant->objtype)
-	{
-		case OBJECT_LANGUAGE:
-			return "LANGUAGE";
-		case OBJECT_SCHEMA:
-			return "SCHEMA";
-		case OBJECT_FUNCTION:
-			return all ? "ALL FUNCTIONS IN SCHEMA" : "FUNCTION";
-		case OBJECT_PROCEDURE:
-			return all ? "ALL PROCEDURES IN SCHEMA" : "PROCEDURE";
-		case OBJECT_ROUTINE:
-			return all ? "ALL ROUTINES IN SCHEMA" : "ROUTINE";
-		case OBJECT_DOMAIN:
-			return "DOMAIN";
-		default:
-			return "TYPE";
-	}
-}
-
-/* GRANT or REVOKE on these objects alone. */
-static char *
-build_grant(const GrantStmt *grant, List *objects)
-{
-	StringInfoData sql;
-	const char *separator = "";
+	List *others = NIL;
 	ListCell *cell;
+	ListCell *created_cell;
 
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "%s ", grant->is_grant ? "GRANT" : "REVOKE");
-	if (!grant->is_grant && grant->grant_option)
-		appendStringInfoString(&sql, "GRANT OPTION FOR ");
-	if (grant->privileges == NIL)
-		appendStringInfoString(&sql, "ALL");
-	foreach(cell, grant->privileges)
-	{
-		appendStringInfo(&sql, "%s%s", separator, lfirst_node(AccessPriv, cell)->priv_name);
-		separator = ", ";
-	}
-	appendStringInfo(&sql, " ON %s", get_target_keyword(grant));
-	separator = " ";
 	foreach(cell, objects)
 	{
-		appendStringInfo(&sql, "%s%s", separator, getObjectIdentity(lfirst(cell), false));
-		separator = ", ";
+		const ObjectAddress *object = lfirst(cell);
+		bool created = false;
+
+		foreach(created_cell, ddl_created_objects(call))
+		{
+			const ObjectAddress *other = lfirst(created_cell);
+
+			created |= other->classId == object->classId && other->objectId == object->objectId;
+		}
+		if (!created)
+			others = lappend(others, lfirst(cell));
 	}
-	separator = grant->is_grant ? " TO " : " FROM ";
-	foreach(cell, grant->grantees)
-	{
-		appendStringInfo(&sql, "%s%s", separator, ddl_role_name(lfirst_node(RoleSpec, cell)));
-		separator = ", ";
-	}
-	if (grant->is_grant && grant->grant_option)
-		appendStringInfoString(&sql, " WITH GRANT OPTION");
-	if (grant->grantor != NULL)
-		appendStringInfo(&sql, " GRANTED BY %s", ddl_role_name(grant->grantor));
-	if (grant->behavior == DROP_CASCADE)
-		appendStringInfoString(&sql, " CASCADE");
-	return sql.data;
+	return others;
 }
 
+/* The workers get the access list that it led to, which has the grantors that PostgreSQL has chosen here. */
 void
 ddl_grant(UtilityCall *call)
 {
 	GrantStmt *grant = castNode(GrantStmt, call->statement->utilityStmt);
 	List *everywhere;
-	bool all = true;
 
 	remote_ddl_lock_for_change();
-	if (metadata_all_workers() == NULL || grant->targtype == ACL_TARGET_DEFAULTS ||
-		grant->objtype == OBJECT_TABLE || grant->objtype == OBJECT_SEQUENCE)
+	ddl_run_locally(call);
+	if (metadata_all_workers() == NULL || grant->targtype == ACL_TARGET_DEFAULTS)
+		return;
+	if (grant->objtype == OBJECT_PARAMETER_ACL)
 	{
-		ddl_run_locally(call);
+		remote_ddl_send(ddl_text_with_role_names(call, grant->grantees));
 		return;
 	}
-	everywhere = find_granted_objects(grant, &all);
-	ddl_run_locally(call);
-	if (everywhere != NIL && !all)
-		remote_ddl_send(build_grant(grant, everywhere));
-	else if (everywhere != NIL || grant->objtype == OBJECT_PARAMETER_ACL)
-		remote_ddl_send(ddl_text_with_role_names(call, grant->grantees));
+	everywhere = find_granted_objects(grant);
+	ddl_place("set", call->context == PROCESS_UTILITY_SUBCOMMAND ? without_created(call, everywhere)
+																 : everywhere);
 }

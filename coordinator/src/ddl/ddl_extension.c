@@ -12,13 +12,18 @@
 #include "ddl/ddl.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
@@ -152,7 +157,7 @@ ddl_create_schema(UtilityCall *call)
 	ddl_run_locally(call);
 	foreach(cell, ddl_created_objects(call))
 	{
-		const ObjectAddress *address = lfirst(cell);
+		ObjectAddress *address = lfirst(cell);
 
 		if (address->classId == NamespaceRelationId && object_place_is_everywhere(address))
 		{
@@ -166,7 +171,7 @@ ddl_create_schema(UtilityCall *call)
 									 quote_literal_cstr(NameStr(form->nspname)),
 									 quote_literal_cstr(GetUserNameFromId(form->nspowner, false))));
 			ReleaseSysCache(tuple);
-			ddl_send_privileges(address);
+			ddl_send_privileges(list_make1(address));
 		}
 	}
 }
@@ -180,11 +185,35 @@ send_with_right(const char *sql)
 {
 	bool lend = !superuser();
 
+	const char *role = quote_literal_cstr(GetUserNameFromId(GetUserId(), false));
+
 	if (lend)
-		remote_ddl_send("SELECT strata_worker.lend_create(true)");
+		remote_ddl_send(psprintf("SELECT strata_worker.lend_create(true, %s)", role));
 	remote_ddl_send(sql);
 	if (lend)
-		remote_ddl_send("SELECT strata_worker.lend_create(false)");
+		remote_ddl_send(psprintf("SELECT strata_worker.lend_create(false, %s)", role));
+}
+
+/* What the extension brought was given privileges by ALTER DEFAULT PRIVILEGES, which workers do not know. */
+static void
+send_members_privileges(const char *extension)
+{
+	Oid argument = NAMEOID;
+	List *name = list_make2(makeString("strata"), makeString("extension_privileges"));
+	LOCAL_FCINFO(call, 1);
+	FmgrInfo function;
+	Datum command;
+
+	CommandCounterIncrement();
+	fmgr_info(LookupFuncName(name, 1, &argument, false), &function);
+	InitFunctionCallInfoData(*call, &function, 1, InvalidOid, NULL, NULL);
+	call->args[0].value = DirectFunctionCall1(namein, CStringGetDatum(extension));
+	call->args[0].isnull = false;
+	PushActiveSnapshot(GetLatestSnapshot());
+	command = FunctionCallInvoke(call);
+	PopActiveSnapshot();
+	if (!call->isnull)
+		remote_ddl_send(TextDatumGetCString(command));
 }
 
 /* The error of a worker that cannot have the extension says what can be done. */
@@ -242,6 +271,7 @@ ddl_create_extension(UtilityCall *call)
 			appendStringInfoString(&sql, " CASCADE");
 	}
 	create_on_workers(create->extname, sql.data);
+	send_members_privileges(create->extname);
 }
 
 /* ALTER EXTENSION ... UPDATE */
@@ -254,4 +284,5 @@ ddl_alter_extension(UtilityCall *call)
 	if (local_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;
 	send_with_right(ddl_statement_text(call));
+	send_members_privileges(alter->extname);
 }

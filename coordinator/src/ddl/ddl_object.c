@@ -14,13 +14,16 @@
 #include "ddl/ddl.h"
 
 #include "access/relation.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_type.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
 #include "cluster/object_place.h"
@@ -30,43 +33,126 @@
 
 /* ---------------------------------------------------------------- commands */
 
-/*
- * CREATE of a type, function, operator or the like.  Function bodies are not checked on
- * the workers: they may name tables that only the coordinator has.  Partial aggregates are
- * made by an event trigger on each node (schema strata_partial).
- */
-void
-ddl_create_object(UtilityCall *call)
+/* The parameters of CREATE OR REPLACE of a function or aggregate, and its name; false if it is another command. */
+static bool
+get_replaced_parameters(Node *statement, List **name, List **parameters)
 {
-	Node *statement = call->statement->utilityStmt;
-	bool created = false;
+	if (IsA(statement, CreateFunctionStmt))
+	{
+		*name = castNode(CreateFunctionStmt, statement)->funcname;
+		*parameters = castNode(CreateFunctionStmt, statement)->parameters;
+		return castNode(CreateFunctionStmt, statement)->replace;
+	}
+	if (IsA(statement, DefineStmt))
+	{
+		const DefineStmt *define = castNode(DefineStmt, statement);
+
+		*name = define->defnames;
+		*parameters = define->args == NIL ? NIL : (List *) linitial(define->args);
+		return define->replace && define->kind == OBJECT_AGGREGATE && !define->oldstyle;
+	}
+	return false;
+}
+
+/* The function that the command is about to replace; InvalidOid: none. */
+static Oid
+find_replaced(Node *statement)
+{
+	List *name;
+	List *parameters;
+	char *schema_name;
+	char *function;
+	Oid schema;
+	Oid types[FUNC_MAX_ARGS];
+	int count = 0;
 	ListCell *cell;
-	char *text;
 
-	remote_ddl_lock_for_change();
-	ddl_run_locally(call);
-	if (metadata_all_workers() == NULL)
-		return;
+	if (!get_replaced_parameters(statement, &name, &parameters) || list_length(name) > 3)
+		return InvalidOid;
+	foreach(cell, parameters)
+	{
+		const FunctionParameter *parameter = lfirst_node(FunctionParameter, cell);
 
+		if (parameter->mode == FUNC_PARAM_OUT || parameter->mode == FUNC_PARAM_TABLE)
+			continue;
+		if (count == FUNC_MAX_ARGS)
+			return InvalidOid;
+		types[count] = LookupTypeNameOid(NULL, parameter->argType, true);
+		if (!OidIsValid(types[count++]))
+			return InvalidOid;
+	}
+	DeconstructQualifiedName(name, &schema_name, &function);
+	if (schema_name != NULL)
+		schema = get_namespace_oid(schema_name, true);
+	else if (fetch_search_path_array(&schema, 1) == 0)
+		return InvalidOid;
+	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, PointerGetDatum(function),
+						   PointerGetDatum(buildoidvector(types, count)), ObjectIdGetDatum(schema));
+}
+
+/* Those of the created objects that are not PostgreSQL's internal ones; *everywhere: the workers get them. */
+static List *
+list_created(const UtilityCall *call, bool *everywhere)
+{
+	List *created = NIL;
+	ListCell *cell;
+
+	*everywhere = true;
 	foreach(cell, ddl_created_objects(call))
 	{
 		const ObjectAddress *address = lfirst(cell);
 
 		if (address->classId == RelationRelationId || !is_objectclass_supported(address->classId))
 			continue;
-		if (!object_place_is_everywhere(address))
-			return;
-		created = true;
+		*everywhere &= object_place_is_everywhere(address);
+		created = lappend(created, lfirst(cell));
 	}
-	if (!created)
-		return;
+	return created;
+}
 
+/*
+ * CREATE of a type, function, operator or the like.  Function bodies are not checked on
+ * the workers: they may name tables that only the coordinator has.  Partial aggregates are
+ * made by an event trigger on each node (schema strata_partial).
+ *
+ * CREATE OR REPLACE leaves a function its owner, and may make one that stays here of one that does not, or the opposite.
+ */
+void
+ddl_create_object(UtilityCall *call)
+{
+	Node *statement = call->statement->utilityStmt;
+	List *dependents = NIL;
+	List *created;
+	ObjectAddress replaced;
+	bool was_everywhere;
+	bool everywhere;
+	char *text;
+
+	remote_ddl_lock_for_change();
+	if (metadata_all_workers() == NULL)
+	{
+		ddl_run_locally(call);
+		return;
+	}
+	ObjectAddressSet(replaced, ProcedureRelationId, find_replaced(statement));
+	was_everywhere = OidIsValid(replaced.objectId) && object_place_is_everywhere(&replaced);
+	dependents = ddl_note_dependents(ProcedureRelationId, replaced.objectId);
+	ddl_run_locally(call);
+
+	created = list_created(call, &everywhere);
+	ddl_move_dependents(dependents);
+	if (!everywhere || created == NIL || (dependents != NIL && !was_everywhere))
+		return;
+	if (ddl_is_anothers(linitial(created)))
+	{
+		ddl_place("create", created);
+		return;
+	}
 	text = ddl_statement_text(call);
 	if (IsA(statement, CreateFunctionStmt))
 		text = psprintf("SET LOCAL check_function_bodies = off; %s", text);
 	remote_ddl_send(text);
-	foreach(cell, ddl_created_objects(call))
-		ddl_send_privileges(lfirst(cell));
+	ddl_send_privileges(created);
 }
 
 /* An object's name as get_object_address() wants it: types come as lists of names from the grammar. */
@@ -288,7 +374,7 @@ ddl_alter_object(UtilityCall *call)
 		everywhere = find_on_workers(type, objects, NULL);
 	altered = get_altered_type(statement, objects);
 	if (OidIsValid(altered))
-		dependents = ddl_note_dependents(altered);
+		dependents = ddl_note_dependents(TypeRelationId, altered);
 	if (everywhere != NIL)
 	{
 		text = build_alter(call, type);

@@ -2,10 +2,10 @@
  * ddl_row_type.c
  *		What is built on a type, when workers get or lose what that needs.
  *
- * Functions that take or return rows of a local table, composite types with such attributes, and what is built on them in
- * turn, are the coordinator's (object_place.c).  When the table is distributed, or the attribute dropped, the
+ * Functions that take or return rows of a local table, or whose SQL body names it, composite types with such attributes,
+ * and what is built on them in turn, are the coordinator's (object_place.c).  When the table is distributed, or the attribute dropped, the
  * workers get these objects, each after what it needs; when the table comes back, or such an attribute
- * is added, they lose them in the opposite order.
+ * is added, they lose them in the opposite order.  Whoever does that, each object stays its owner's (ddl_privileges.c).
  */
 #include "postgres.h"
 
@@ -19,17 +19,30 @@
 #include "catalog/dependency.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "nodes/makefuncs.h"
-#include "parser/parse_func.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
-/* A dependent: a type (a composite type in the place of its attributes) or a function, or nothing. */
+/* The domain whose CHECK a constraint is, or nothing. */
+static Oid
+get_constrained_domain(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Oid domain = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		domain = ((Form_pg_constraint) GETSTRUCT(tuple))->contypid;
+		ReleaseSysCache(tuple);
+	}
+	return domain;
+}
+
+/* A dependent: a type (in the place of its attributes or constraints) or a function, or nothing. */
 static ObjectAddress
 get_dependent(const Form_pg_depend entry)
 {
@@ -39,6 +52,8 @@ get_dependent(const Form_pg_depend entry)
 	if (entry->classid == RelationRelationId &&
 		get_rel_relkind(entry->objid) == RELKIND_COMPOSITE_TYPE)
 		ObjectAddressSet(object, TypeRelationId, get_rel_type_id(entry->objid));
+	else if (entry->classid == ConstraintRelationId)
+		ObjectAddressSet(object, TypeRelationId, get_constrained_domain(entry->objid));
 	else if (entry->classid != TypeRelationId && entry->classid != ProcedureRelationId)
 		object.objectId = InvalidOid;
 	return object;
@@ -115,45 +130,29 @@ find_dependents(const ObjectAddress *object, List **visited, List **found)
 	}
 }
 
-/* The text that a function of schema strata makes of an object, which may just have been changed. */
-static char *
-call_definition(const char *name, Oid object)
+/* A function, or a type that is no table's. */
+static bool
+is_own(const ObjectAddress *object)
 {
-	Oid argument = OIDOID;
-	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString(pstrdup(name))), 1,
-								  &argument, false);
-	char *definition;
+	Oid relation = object->classId == TypeRelationId ? get_typ_typrelid(object->objectId)
+													 : InvalidOid;
 
-	PushActiveSnapshot(GetLatestSnapshot());
-	definition = TextDatumGetCString(OidFunctionCall1(function, ObjectIdGetDatum(object)));
-	PopActiveSnapshot();
-	return definition;
-}
-
-static char *
-get_definition(const ObjectAddress *object)
-{
-	if (object->classId == TypeRelationId)
-		return call_definition("type_definition", object->objectId);
-	if (get_func_prokind(object->objectId) == PROKIND_AGGREGATE)
-		return call_definition("aggregate_definition", object->objectId);
-	return TextDatumGetCString(
-		DirectFunctionCall1(pg_get_functiondef, ObjectIdGetDatum(object->objectId)));
+	return object->classId != RelationRelationId &&
+		   (!OidIsValid(relation) || get_rel_relkind(relation) == RELKIND_COMPOSITE_TYPE);
 }
 
 List *
-ddl_note_dependents(Oid type)
+ddl_note_dependents(Oid class, Oid object)
 {
 	Dependent *self = palloc(sizeof(Dependent));
 	List *found = NIL;
 	List *visited;
 	ListCell *cell;
-	Oid relation = get_typ_typrelid(type);
 
-	if (!OidIsValid(type)) /* a sequence or index */
+	if (!OidIsValid(object)) /* a sequence or index has no type */
 		return NIL;
-	ObjectAddressSet(self->object, TypeRelationId, type);
-	self->own = !OidIsValid(relation) || get_rel_relkind(relation) == RELKIND_COMPOSITE_TYPE;
+	ObjectAddressSet(self->object, class, object);
+	self->own = is_own(&self->object);
 	visited = list_make1(&self->object);
 	find_dependents(&self->object, &visited, &found);
 	if (self->own)
@@ -163,9 +162,9 @@ ddl_note_dependents(Oid type)
 		Dependent *dependent = lfirst(cell);
 
 		dependent->everywhere = object_place_is_everywhere(&dependent->object);
-		dependent->drop = psprintf("DROP %s IF EXISTS %s",
-								   dependent->object.classId == TypeRelationId ? "TYPE" : "ROUTINE",
-								   getObjectIdentity(&dependent->object, false));
+		dependent->drop = dependent->everywhere && metadata_all_workers() != NULL
+							  ? ddl_place_command("drop", list_make1(&dependent->object))
+							  : NULL;
 	}
 	return found;
 }
@@ -180,17 +179,14 @@ ddl_move_dependents(const List *noted)
 	{
 		const Dependent *dependent = list_nth(noted, i);
 
-		if (dependent->everywhere && !object_place_is_everywhere(&dependent->object))
+		if (dependent->drop != NULL && !object_place_is_everywhere(&dependent->object))
 			remote_ddl_send(dependent->drop);
 	}
 	foreach(cell, noted)
 	{
-		const Dependent *dependent = lfirst(cell);
+		Dependent *dependent = lfirst(cell);
 
-		if (dependent->everywhere || !object_place_is_everywhere(&dependent->object))
-			continue;
-		remote_ddl_send(psprintf("SET LOCAL check_function_bodies = off; %s",
-								 get_definition(&dependent->object)));
-		ddl_send_privileges(&dependent->object);
+		if (!dependent->everywhere && object_place_is_everywhere(&dependent->object))
+			ddl_place("create", list_make1(&dependent->object));
 	}
 }

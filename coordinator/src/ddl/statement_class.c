@@ -89,7 +89,7 @@ static const StatementClass statement_classes[] = {
 	{T_AlterExtensionContentsStmt, STATEMENT_EVERYWHERE, ddl_alter_object, "ALTER EXTENSION ... ADD, DROP", NULL},
 
 	/* roles and privileges */
-	{T_GrantStmt, STATEMENT_ADAPTED, ddl_grant, "GRANT, REVOKE", "On tables and sequences: here only."},
+	{T_GrantStmt, STATEMENT_ADAPTED, ddl_grant, "GRANT, REVOKE", "The access list that it leads to; on tables and sequences: here only."},
 	{T_AlterDefaultPrivilegesStmt, STATEMENT_LOCAL, NULL, "ALTER DEFAULT PRIVILEGES", "What a new object gets by it is granted on the workers, too."},
 	{T_CreateRoleStmt, STATEMENT_ADAPTED, ddl_create_role, "CREATE ROLE, USER, GROUP", "How clients log in (password, connection limit ...) stays here."},
 	{T_AlterRoleStmt, STATEMENT_ADAPTED, ddl_alter_role, "ALTER ROLE", "How clients log in (password, connection limit ...) stays here."},

@@ -368,7 +368,10 @@ handle_call(UtilityCall *call)
 
 	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
 	{
-		ddl_run_locally(call);
+		if (IsA(call->statement->utilityStmt, GrantStmt)) /* an element of CREATE SCHEMA */
+			ddl_grant(call);
+		else
+			ddl_run_locally(call);
 		return;
 	}
 	check_access_method(call->statement->utilityStmt);
