@@ -1268,7 +1268,7 @@ AS $$
                    AS i (schema_name text, table_name text, index_name text, complete boolean)
     ), local AS MATERIALIZED (
         SELECT t.relation, t.kind, t.colocation_id, n.nspname AS schema_name,
-               c.relname AS table_name,
+               c.relname AS table_name, t.kind = 'd' OR c.relkind = 'p' AS partitioned,
                (SELECT string_agg(format('%I %s', a.attname,
                                          format_type(a.atttypid, a.atttypmod)),
                                   ', ' ORDER BY a.attname)
@@ -1283,11 +1283,11 @@ AS $$
      WHERE NOT EXISTS (SELECT FROM remote AS r
                         WHERE (r.schema_name, r.table_name) = (l.schema_name, l.table_name))
     UNION ALL
-    SELECT l.relation, CASE WHEN r.partitioned <> (l.kind = 'd') THEN 'the table is of another kind'
+    SELECT l.relation, CASE WHEN r.partitioned <> l.partitioned THEN 'the table is of another kind'
                             ELSE format('its columns are (%s), here (%s)', r.columns, l.columns) END
       FROM local AS l
       JOIN remote AS r ON (r.schema_name, r.table_name) = (l.schema_name, l.table_name)
-     WHERE r.partitioned <> (l.kind = 'd') OR r.columns <> l.columns
+     WHERE r.partitioned <> l.partitioned OR r.columns <> l.columns
     UNION ALL
     SELECT l.relation, format('shard %s (modulus %s) is missing', s.remainder, s.modulus)
       FROM local AS l
@@ -1299,7 +1299,8 @@ AS $$
     SELECT l.relation, format('shard %s (modulus %s) does not belong there', r.remainder, r.modulus)
       FROM local AS l
       JOIN remote_shard AS r ON (r.schema_name, r.table_name) = (l.schema_name, l.table_name)
-     WHERE NOT EXISTS (SELECT FROM strata.shard AS s
+     WHERE l.kind = 'd'
+       AND NOT EXISTS (SELECT FROM strata.shard AS s
                         WHERE s.colocation_id = l.colocation_id
                           AND s.worker_id = checked_worker
                           AND (r.modulus, r.remainder) = (s.modulus, s.remainder))
@@ -1332,6 +1333,12 @@ DECLARE
     shards json;
     indexes json;
     here text;
+    -- of reference tables, which are tables of their own, unlike shards
+    partitions text[] := coalesce((
+        SELECT array_agg(format('%I.%I', n.nspname, c.relname))
+          FROM strata.distributed_table AS t
+          JOIN pg_class AS c ON c.oid = t.relation AND c.relispartition
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace), '{}');
 BEGIN
     SELECT * INTO cluster FROM strata.cluster;
     check_name := 'lost shards';
@@ -1416,7 +1423,7 @@ BEGIN
 
         check_name := 'tables and shards';
         answer := strata.run_on_worker(member.worker_id,
-            'SELECT json_agg(t) FROM strata_worker.table_list() AS t', false);
+            format('SELECT json_agg(t) FROM strata_worker.table_list(%L) AS t', partitions), false);
         ok := answer.success;
         detail := CASE WHEN NOT ok THEN answer.result END;
         IF ok THEN
@@ -1429,7 +1436,7 @@ BEGIN
         IF ok THEN
             shards := coalesce(answer.result, '[]');
             answer := strata.run_on_worker(member.worker_id,
-                'SELECT json_agg(i) FROM strata_worker.index_list() AS i', false);
+                format('SELECT json_agg(i) FROM strata_worker.index_list(%L) AS i', partitions), false);
             ok := answer.success;
             detail := CASE WHEN NOT ok THEN answer.result END;
         END IF;
@@ -1443,7 +1450,9 @@ BEGIN
 
         check_name := 'periods';
         answer := strata.run_on_worker(member.worker_id,
-            'SELECT string_agg(u::text, '', '') FROM strata_worker.unknown_periods() AS u', false);
+            format('SELECT string_agg(u::text, '', '') FROM strata_worker.unknown_periods() AS u '
+                   'WHERE u <> ALL (SELECT coalesce(pg_catalog.to_regclass(n), 0) FROM unnest(%L::text[]) AS n)',
+                   partitions), false);
         ok := answer.success AND answer.result IS NULL;
         detail := CASE WHEN NOT answer.success THEN answer.result
                        WHEN NOT ok THEN format('pg_partman does not know %s', answer.result) END;
@@ -1474,7 +1483,10 @@ BEGIN
         RETURN NEXT;
         -- the last check of a worker that answers
         CONTINUE WHEN check_name <> 'periods' OR NOT is_superuser;
-        FOR reference IN SELECT relation FROM strata.distributed_table WHERE kind = 'r' ORDER BY relation::text
+        -- a partitioned table has the rows of its partitions, which are compared
+        FOR reference IN
+            SELECT t.relation FROM strata.distributed_table AS t JOIN pg_class AS c ON c.oid = t.relation
+             WHERE t.kind = 'r' AND c.relkind = 'r' ORDER BY t.relation::text
         LOOP
             check_name := format('copy of %s', reference);
             here := (SELECT format('(%s,%s)', c.row_count, c.checksum)

@@ -45,7 +45,7 @@ EVERYBODY = {
         strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
         strata_worker.is_not_after strata_worker.later_period strata_worker.leaf_list
-        strata_worker.lend_create strata_worker.next_index_command strata_worker.own_database
+        strata_worker.lend_create strata_worker.mark_inherited strata_worker.next_index_command strata_worker.own_database
         strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
         strata_worker.place_objects
@@ -116,7 +116,7 @@ DEFINERS = {
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version"
     " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
-    " strata_worker.lend_create strata_worker.own_database strata_worker.own_leaves"
+    " strata_worker.lend_create strata_worker.mark_inherited strata_worker.own_database strata_worker.own_leaves"
     " strata_worker.own_schema strata_worker.place_objects"
     " strata_worker.record_schema_version strata_worker.rename_periods strata_worker.rename_schema"
     " strata_partial.create_partials strata_partial.follow_aggregates",

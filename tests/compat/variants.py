@@ -15,9 +15,9 @@ NEW_TABLES = """
 SELECT c.oid, array(SELECT quote_literal(attname) FROM pg_catalog.pg_attribute
                     WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition AND c.oid > {last}
+WHERE {condition} AND c.relpersistence = 'p' AND NOT c.relispartition AND c.oid > {last}
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'strata')
-  AND c.relam = (SELECT oid FROM pg_catalog.pg_am WHERE amname = 'heap')
+  AND NOT EXISTS (SELECT FROM strata.distributed_table AS t WHERE t.relation = c.oid)
 ORDER BY c.oid
 """
 
@@ -29,6 +29,9 @@ class Variant:
     name: str
     command: str = ""
     last_column_first: bool = False
+    condition: str = (
+        "c.relkind = 'r' AND c.relam = (SELECT oid FROM pg_catalog.pg_am WHERE amname = 'heap')"
+    )
 
     @property
     def exact(self) -> bool:
@@ -39,7 +42,13 @@ VARIANTS = {
     variant.name: variant
     for variant in (
         Variant("local"),
-        Variant("reference", "SELECT strata.create_reference_table({table}::pg_catalog.oid)"),
+        Variant(
+            "reference",
+            "SELECT strata.create_reference_table({table}::pg_catalog.oid)",
+            # children have come along with their parents
+            condition="c.relkind IN ('r', 'p') AND c.relam IN"
+            " (0, (SELECT oid FROM pg_catalog.pg_am WHERE amname = 'heap'))",
+        ),
         Variant(
             "key",
             "SELECT strata.create_distributed_table({table}::pg_catalog.oid, {column}, shard_count => 4)",
@@ -71,7 +80,9 @@ class Distributor:
             return
         if self.session.state == pq.TransactionStatus.INERROR:
             return
-        found = self.session.one(NEW_TABLES.format(last=self.last))
+        found = self.session.one(
+            NEW_TABLES.format(last=self.last, condition=self.variant.condition)
+        )
         for oid, columns in found.rows:
             self.last = max(self.last, int(oid))
             self.distribute(oid, parse_names(columns))

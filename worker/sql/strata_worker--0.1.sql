@@ -598,6 +598,7 @@ COMMENT ON FUNCTION strata_worker.shard_list() IS
     'the shards on this worker: hash partitions with their bounds, sizes and estimated rows';
 
 CREATE FUNCTION strata_worker.table_list(
+    partitions text[] DEFAULT '{}',
     OUT schema_name name, OUT table_name name, OUT partitioned boolean, OUT columns text,
     OUT bytes bigint, OUT row_estimate bigint)
     RETURNS SETOF record
@@ -614,16 +615,34 @@ AS $$
            greatest(c.reltuples, 0)::bigint
       FROM pg_class AS c
       JOIN pg_namespace AS n ON n.oid = c.relnamespace
-     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+     WHERE c.relkind IN ('r', 'p')
+       AND (NOT c.relispartition OR format('%I.%I', n.nspname, c.relname) = ANY (partitions))
        AND n.nspname NOT IN ('pg_catalog', 'information_schema')
        AND n.nspname !~ '^pg_'
 $$;
-COMMENT ON FUNCTION strata_worker.table_list() IS
-    'the tables on this worker with their columns in one line, and the sizes of those that are not partitioned';
+COMMENT ON FUNCTION strata_worker.table_list(text[]) IS
+    'the tables on this worker, and of partitions those named, with their columns in one line, and the sizes of those that are not partitioned';
+
+-- ALTER TABLE ... INHERIT leaves a child all columns and constraints as its own, and has no other form.
+CREATE FUNCTION strata_worker.mark_inherited(relation regclass, columns text[], checks text[]) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('mark_inherited');
+    UPDATE pg_attribute SET attislocal = false
+     WHERE attrelid = relation AND attname = ANY (columns) AND attinhcount > 0;
+    UPDATE pg_constraint SET conislocal = false
+     WHERE conrelid = relation AND conname = ANY (checks) AND contype = 'c' AND coninhcount > 0;
+END
+$$;
+COMMENT ON FUNCTION strata_worker.mark_inherited(regclass, text[], text[]) IS
+    'the child''s columns and CHECK constraints that it has from its parents alone: they go with those';
 
 -- A partitioned index is complete when each partition below has a valid one that is attached.  No locks: see
 -- shard_list() about those of pg_partition_tree().
 CREATE FUNCTION strata_worker.index_list(
+    partitions text[] DEFAULT '{}',
     OUT schema_name name, OUT table_name name, OUT index_name name, OUT complete boolean)
     RETURNS SETOF record
     LANGUAGE sql STABLE
@@ -632,7 +651,9 @@ AS $$
     WITH RECURSIVE part AS (
         SELECT x.indexrelid AS root, x.indexrelid, x.indrelid, x.indisvalid, c.relkind
           FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indrelid
-         WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE c.relkind IN ('r', 'p')
+           AND (NOT c.relispartition OR format('%I.%I', n.nspname, c.relname) = ANY (partitions))
         UNION ALL
         SELECT p.root, x.indexrelid, x.indrelid, x.indisvalid, c.relkind
           FROM part AS p
@@ -652,8 +673,8 @@ AS $$
       JOIN pg_namespace AS n ON n.oid = t.relnamespace
      WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_'
 $$;
-COMMENT ON FUNCTION strata_worker.index_list() IS
-    'the indexes of the tables on this worker, and whether they are valid on all partitions';
+COMMENT ON FUNCTION strata_worker.index_list(text[]) IS
+    'the indexes of the tables on this worker, and of the partitions named, and whether they are valid on all partitions';
 
 -- ---------------------------------------------------------------------------
 -- CREATE INDEX CONCURRENTLY on a partitioned table (coordinator/src/ddl/ddl_index.c)

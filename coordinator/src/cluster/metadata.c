@@ -657,7 +657,8 @@ metadata_find_table(Oid relid)
 {
 	if (!OidIsValid(relid))
 		return NULL;
-	if (get_rel_relkind(relid) == RELKIND_INDEX)
+	if (get_rel_relkind(relid) == RELKIND_INDEX ||
+		get_rel_relkind(relid) == RELKIND_PARTITIONED_INDEX)
 		relid = IndexGetRelation(relid, true);
 	return OidIsValid(relid) ? metadata_table(relid) : NULL;
 }

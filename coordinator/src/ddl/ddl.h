@@ -95,6 +95,12 @@ extern char *ddl_schema_command(const char *function, const char *schema, const 
 extern void ddl_alter_table(UtilityCall *call);
 
 /*
+ * In ddl_tree.c: ALTER TABLE that changes who is below whom; false if that is not, or not only, what the command does with
+ * reference tables.  ERROR if tables would meet in one tree that cannot.
+ */
+extern bool ddl_alter_tree(UtilityCall *call, Oid relid);
+
+/*
  * In ddl_default.c: the defaults that a table's workers have (table_ddl_defaults()), and what the workers do when they
  * change: drop what they had before, and set what they shall have.
  */
@@ -186,5 +192,9 @@ extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls,
  */
 extern List *ddl_note_dependents(Oid class, Oid object);
 extern void ddl_move_dependents(const List *noted);
+
+/* The same for a table and all that is below it; the workers have them: also who may use their row types. */
+extern List *ddl_note_tree_dependents(Oid relation);
+extern void ddl_bring_dependents(Oid relation, const List *noted);
 
 #endif

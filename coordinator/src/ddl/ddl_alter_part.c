@@ -22,14 +22,10 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/dependency.h"
 #include "catalog/heap.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_constraint.h"
-#include "catalog/pg_sequence.h"
 #include "commands/defrem.h"
-#include "commands/sequence.h"
-#include "common/int.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/optimizer.h"
@@ -41,7 +37,6 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
@@ -49,11 +44,12 @@
 
 #include "compat.h"
 #include "cluster/relation_name.h"
+#include "ddl/numbered_column.h"
 #include "plan/explicit_cast.h"
-#include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/distribution_check.h"
 #include "table/table_ddl.h"
+#include "table/table_tree.h"
 #include "values/row_format.h"
 
 /* A column that was added. */
@@ -69,8 +65,13 @@ struct AlterParts
 {
 	Oid relation;
 	TableKind kind;
+	bool only;			  /* not the children of a reference table */
+	List *tree;			  /* a partitioned reference table and what is below it, else NIL */
+	TreeIndexes *indexes; /* the tree's, before */
+	bool drops_constraint;
+	bool rebuilds; /* indexes, for columns of other types */
 	List *commands;
-	List *usings;			  /* parallel to commands: text of USING, or NULL */
+	List *usings;			  /* parallel to commands: text of USING, name of a parent, or NULL */
 	AttrNumber last_column;	  /* columns with greater numbers are new */
 	List *constraints_before; /* names (String) that no new constraint has */
 
@@ -260,6 +261,13 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 
 	parts->relation = table->relation;
 	parts->kind = table->kind;
+	if (table->kind == TABLE_REFERENCE)
+	{
+		parts->only = !castNode(AlterTableStmt, call->statement->utilityStmt)->relation->inh;
+		if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+			parts->tree = table_tree_members(table->relation, AccessShareLock);
+		parts->indexes = table_tree_indexes(parts->tree);
+	}
 	parts->commands = copyObject(commands);
 	parts->last_column = RelationGetNumberOfAttributes(relation);
 	initStringInfo(&parts->drops);
@@ -280,6 +288,12 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 		}
 		else if (command->subtype == AT_AlterColumnType)
 			using = prepare_using(call, parts, relation, command);
+		else if (command->subtype == AT_AddInherit || command->subtype == AT_DropInherit)
+			using = relation_name_qualified(
+				RangeVarGetRelid(castNode(RangeVar, command->def), NoLock, false));
+		parts->drops_constraint |= command->subtype == AT_DropConstraint;
+		parts->rebuilds |= command->subtype == AT_AlterColumnType ||
+						   compat_is_set_expression(command->subtype);
 		parts->usings = lappend(parts->usings, using);
 	}
 	table_close(relation, NoLock);
@@ -287,29 +301,6 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 }
 
 /* ---------------------------------------------------------------- columns with values */
-
-/* The sequence from which a default draws and that belongs to the column, InvalidOid if it is something else. */
-static Oid
-find_own_sequence(Relation relation, AttrNumber attribute, Node *expression)
-{
-	Oid sequence = InvalidOid;
-	Oid owner;
-	int32 column;
-
-	while (IsA(expression, FuncExpr) && ((FuncExpr *) expression)->funcid != F_NEXTVAL &&
-		   list_length(((FuncExpr *) expression)->args) == 1)
-		expression = linitial(((FuncExpr *) expression)->args); /* a cast */
-	if (IsA(expression, NextValueExpr))
-		return ((NextValueExpr *) expression)->seqid;
-	if (IsA(expression, FuncExpr) && ((FuncExpr *) expression)->funcid == F_NEXTVAL &&
-		IsA(linitial(((FuncExpr *) expression)->args), Const))
-		sequence = DatumGetObjectId(
-			linitial_node(Const, ((FuncExpr *) expression)->args)->constvalue);
-	if (OidIsValid(sequence) && sequenceIsOwned(sequence, DEPENDENCY_AUTO, &owner, &column) &&
-		owner == RelationGetRelid(relation) && column == attribute)
-		return sequence;
-	return InvalidOid;
-}
 
 /* Does another part of the statement change the default?  Existing rows get what the column had when it was added. */
 static bool
@@ -373,95 +364,6 @@ build_default(const UtilityCall *call, AlterParts *parts, Relation relation, Att
 					deparse_for_rows(relation, NameStr(column->attname), parts->kind, expression));
 }
 
-static bool
-is_numbered(Relation relation, AttrNumber attribute)
-{
-	Node *expression;
-
-	if (TupleDescAttr(RelationGetDescr(relation), attribute - 1)->attgenerated != '\0')
-		return false;
-	expression = build_column_default(relation, attribute);
-	return expression != NULL && OidIsValid(find_own_sequence(relation, attribute, expression));
-}
-
-/* Take `count` values at once; returns the first, and *increment.  ERROR when there are too few, as for nextval(). */
-static int64
-reserve_values(Oid sequence, int64 count, int64 *increment)
-{
-	HeapTuple tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(sequence));
-	FormData_pg_sequence form;
-	int64 first;
-	int64 span;
-	int64 last;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for sequence %u", sequence);
-	form = *(Form_pg_sequence) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
-	*increment = form.seqincrement;
-
-	first = nextval_internal(sequence, false);
-	if (pg_mul_s64_overflow(form.seqincrement, count - 1, &span) ||
-		pg_add_s64_overflow(first, span, &last) || last > form.seqmax || last < form.seqmin)
-		ereport(ERROR, (errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-						errmsg("sequence \"%s\" has too few values for the rows of the table",
-							   get_rel_name(sequence)),
-						errdetail("The table has " INT64_FORMAT
-								  " rows, and the values are between " INT64_FORMAT
-								  " and " INT64_FORMAT ".",
-								  count, form.seqmin, form.seqmax)));
-	if (count > 1)
-		DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(last));
-	return first;
-}
-
-/* ADD COLUMN of a column that numbers the rows, on each worker from its own share of the values. */
-static void
-add_numbered_column(Relation relation, AttrNumber attribute)
-{
-	const Bitmapset *workers = metadata_all_workers();
-	int count = bms_num_members(workers);
-	int *worker_ids = palloc(count * sizeof(int));
-	int64 *rows = palloc(count * sizeof(int64));
-	char **sqls = palloc(count * sizeof(char *));
-	char *table = relation_name_qualified(RelationGetRelid(relation));
-	char *column = NameStr(TupleDescAttr(RelationGetDescr(relation), attribute - 1)->attname);
-	char *helper = quote_qualified_identifier(
-		get_namespace_name(RelationGetNamespace(relation)),
-		makeObjectName(RelationGetRelationName(relation), column, "strata"));
-	Oid sequence = find_own_sequence(relation, attribute,
-									 build_column_default(relation, attribute));
-	int64 increment = 1;
-	int64 total = 0;
-	int64 first;
-	int level = row_format_enter_sql_mode();
-	char *definition = table_ddl_column(relation, attribute);
-	int worker = -1;
-
-	row_format_leave_sql_mode(level);
-	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
-	{
-		worker_ids[i] = worker;
-		rows[i] = strtoi64(
-			remote_command_fetch(worker, psprintf("SELECT pg_catalog.count(*) FROM %s", table)),
-			NULL, 10);
-		total += rows[i];
-	}
-	first = total > 0 ? reserve_values(sequence, total, &increment) : 1;
-	for (int i = 0; i < count; i++)
-	{
-		sqls[i] = psprintf("CREATE SEQUENCE %s INCREMENT " INT64_FORMAT " MINVALUE " INT64_FORMAT
-						   " MAXVALUE " INT64_FORMAT " START " INT64_FORMAT
-						   "; ALTER TABLE %s ADD COLUMN %s DEFAULT pg_catalog.nextval(%s)"
-						   "; ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT; DROP SEQUENCE %s",
-						   helper, increment, PG_INT64_MIN, PG_INT64_MAX, first, table, definition,
-						   quote_literal_cstr(helper), table, quote_identifier(column), helper);
-		first += rows[i] * increment;
-	}
-	remote_ddl_note_change();
-	(void) remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
-}
-
 /* ---------------------------------------------------------------- after: one part */
 
 static void append_part(StringInfo list, const char *format, ...) pg_attribute_printf(2, 3);
@@ -507,7 +409,7 @@ build_add_column(const UtilityCall *call, AlterParts *parts, Relation relation,
 	added->name = pstrdup(name);
 	added->attribute = get_attnum(parts->relation, name);
 	parts->added = lappend(parts->added, added);
-	if (is_numbered(relation, added->attribute) && !has_later_default(parts, name))
+	if (numbered_column_is(relation, added->attribute) && !has_later_default(parts, name))
 		return;
 	value = build_default(call, parts, relation, added->attribute, definition);
 	added->has_default = value != NULL;
@@ -663,6 +565,11 @@ build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
 		case AT_AlterConstraint:
 			build_constraint_change(parts, command);
 			break;
+		case AT_AddInherit:
+		case AT_DropInherit:
+			append_part(&parts->after, "%s %s",
+						command->subtype == AT_AddInherit ? "INHERIT" : "NO INHERIT", using);
+			break;
 		default: /* new constraints come from the catalog; the rest is the coordinator's */
 			break;
 	}
@@ -670,7 +577,10 @@ build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
 
 /* ---------------------------------------------------------------- after: all parts */
 
-/* The constraint's ALTER TABLE, NULL if it is of another table or was there before. */
+/*
+ * The constraint's ALTER TABLE, NULL if it is of another table, comes with another constraint, or was there before.  Those of
+ * a partitioned table's indexes are made with the partitions' parts.
+ */
 static char *
 build_new_constraint(const AlterParts *parts, Oid oid)
 {
@@ -681,7 +591,9 @@ build_new_constraint(const AlterParts *parts, Oid oid)
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
 	form = (Form_pg_constraint) GETSTRUCT(tuple);
-	if (form->conrelid == parts->relation &&
+	if (form->conrelid == parts->relation && !OidIsValid(form->conparentid) &&
+		(parts->tree == NIL || !OidIsValid(form->conindid) ||
+		 form->contype == CONSTRAINT_FOREIGN) &&
 		!list_member(parts->constraints_before, makeString(pstrdup(NameStr(form->conname)))))
 		sql = table_ddl_inherited_check(form, pg_get_constraintdef_command(oid));
 	ReleaseSysCache(tuple);
@@ -714,6 +626,32 @@ send_alter(const char *table, const char *sql)
 {
 	if (sql[0] != '\0')
 		remote_ddl_send(psprintf("ALTER TABLE %s %s", table, sql));
+}
+
+static void
+send_tree_indexes(const AlterParts *parts)
+{
+	char *added = table_tree_new_indexes(parts->tree, parts->indexes, parts->drops_constraint);
+	char *names = parts->rebuilds ? table_tree_index_names(parts->tree) : "";
+
+	if (names[0] != '\0')
+		remote_ddl_send(names);
+	table_tree_run_guarded(parts->relation, added);
+}
+
+/* A reference table's children have what PostgreSQL gives them here, a distributed one's partitions all of it. */
+static void
+send_to_partitions(const AlterParts *parts, const char *table, List *actions, bool leaves_only)
+{
+	ListCell *cell;
+
+	foreach(cell, actions)
+	{
+		if (parts->kind == TABLE_REFERENCE)
+			send_alter(table, lfirst(cell));
+		else
+			ddl_alter_partitions(table, leaves_only, lfirst(cell));
+	}
 }
 
 static bool
@@ -751,7 +689,7 @@ send_columns(AlterParts *parts, Relation relation, const char *table)
 		{
 			send_alter(table, sql.data);
 			resetStringInfo(&sql);
-			add_numbered_column(relation, column->attribute);
+			numbered_column_add(relation, column->attribute);
 		}
 		if (column->has_default)
 			append_part(&defaults, "ALTER COLUMN %s DROP DEFAULT", quote_identifier(column->name));
@@ -773,7 +711,8 @@ void
 alter_parts_send(const UtilityCall *call, AlterParts *parts)
 {
 	Relation relation = table_open(parts->relation, NoLock);
-	char *table = relation_name_qualified(parts->relation);
+	char *table = psprintf("%s%s", parts->only ? "ONLY " : "",
+						   relation_name_qualified(parts->relation));
 	int level = row_format_enter_sql_mode();
 	ListCell *command;
 	ListCell *using;
@@ -784,12 +723,12 @@ alter_parts_send(const UtilityCall *call, AlterParts *parts)
 	row_format_leave_sql_mode(level);
 
 	send_columns(parts, relation, table);
-	foreach(cell, parts->all)
-		ddl_alter_partitions(table, false, lfirst(cell));
-	foreach(cell, parts->leaves)
-		ddl_alter_partitions(table, true, lfirst(cell));
+	send_to_partitions(parts, table, parts->all, false);
+	send_to_partitions(parts, table, parts->leaves, true);
 	foreach(cell, parts->used_indexes)
 		remote_ddl_send(psprintf("DROP INDEX IF EXISTS %s", (char *) lfirst(cell)));
+	if (parts->tree != NIL)
+		send_tree_indexes(parts);
 	send_constraints(call, parts);
 	send_alter(table, parts->after.data);
 	table_close(relation, NoLock);

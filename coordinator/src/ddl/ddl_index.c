@@ -49,6 +49,7 @@
 #include "stream/remote_ddl.h"
 #include "table/distribution_check.h"
 #include "table/index_validity.h"
+#include "table/table_tree.h"
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- an index left unfinished */
@@ -294,8 +295,9 @@ create_concurrently(UtilityCall *call, Oid table_id)
 void
 ddl_complete_index(Oid table, Oid index, bool concurrently)
 {
-	/* a constraint's index never was invalid */
-	if (OidIsValid(get_index_constraint(index)))
+	/* a constraint's index never was invalid; that of a partitioned reference table has nothing to build */
+	if (OidIsValid(get_index_constraint(index)) ||
+		get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX)
 		return;
 	build_on_workers(build_question(index, table));
 	if (get_index_isvalid(index))
@@ -325,6 +327,22 @@ ddl_complete_indexes(Oid table, bool concurrently)
 
 /* ---------------------------------------------------------------- CREATE INDEX */
 
+/* An index of a partitioned reference table: the partitions' parts have names, too. */
+static void
+create_on_tree(UtilityCall *call, Oid relid)
+{
+	List *members;
+	TreeIndexes *before;
+
+	LockRelationOid(relid, ShareLock); /* as core does it, in this order */
+	members = table_tree_members(relid, ShareLock);
+	before = table_tree_indexes(members);
+	ddl_run_locally(call);
+	ddl_ensure_unchanged(relid, TABLE_REFERENCE);
+	ddl_check_columns(relid, TABLE_REFERENCE);
+	table_tree_run_guarded(relid, table_tree_new_indexes(members, before, true));
+}
+
 void
 ddl_create_index(UtilityCall *call)
 {
@@ -353,6 +371,12 @@ ddl_create_index(UtilityCall *call)
 	relid = table->relation;
 	kind = table->kind;
 	remote_ddl_lock_for_change();
+	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE &&
+		compat_owns_table(relid, GetUserId()))
+	{
+		create_on_tree(call, relid);
+		return;
+	}
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, kind);
 	ddl_check_created(call);
@@ -385,7 +409,7 @@ build_drop(Oid index, const DistributedTable *table, bool cascade)
 {
 	char *parts = "";
 
-	if (!get_index_isvalid(index))
+	if (table->kind == TABLE_DISTRIBUTED && !get_index_isvalid(index))
 		parts = psprintf("SELECT strata_worker.drop_index_parts(%s, %s); ",
 						 quote_literal_cstr(relation_name_qualified(table->relation)),
 						 quote_literal_cstr(get_rel_name(index)));

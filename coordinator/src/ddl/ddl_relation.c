@@ -107,21 +107,30 @@ ddl_text_without_only(const UtilityCall *call, const RangeVar *name)
 
 /* ---------------------------------------------------------------- commands */
 
-/* CREATE [FOREIGN] TABLE: tables that inherit rows from elsewhere are refused. */
+/*
+ * CREATE [FOREIGN] TABLE: a child or partition of a reference table becomes one, too (utility.c); other tables that
+ * would have rows elsewhere than their parents are refused.
+ */
 void
 ddl_create_table(UtilityCall *call)
 {
-	CreateStmt *create = (CreateStmt *) call->statement->utilityStmt; /* or one with more behind */
+	Node *statement = call->statement->utilityStmt;
+	CreateStmt *create = (CreateStmt *) statement; /* or one with more behind */
 	ListCell *cell;
 
 	foreach(cell, create->inhRelations)
 	{
-		if (ddl_find_table_by_name(lfirst_node(RangeVar, cell)) != NULL)
+		const DistributedTable *table = ddl_find_table_by_name(lfirst_node(RangeVar, cell));
+
+		if (table == NULL)
+			continue;
+		if (table->kind == TABLE_DISTRIBUTED || IsA(statement, CreateForeignTableStmt))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot inherit from table \"%s\" because it is on several nodes",
 							lfirst_node(RangeVar, cell)->relname),
 					 errhint("Use LIKE to copy its columns.")));
+		remote_ddl_lock_for_change();
 	}
 	ddl_run_locally(call);
 }
@@ -254,7 +263,8 @@ ddl_rename(UtilityCall *call)
 
 	if (table != NULL)
 	{
-		char *text = ddl_text_without_only(call, rename->relation);
+		char *text = table->kind == TABLE_REFERENCE ? ddl_statement_text(call)
+													: ddl_text_without_only(call, rename->relation);
 		char *old_name = get_rel_name(table->relation);
 		TableKind kind = table->kind;
 
@@ -310,6 +320,13 @@ ddl_set_schema(UtilityCall *call)
 	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(table->relation, kind);
+	if (kind == TABLE_REFERENCE)
+	{
+		/* partitions stay where they are */
+		remote_ddl_send(
+			psprintf("ALTER TABLE %s SET SCHEMA %s", old_name, quote_identifier(alter->newschema)));
+		return;
+	}
 	ddl_alter_partitions(old_name, false,
 						 psprintf("SET SCHEMA %s", quote_identifier(alter->newschema)));
 	rename_partitions(table, old_schema, get_rel_name(table->relation));

@@ -12,6 +12,7 @@
 #include "cluster/object_place.h"
 #include "ddl/ddl.h"
 #include "stream/remote_ddl.h"
+#include "table/table_tree.h"
 
 #include "access/genam.h"
 #include "access/table.h"
@@ -169,6 +170,17 @@ ddl_note_dependents(Oid class, Oid object)
 	return found;
 }
 
+List *
+ddl_note_tree_dependents(Oid relation)
+{
+	List *found = NIL;
+	ListCell *cell;
+
+	foreach(cell, table_tree_members(relation, AccessShareLock))
+		found = list_concat(found, ddl_note_dependents(RelationRelationId, lfirst_oid(cell)));
+	return found;
+}
+
 void
 ddl_move_dependents(const List *noted)
 {
@@ -189,4 +201,21 @@ ddl_move_dependents(const List *noted)
 		if (!dependent->everywhere && object_place_is_everywhere(&dependent->object))
 			ddl_place("create", list_make1(&dependent->object));
 	}
+}
+
+void
+ddl_bring_dependents(Oid relation, const List *noted)
+{
+	List *types = NIL;
+	ListCell *cell;
+
+	ddl_move_dependents(noted);
+	foreach(cell, table_tree_members(relation, AccessShareLock))
+	{
+		ObjectAddress *type = palloc(sizeof(ObjectAddress));
+
+		ObjectAddressSet(*type, TypeRelationId, get_rel_type_id(lfirst_oid(cell)));
+		types = lappend(types, type);
+	}
+	ddl_send_privileges(types);
 }

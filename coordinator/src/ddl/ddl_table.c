@@ -37,6 +37,7 @@
 #include "table/index_validity.h"
 #include "table/table_am.h"
 #include "table/table_lifecycle.h"
+#include "table/table_tree.h"
 
 /* What to do with one part of an ALTER TABLE. */
 typedef enum AlterRule
@@ -93,6 +94,7 @@ static const struct
 	{AT_EnableRowSecurity, ALTER_LOCAL, NULL},
 	{AT_DisableRowSecurity, ALTER_LOCAL, NULL},
 	{AT_ForceRowSecurity, ALTER_LOCAL, NULL},
+	{AT_DropOids, ALTER_LOCAL, NULL},
 	{AT_NoForceRowSecurity, ALTER_LOCAL, NULL},
 
 	{AT_DisableTrigAll, ALTER_REFUSE,
@@ -104,8 +106,8 @@ static const struct
 	 "Only SET ACCESS METHOD heap, alone and on a distributed table, is supported."},
 	{AT_ClusterOn, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
 	{AT_DropCluster, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
-	{AT_AddInherit, ALTER_REFUSE, "Distributed and reference tables cannot inherit."},
-	{AT_DropInherit, ALTER_REFUSE, "Distributed and reference tables cannot inherit."},
+	{AT_AddInherit, ALTER_EVERYWHERE, NULL},
+	{AT_DropInherit, ALTER_EVERYWHERE, NULL},
 	{AT_AddOf, ALTER_REFUSE, "The workers' tables are not typed."},
 	{AT_DropOf, ALTER_REFUSE, "The workers' tables are not typed."},
 };
@@ -227,29 +229,6 @@ concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 		everywhere |= rule == ALTER_EVERYWHERE;
 	}
 	return everywhere;
-}
-
-/* A local table must not get a child or parent whose rows are elsewhere. */
-static void
-check_local_alter(const AlterTableStmt *alter)
-{
-	ListCell *cell;
-
-	foreach(cell, alter->cmds)
-	{
-		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
-		const RangeVar *other = NULL;
-
-		if (part->subtype == AT_AddInherit)
-			other = castNode(RangeVar, part->def);
-		else if (part->subtype == AT_AttachPartition)
-			other = castNode(PartitionCmd, part->def)->name;
-		if (ddl_find_table_by_name(other) != NULL)
-			refuse_alter(
-				RangeVarGetRelid(other, NoLock, false), describe_part(part),
-				"Distributed and reference tables cannot take part in inheritance or partitioning.",
-				NULL);
-	}
 }
 
 /* ---------------------------------------------------------------- ALTER TABLE */
@@ -475,11 +454,17 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 static void
 alter_our_index(UtilityCall *call, const DistributedTable *table)
 {
+	const AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
+	const AlterTableCmd *part = linitial_node(AlterTableCmd, alter->cmds);
+
 	if (table->kind == TABLE_DISTRIBUTED)
 		refuse_alter(
 			table->relation, "ALTER INDEX",
 			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
 			"Drop the index and create it again.");
+	if (part->subtype == AT_AttachPartition)
+		table_tree_check_part(
+			RangeVarGetRelid(castNode(PartitionCmd, part->def)->name, NoLock, false));
 	remote_ddl_lock_for_change();
 	ddl_run_locally(call);
 	remote_ddl_send(ddl_statement_text(call));
@@ -499,9 +484,10 @@ ddl_alter_table(UtilityCall *call)
 	}
 	relid = RangeVarGetRelid(alter->relation, NoLock, true);
 	table = metadata_find_table(relid);
+	if (ddl_alter_tree(call, relid))
+		return;
 	if (table == NULL)
 	{
-		check_local_alter(alter);
 		if (convert_to_distributed(alter))
 			return;
 		ddl_run_locally(call);

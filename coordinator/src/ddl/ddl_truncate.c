@@ -21,10 +21,12 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "cluster/relation_name.h"
@@ -35,6 +37,7 @@
 typedef struct RunningTruncate
 {
 	List *tables; /* OIDs of those named that the workers have */
+	List *only;	  /* those of them without their children */
 	bool cascade;
 	bool sent;
 } RunningTruncate;
@@ -45,14 +48,15 @@ static RunningTruncate *running = NULL;
 PG_FUNCTION_INFO_V1(strata_truncate_reference_table);
 
 static void
-send_truncate(List *tables, bool cascade)
+send_truncate(List *tables, List *only, bool cascade)
 {
 	StringInfoData sql;
 	ListCell *cell;
 
 	initStringInfo(&sql);
 	foreach(cell, tables)
-		appendStringInfo(&sql, "%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
+		appendStringInfo(&sql, "%s%s%s", sql.len == 0 ? "TRUNCATE " : ", ",
+						 list_member_oid(only, lfirst_oid(cell)) ? "ONLY " : "",
 						 relation_name_qualified(lfirst_oid(cell)));
 	if (cascade)
 		appendStringInfoString(&sql, " CASCADE");
@@ -66,7 +70,7 @@ send_running(void)
 	if (running->sent || running->tables == NIL)
 		return;
 	running->sent = true;
-	send_truncate(running->tables, running->cascade);
+	send_truncate(running->tables, running->only, running->cascade);
 }
 
 static void
@@ -97,8 +101,13 @@ strata_truncate_reference_table(PG_FUNCTION_ARGS)
 
 	if (running != NULL)
 		note_emptied(table->relation);
-	else
-		send_truncate(list_make1_oid(table->relation), false);
+	else if (get_rel_relkind(table->relation) != RELKIND_PARTITIONED_TABLE)
+	{
+		/* children have triggers of their own */
+		List *only = list_make1_oid(table->relation);
+
+		send_truncate(only, only, false);
+	}
 	return PointerGetDatum(NULL);
 }
 
@@ -118,6 +127,8 @@ collect_tables(const TruncateStmt *command, RunningTruncate *truncate, int *firs
 		if (table == NULL)
 			continue;
 		truncate->tables = list_append_unique_oid(truncate->tables, relid);
+		if (table->kind == TABLE_REFERENCE && !lfirst_node(RangeVar, cell)->inh)
+			truncate->only = lappend_oid(truncate->only, relid);
 		if (table->kind == TABLE_DISTRIBUTED)
 			has_shell = true;
 		else if (*first_reference < 0)

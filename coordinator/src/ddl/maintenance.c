@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "compat.h"
 #include "wire/connection.h"
@@ -212,7 +213,8 @@ maintenance_vacuum(UtilityCall *call)
 static bool
 is_reindexed(const ReindexStmt *reindex, Oid relid)
 {
-	if (reindex->kind == REINDEX_OBJECT_SYSTEM)
+	if (reindex->kind == REINDEX_OBJECT_SYSTEM ||
+		get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE) /* its partitions are reached */
 		return false;
 	if (reindex->kind == REINDEX_OBJECT_SCHEMA &&
 		get_rel_namespace(relid) != get_namespace_oid(reindex->name, false))

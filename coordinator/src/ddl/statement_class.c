@@ -37,7 +37,7 @@ static const StatementClass statement_classes[] = {
 	{T_LockStmt, STATEMENT_LOCAL, NULL, "LOCK TABLE", "Statements lock the coordinator's table first, so its lock orders them."},
 
 	/* tables and what hangs on them */
-	{T_CreateStmt, STATEMENT_ADAPTED, ddl_create_table, "CREATE TABLE", "USING distributed creates the shards, too."},
+	{T_CreateStmt, STATEMENT_ADAPTED, ddl_create_table, "CREATE TABLE", "USING distributed creates the shards, too; partitions and children of reference tables become such tables."},
 	{T_CreateTableAsStmt, STATEMENT_ADAPTED, NULL, "CREATE TABLE AS, SELECT INTO, CREATE MATERIALIZED VIEW", "USING distributed creates the shards, too; a materialized view is the coordinator's."},
 	{T_AlterTableStmt, STATEMENT_ADAPTED, ddl_alter_table, "ALTER TABLE, ALTER INDEX, ALTER VIEW, ALTER TYPE (attributes)", "Part by part, see below."},
 	{T_AlterTableMoveAllStmt, STATEMENT_CHECKED, ddl_move_tables, "ALTER TABLE ALL IN TABLESPACE", "Refused where it would move a distributed table."},

@@ -116,17 +116,6 @@ get_optional_text(FunctionCallInfo fcinfo, int argument)
 	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
 }
 
-/* The workers have the table: what is built on it follows, and who may use its row type. */
-static void
-bring_dependents(Oid relation, const List *dependents)
-{
-	ObjectAddress type;
-
-	ddl_move_dependents(dependents);
-	ObjectAddressSet(type, TypeRelationId, get_rel_type_id(relation));
-	ddl_send_privileges(list_make1(&type));
-}
-
 static void
 distribute(Oid relation, const char *key, int shard_count, const char *colocate_with,
 		   const char *storage, PeriodRequest *periods)
@@ -136,7 +125,7 @@ distribute(Oid relation, const char *key, int shard_count, const char *colocate_
 	relation = period_convert_partitioned(relation, periods);
 	dependents = ddl_note_dependents(RelationRelationId, relation);
 	table_lifecycle_distribute(relation, key, shard_count, colocate_with, storage, periods);
-	bring_dependents(relation, dependents);
+	ddl_bring_dependents(relation, dependents);
 }
 
 Datum
@@ -181,10 +170,10 @@ Datum
 strata_create_reference_table(PG_FUNCTION_ARGS)
 {
 	Oid relation = get_relation_argument(fcinfo, 0);
-	List *dependents = ddl_note_dependents(RelationRelationId, relation);
+	List *dependents = ddl_note_tree_dependents(relation);
 
 	table_lifecycle_replicate(relation);
-	bring_dependents(relation, dependents);
+	ddl_bring_dependents(relation, dependents);
 	PG_RETURN_VOID();
 }
 
@@ -192,7 +181,7 @@ Datum
 strata_undistribute_table(PG_FUNCTION_ARGS)
 {
 	Oid relation = get_relation_argument(fcinfo, 0);
-	List *dependents = ddl_note_dependents(RelationRelationId, relation);
+	List *dependents = ddl_note_tree_dependents(relation);
 
 	table_lifecycle_localize(relation);
 	ddl_move_dependents(dependents);

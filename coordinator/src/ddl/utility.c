@@ -48,6 +48,7 @@
 #include "table/index_validity.h"
 #include "table/table_am.h"
 #include "table/table_lifecycle.h"
+#include "table/table_tree.h"
 #include "transaction/constraint_mode.h"
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
@@ -266,7 +267,7 @@ check_new_shell(Relation relation)
 
 /*
  * Distribute what the command created with our access method and did not distribute yet
- * (CREATE TABLE AS does, with its first row).
+ * (CREATE TABLE AS does, with its first row), and make children of reference tables such tables.
  */
 static void
 distribute_new_tables(const UtilityCall *call)
@@ -290,6 +291,9 @@ distribute_new_tables(const UtilityCall *call)
 		if (shell && metadata_table(address->objectId) == NULL)
 			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
 									   METADATA_DEFAULT_STORAGE, NULL);
+		else if (metadata_table(address->objectId) == NULL &&
+				 table_tree_has_parent_of_ours(address->objectId))
+			table_lifecycle_replicate(address->objectId);
 		dropped_names_check(address->objectId);
 	}
 }

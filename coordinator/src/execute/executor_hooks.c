@@ -27,6 +27,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
+#include "execute/plan_reads.h"
 #include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
 #include "server/statement_depth.h"
@@ -147,6 +148,47 @@ renew_snapshot(QueryDesc *query)
 	query->snapshot = RegisterSnapshot(GetTransactionSnapshot());
 }
 
+static bool
+scans_tables_here(Plan *plan)
+{
+	ListCell *cell;
+
+	switch (nodeTag(plan))
+	{
+		case T_LockRows:
+			return scans_tables_here(outerPlan(plan));
+		case T_SeqScan:
+		case T_IndexScan:
+		case T_IndexOnlyScan:
+			return true;
+		case T_Append:
+			foreach(cell, ((Append *) plan)->appendplans)
+			{
+				if (!scans_tables_here(lfirst(cell)))
+					return false;
+			}
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Send changes of reference tables before a query, or after it.  One as a foreign key's check, which sees nothing of the
+ * workers and changes nothing, may come between the two halves of a row's move to another partition.
+ */
+static void
+flush_changes(const QueryDesc *query)
+{
+	const PlannedStmt *plan = query->plannedstmt;
+
+	if (plan_reads_writes(plan) || plan_reads_functions(plan) || plan->subplans != NIL ||
+		!scans_tables_here(plan->planTree))
+		reference_write_flush();
+	else
+		reference_write_flush_changes();
+}
+
 static void
 start_query(QueryDesc *query, int eflags)
 {
@@ -155,7 +197,7 @@ start_query(QueryDesc *query, int eflags)
 
 	if (!IsParallelWorker())
 	{
-		reference_write_flush();
+		flush_changes(query);
 		if (IsolationIsSerializable() && metadata_available())
 			serializable_check_plan(query->plannedstmt);
 		if (executor_runs_prepared && !nested)
@@ -182,7 +224,7 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_
 	RunningQuery running = {.query = query, .outer = statement_snapshot_running};
 
 	if (!IsParallelWorker())
-		reference_write_flush();
+		flush_changes(query);
 
 	statement_depth++;
 	statement_snapshot_running = &running;
@@ -220,7 +262,7 @@ finish_query(QueryDesc *query)
 
 	if (IsParallelWorker())
 		return;
-	reference_write_flush();
+	flush_changes(query);
 	if (statement_depth == 0)
 		pending_rows_flush();
 	else

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/sysattr.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
@@ -25,7 +26,9 @@
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "partitioning/partdesc.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "compat.h"
 #include "plan/gather_plan.h"
@@ -64,12 +67,13 @@ remove_junk_column(PlannerInfo *root, TargetEntry *column)
  * their ctid, to fetch them once more when such a row has changed meanwhile.  That of a
  * row on a worker leads nowhere here, and a worker's copy of a reference table has
  * others than this server's.  So reference tables bring the row itself along, as
- * foreign tables do, and distributed ones nothing: a Gather cannot be rechecked.
+ * foreign tables do, and distributed ones nothing: a Gather cannot be rechecked.  Nor is anything rechecked here of a
+ * statement that changes a distributed table.
  *
  * Called before core collects the columns that scans have to bring.
  */
 static void
-replace_row_mark(PlannerInfo *root, Index rti, const DistributedTable *table)
+replace_row_mark(PlannerInfo *root, Index rti, bool remove)
 {
 	ListCell *lc;
 
@@ -83,7 +87,7 @@ replace_row_mark(PlannerInfo *root, Index rti, const DistributedTable *table)
 		column = find_mark_column(root, mark);
 		if (column == NULL)
 			continue;
-		if (table->kind == TABLE_DISTRIBUTED)
+		if (remove)
 		{
 			remove_junk_column(root, column);
 			root->rowMarks = foreach_delete_current(root->rowMarks, lc);
@@ -156,10 +160,22 @@ plan_scan_check_ctid(PlannerInfo *root, Index rti)
 						 "statements by key, too.")));
 }
 
+static bool
+changes_distributed_table(PlannerInfo *root)
+{
+	const DistributedTable *table =
+		root->parse->resultRelation > 0
+			? metadata_table(planner_rt_fetch(root->parse->resultRelation, root)->relid)
+			: NULL;
+
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
 void
 plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
 {
 	const DistributedTable *table = metadata_table(relation);
+	bool remove;
 
 	if (table == NULL)
 		return;
@@ -169,7 +185,11 @@ plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptI
 		rel->rel_parallel_workers = 0;
 		plan_scan_check_ctid(root, rel->relid);
 	}
-	replace_row_mark(root, rel->relid, table);
+
+	/* else the rows of a tree are this server's own: core finds them by ctid and tableoid */
+	remove = table->kind == TABLE_DISTRIBUTED || changes_distributed_table(root);
+	if (remove || (!inhparent && rel->reloptkind == RELOPT_BASEREL))
+		replace_row_mark(root, rel->relid, remove);
 }
 
 static Node *
@@ -383,13 +403,40 @@ take_all_quals(PlannerInfo *root, RelOptInfo *rel, DistPath *path)
 	return true;
 }
 
+/*
+ * Is a partition of a table of the query being detached CONCURRENTLY?  New queries here do without its rows, while the
+ * workers have it until that is done.
+ */
+static bool
+is_being_detached(PlannerInfo *root)
+{
+	ListCell *lc;
+
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+		Relation relation;
+		bool detached;
+
+		if (rte->rtekind != RTE_RELATION || rte->relkind != RELKIND_PARTITIONED_TABLE)
+			continue;
+		relation = table_open(rte->relid, NoLock);
+		detached = RelationGetPartitionDesc(relation, true)->detached_exist;
+		table_close(relation, NoLock);
+		if (detached)
+			return true;
+	}
+	return false;
+}
+
 static void
 plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	DistPath *path;
 
 	/* its rows are changed and locked on the coordinator's copy, which the plan finds by their ctid */
-	if (bms_is_member(rti, root->all_result_relids) || has_row_mark(root, rti))
+	if (bms_is_member(rti, root->all_result_relids) || has_row_mark(root, rti) ||
+		(rte->inh && is_being_detached(root)))
 		return;
 	path = make_base_path(root, rel, rti);
 	path->locus.kind = LOCUS_REPLICATED;
@@ -494,7 +541,7 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	switch (rte->rtekind)
 	{
 		case RTE_RELATION:
-			if (rte->relkind != RELKIND_RELATION)
+			if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_PARTITIONED_TABLE)
 				return;
 			table = metadata_table(rte->relid);
 			if (table == NULL)

@@ -417,8 +417,8 @@ make_used_rte(RebuildLevel *level, Index rti)
 	switch (rte->rtekind)
 	{
 		case RTE_RELATION:
-			/* the planner clears inh on childless shells, which would print ONLY */
-			rte->inh = true;
+			/* the planner clears inh on childless tables, which would print ONLY */
+			rte->inh = rte->inh || !shippable_has_tree(rte->relid);
 			rte->tablesample = (TableSampleClause *) mutate_expr((Node *) rte->tablesample, level);
 			break;
 		case RTE_SUBQUERY:

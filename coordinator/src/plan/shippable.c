@@ -28,6 +28,7 @@
 #include "catalog/dependency.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -485,14 +486,22 @@ is_unshippable_subplan(SubPlan *subplan, ShippableContext *context)
 }
 
 bool
+shippable_has_tree(Oid relation)
+{
+	const DistributedTable *table = metadata_table(relation);
+
+	return table != NULL && table->kind == TABLE_REFERENCE && has_subclass(relation);
+}
+
+bool
 shippable_system_column(PlannerInfo *root, Var *var)
 {
 	RangeTblEntry *rte = planner_rt_fetch(var->varno, root);
 	const DistributedTable *table;
 
-	/* rebuild.c gives it the coordinator's value */
+	/* rebuild.c gives it the coordinator's value; but which table of a tree has the row? */
 	if (var->varattno == TableOidAttributeNumber)
-		return true;
+		return rte->rtekind != RTE_RELATION || !rte->inh || !shippable_has_tree(rte->relid);
 	if (rte->rtekind != RTE_RELATION)
 		return false;
 	table = metadata_table(rte->relid);
@@ -541,7 +550,8 @@ shippable_row_type(Oid type)
 		return true;
 	kind = get_rel_relkind(relation);
 	return kind == RELKIND_COMPOSITE_TYPE ||
-		   (kind == RELKIND_RELATION && metadata_table(relation) != NULL);
+		   ((kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE) &&
+			metadata_table(relation) != NULL);
 }
 
 /*

@@ -38,6 +38,9 @@ extern bool shippable_is_shipped_value(PlannerInfo *root, Node *expr);
  */
 extern bool shippable_system_column(PlannerInfo *root, Var *var);
 
+/* Is it a reference table with partitions or children, of which ONLY and tableoid can tell? */
+extern bool shippable_has_tree(Oid relation);
+
 /* Does a PARAM_EXEC parameter come from an outer query (not from an InitPlan)? */
 extern bool shippable_param_is_outer(PlannerInfo *root, Param *param);
 

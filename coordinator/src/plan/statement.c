@@ -168,7 +168,8 @@ mutate_statement(Node *node, StatementContext *context)
 			{
 				RangeTblEntry *rte = lfirst(lc);
 
-				rte->inh = rte->inh || rte->rtekind == RTE_RELATION;
+				rte->inh = rte->inh ||
+						   (rte->rtekind == RTE_RELATION && !shippable_has_tree(rte->relid));
 			}
 			mend_names(query);
 			put_lateral_last(query);

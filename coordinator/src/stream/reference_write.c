@@ -16,12 +16,20 @@
  * A batch never outlives the ExecutorFinish() whose triggers filled it, and is sent
  * before any nested query starts (executor_hooks.c) or subtransaction begins: what
  * an aborted subtransaction leaves here is its own, and is thrown away.
+ *
+ * An UPDATE that moves a row to another partition deletes it in one leaf and inserts it into another.  Foreign keys to
+ * the partitioned table must see an update, here as on the workers: so the deletion waits for the insertion, which
+ * is the next event but for the checks of foreign keys, which the workers do not notice, unless users' triggers come
+ * between.  Together they are one UPDATE of the whole tree.
  */
 #include "postgres.h"
 
 #include "stream/reference_write.h"
 
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/partition.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
@@ -32,6 +40,7 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "server/statement_depth.h"
 #include "stream/remote_command.h"
 #include "stream/remote_insert.h"
@@ -47,6 +56,13 @@ static StringInfoData batch = {0};
 static RemoteRole batch_role;		 /* whose changes are in the batch */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
+/* A row, in TopTransactionContext, that has left a leaf and has not arrived in another; NULL: none. */
+static HeapTuple moved_row = NULL;
+static Oid moved_from;
+static RemoteRole moved_role; /* whose change it is */
+
+static void settle_moved_row(void);
+
 PG_FUNCTION_INFO_V1(strata_replicate_reference_row);
 
 static void
@@ -56,10 +72,18 @@ forget_batch(void)
 		pfree(batch.data);
 	batch.data = NULL;
 	inserts_pending = false;
+	moved_row = NULL;
 }
 
 void
 reference_write_flush(void)
+{
+	settle_moved_row();
+	reference_write_flush_changes();
+}
+
+void
+reference_write_flush_changes(void)
 {
 	char *sql = batch.data;
 	RemoteRole before;
@@ -132,7 +156,7 @@ append_update(StringInfo sql, Relation relation, const char *table_name, TupleTa
 	int start = sql->len;
 	bool changed = false;
 
-	appendStringInfo(sql, "UPDATE %s SET ", table_name);
+	appendStringInfo(sql, "UPDATE ONLY %s SET ", table_name);
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
@@ -157,14 +181,10 @@ append_update(StringInfo sql, Relation relation, const char *table_name, TupleTa
 	}
 }
 
-/* Collect an UPDATE (new_row given) or DELETE of one row. */
+/* A change of this role's may be added to the batch now. */
 static void
-collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_row)
+begin_change(RemoteRole role)
 {
-	char *name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-											RelationGetRelationName(relation));
-	RemoteRole role = remote_role_for_relation(relation);
-
 	if (role.user != batch_role.user || role.security_context != batch_role.security_context)
 		reference_write_flush();
 	batch_role = role;
@@ -180,19 +200,150 @@ collect_change(Relation relation, TupleTableSlot *old_row, TupleTableSlot *new_r
 		initStringInfo(&batch);
 		MemoryContextSwitchTo(old);
 	}
+}
 
+static void
+end_change(void)
+{
+	if (batch.len >= BATCH_BYTES)
+		reference_write_flush();
+}
+
+/* Collect an UPDATE (new_row given) or DELETE of one row. */
+static void
+collect_change(Relation relation, RemoteRole role, TupleTableSlot *old_row, TupleTableSlot *new_row)
+{
+	char *name = relation_name_qualified(RelationGetRelid(relation));
+
+	begin_change(role);
 	if (new_row != NULL)
 		append_update(&batch, relation, name, old_row, new_row);
 	else
 	{
-		appendStringInfo(&batch, "DELETE FROM %s", name);
+		appendStringInfo(&batch, "DELETE FROM ONLY %s", name);
 		append_key(&batch, relation, old_row);
 		appendStringInfoString(&batch, ";\n");
 	}
 	pfree(name);
-	if (batch.len >= BATCH_BYTES)
-		reference_write_flush();
+	end_change();
 }
+
+/* ---------------------------------------------------------------- rows that move between partitions */
+
+/* Has an UPDATE deleted the row because it belongs into another partition now? */
+static bool
+is_departure(const TriggerData *trigger)
+{
+	return TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
+		   HeapTupleHeaderIndicatesMovedPartitions(trigger->tg_trigtuple->t_data);
+}
+
+static void
+keep_moved_row(Relation relation, HeapTuple row)
+{
+	MemoryContext old;
+
+	settle_moved_row();
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	moved_row = heap_copytuple(row);
+	moved_from = RelationGetRelid(relation);
+	moved_role = remote_role_for_relation(relation);
+	MemoryContextSwitchTo(old);
+}
+
+/* The row that moved as a slot of its leaf, which is locked, and is not kept any more. */
+static TupleTableSlot *
+take_moved_row(Relation leaf)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(leaf), &TTSOpsHeapTuple);
+
+	ExecStoreHeapTuple(moved_row, slot, false);
+	moved_row = NULL;
+	return slot;
+}
+
+static Oid
+find_root(Oid partition)
+{
+	List *ancestors = get_rel_relispartition(partition) ? get_partition_ancestors(partition) : NIL;
+
+	return ancestors == NIL ? partition : llast_oid(ancestors);
+}
+
+/* Do foreign keys refer to the table's rows? */
+static bool
+is_referenced(Relation relation)
+{
+	const TriggerDesc *triggers = relation->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		if (RI_FKey_trigger_type(triggers->triggers[i].tgfoid) == RI_TRIGGER_PK)
+			return true;
+	}
+	return false;
+}
+
+/* Something comes between the deletion and the insertion of a row that moves: the deletion goes on its own. */
+static void
+settle_moved_row(void)
+{
+	Relation leaf;
+	TupleTableSlot *row;
+
+	if (moved_row == NULL)
+		return;
+	leaf = table_open(moved_from, NoLock);
+	if (is_referenced(leaf))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot move a row of reference table \"%s\" to another partition",
+						RelationGetRelationName(leaf)),
+				 errdetail("A trigger runs statements while the row is in neither partition, and "
+						   "foreign keys refer to the table."),
+				 errhint("Delete the row and insert it again.")));
+	row = take_moved_row(leaf);
+	collect_change(leaf, moved_role, row, NULL);
+	ExecDropSingleTupleTableSlot(row);
+	table_close(leaf, NoLock);
+}
+
+/* A row was inserted: if it is the one that moved, that is an UPDATE of the tree.  False if not. */
+static bool
+collect_arrival(Relation relation, TupleTableSlot *new_row)
+{
+	TupleDesc desc = RelationGetDescr(relation);
+	const char *separator = " SET ";
+	Relation leaf;
+	TupleTableSlot *old_row;
+
+	if (moved_row == NULL || find_root(moved_from) != find_root(RelationGetRelid(relation)))
+		return false;
+	leaf = table_open(moved_from, NoLock);
+	old_row = take_moved_row(leaf);
+	begin_change(moved_role);
+	appendStringInfo(&batch, "UPDATE %s",
+					 relation_name_qualified(find_root(RelationGetRelid(relation))));
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped || column->attgenerated != '\0')
+			continue;
+		appendStringInfoString(&batch, separator);
+		append_column(&batch, new_row, i + 1);
+		separator = ", ";
+	}
+	append_key(&batch, leaf, old_row);
+	appendStringInfo(&batch, " AND tableoid = %s::pg_catalog.regclass;\n",
+					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(leaf))));
+	ExecDropSingleTupleTableSlot(old_row);
+	table_close(leaf, NoLock);
+	end_change();
+	return true;
+}
+
+/* ---------------------------------------------------------------- the trigger */
 
 const DistributedTable *
 reference_write_trigger_table(const TriggerData *trigger)
@@ -207,6 +358,23 @@ reference_write_trigger_table(const TriggerData *trigger)
 					trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
 			 errhint("create_reference_table() makes this trigger; do not create it yourself.")));
 	return table;
+}
+
+static void
+collect_event(const TriggerData *trigger)
+{
+	RemoteRole role = remote_role_for_relation(trigger->tg_relation);
+
+	settle_moved_row();
+	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+	{
+		reference_write_flush();
+		remote_insert_row(trigger->tg_relation, trigger->tg_trigslot);
+		inserts_pending = true;
+	}
+	else
+		collect_change(trigger->tg_relation, role, trigger->tg_trigslot,
+					   TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newslot : NULL);
 }
 
 /*
@@ -226,16 +394,14 @@ strata_replicate_reference_row(PG_FUNCTION_ARGS)
 	(void) reference_write_trigger_table(trigger);
 	if (metadata_all_workers() == NULL)
 		return PointerGetDatum(NULL);
-	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+	if (is_departure(trigger))
 	{
-		reference_write_flush();
-		remote_insert_row(trigger->tg_relation, trigger->tg_trigslot);
-		inserts_pending = true;
+		keep_moved_row(trigger->tg_relation, trigger->tg_trigtuple);
+		return PointerGetDatum(NULL);
 	}
-	else if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-		collect_change(trigger->tg_relation, trigger->tg_trigslot, trigger->tg_newslot);
-	else
-		collect_change(trigger->tg_relation, trigger->tg_trigslot, NULL);
+	if (!TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
+		!collect_arrival(trigger->tg_relation, trigger->tg_trigslot))
+		collect_event(trigger);
 
 	/* a subscription's apply worker has no ExecutorFinish() that would send it */
 	if (statement_depth == 0)

@@ -31,6 +31,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -38,6 +39,7 @@
 #include "cluster/metadata.h"
 #include "plan/only_here.h"
 #include "table/distribution_check.h"
+#include "table/table_tree.h"
 #include "values/row_format.h"
 
 static const char *
@@ -84,20 +86,51 @@ check_triggers(Relation relation)
 	}
 }
 
+/* A reference table is one with all its parents and children, a distributed one has neither. */
 static void
-check_relation_kind(Relation relation, bool is_reference)
+check_relatives(Relation relation, bool is_reference, const List *members)
 {
 	Form_pg_class class = relation->rd_rel;
+	Oid relid = RelationGetRelid(relation);
+	Oid parent;
+
+	if (!is_reference)
+	{
+		if (class->relispartition || has_superclass(relid))
+			refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
+						 "It is a partition or inherits from another table.", NULL);
+		if (class->relhassubclass && find_inheritance_children(relid, NoLock) != NIL)
+			refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
+						 "Other tables inherit from it.", NULL);
+		return;
+	}
+	parent = table_tree_parent_outside(relid, members, false);
+	if (OidIsValid(parent))
+		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
+					 psprintf("It %s table \"%s\", which is none.",
+							  class->relispartition ? "is a partition of" : "inherits from",
+							  get_rel_name(parent)),
+					 "Make that one a reference table: partitions and children go along.");
+}
+
+static void
+check_relation_kind(Relation relation, bool is_reference, const List *members)
+{
+	Form_pg_class class = relation->rd_rel;
+	bool partitioned = class->relkind == RELKIND_PARTITIONED_TABLE;
 	int wrong = ERRCODE_WRONG_OBJECT_TYPE;
 
-	if (class->relkind == RELKIND_PARTITIONED_TABLE)
+	if (partitioned && !is_reference)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 					 "It is partitioned on the coordinator.",
 					 "Use a table without partitions: the shards will be its partitions.");
-	if (class->relkind != RELKIND_RELATION)
+	if (!partitioned && class->relkind != RELKIND_RELATION)
 		refuse_table(relation, is_reference, wrong, "It is not an ordinary table.", NULL);
 	if (class->relpersistence == RELPERSISTENCE_TEMP)
-		refuse_table(relation, is_reference, wrong,
+		refuse_table(relation, is_reference,
+					 class->relispartition || has_superclass(RelationGetRelid(relation))
+						 ? ERRCODE_FEATURE_NOT_SUPPORTED
+						 : wrong,
 					 "It is temporary, and other servers cannot see it.", NULL);
 	if (class->relpersistence == RELPERSISTENCE_UNLOGGED)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -110,20 +143,15 @@ check_relation_kind(Relation relation, bool is_reference)
 	if (IsSystemRelation(relation) ||
 		RelationGetNamespace(relation) == get_namespace_oid("strata", true))
 		refuse_table(relation, is_reference, wrong, "It is a catalog.", NULL);
-	if (class->relispartition || has_superclass(RelationGetRelid(relation)))
-		refuse_table(relation, is_reference, wrong,
-					 "It is a partition or inherits from another table.", NULL);
-	if (class->relhassubclass &&
-		find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
-		refuse_table(relation, is_reference, wrong, "Other tables inherit from it.", NULL);
-	if (class->relam != HEAP_TABLE_AM_OID && !metadata_is_shell(relation))
+	check_relatives(relation, is_reference, members);
+	if (!partitioned && class->relam != HEAP_TABLE_AM_OID && !metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 					 psprintf("Its access method is \"%s\".", get_am_name(class->relam)),
 					 "Use ALTER TABLE ... SET ACCESS METHOD heap before.");
 }
 
 void
-distribution_check_table(Relation relation, bool is_reference)
+distribution_check_table(Relation relation, bool is_reference, const List *members)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 
@@ -134,7 +162,7 @@ distribution_check_table(Relation relation, bool is_reference)
 						get_kind_name(table->kind == TABLE_REFERENCE)),
 				 errhint("SELECT strata.undistribute_table() makes it local again.")));
 
-	check_relation_kind(relation, is_reference);
+	check_relation_kind(relation, is_reference, members);
 	distribution_check_columns(relation, is_reference);
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
@@ -255,6 +283,10 @@ distribution_check_columns(Relation relation, bool is_reference)
 		check_index_part(relation, is_reference, tuple, Anum_pg_index_indpred);
 		ReleaseSysCache(tuple);
 	}
+	if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		check_expression(relation, is_reference,
+						 (Node *) RelationGetPartitionKey(relation)->partexprs,
+						 "partition key%s of table \"%s\"", "");
 	if (constraints == NULL)
 		return;
 	for (int i = 0; i < constraints->num_defval; i++)
@@ -598,27 +630,36 @@ distribution_check_foreign_keys(Relation relation)
 	}
 }
 
-/* NULL for a local table, and for the one that becomes local. */
+/* NULL for a local table, and for those that become local. */
 static const DistributedTable *
-table_without(Oid relation, Oid local)
+table_without(Oid relation, const List *local)
 {
-	return relation == local ? NULL : metadata_table(relation);
+	return list_member_oid(local, relation) ? NULL : metadata_table(relation);
 }
 
 void
-distribution_check_undistribute(Relation relation)
+distribution_check_undistribute(Relation relation, const List *members)
 {
 	Oid relid = RelationGetRelid(relation);
+	Oid parent = table_tree_parent_outside(relid, members, true);
 	ListCell *cell;
 
+	if (OidIsValid(parent))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" cannot become local", RelationGetRelationName(relation)),
+				 errdetail("It %s reference table \"%s\".",
+						   relation->rd_rel->relispartition ? "is a partition of" : "inherits from",
+						   get_rel_name(parent)),
+				 errhint("Undistribute that one, or take the table out of it first.")));
 	foreach(cell, distribution_check_list_foreign_keys(relid))
 	{
 		HeapTuple tuple = get_constraint(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 		const char *hint;
 
-		if (find_foreign_key_fault(tuple, table_without(form->conrelid, relid),
-								   table_without(form->confrelid, relid), &hint) != NULL)
+		if (find_foreign_key_fault(tuple, table_without(form->conrelid, members),
+								   table_without(form->confrelid, members), &hint) != NULL)
 			ereport(
 				ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

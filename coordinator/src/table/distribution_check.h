@@ -14,8 +14,11 @@
 #include "nodes/parsenodes.h"
 #include "utils/relcache.h"
 
-/* The relation is an ordinary permanent table, without what we cannot honour. */
-extern void distribution_check_table(Relation relation, bool is_reference);
+/*
+ * The relation is an ordinary permanent table, without what we cannot honour.  A reference table may also be partitioned, and
+ * all its relatives are reference tables or among the `members` (Oid) that become such together.
+ */
+extern void distribution_check_table(Relation relation, bool is_reference, const List *members);
 
 /*
  * Can a trigger of this type (pg_trigger.tgtype) be fired on a distributed table?  What needs a
@@ -61,7 +64,7 @@ extern void distribution_check_foreign_keys(Relation relation);
 /* OIDs of the foreign keys from and to a table. */
 extern List *distribution_check_list_foreign_keys(Oid relation);
 
-/* The table may become local: no foreign key then joins a local and a distributed table. */
-extern void distribution_check_undistribute(Relation relation);
+/* The table may become local, with the other members of its tree: no foreign key then joins a local and a distributed table. */
+extern void distribution_check_undistribute(Relation relation, const List *members);
 
 #endif

@@ -45,6 +45,7 @@
 #include "cluster/relation_name.h"
 #include "table/period.h"
 #include "table/table_ddl.h"
+#include "table/table_tree.h"
 #include "values/row_format.h"
 
 static void append_columns(StringInfo sql, Relation relation);
@@ -184,6 +185,8 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 		appendStringInfo(
 			&sql, " PARTITION BY HASH (%s)",
 			quote_identifier(get_attname(RelationGetRelid(relation), key_attribute, false)));
+	else if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		appendStringInfoString(&sql, table_tree_partition_key(relation));
 	else
 	{
 		char *options = get_storage_parameters(relation);
@@ -331,11 +334,13 @@ append_column_settings(StringInfo sql, Relation relation)
 char *
 table_ddl_inherited_check(Form_pg_constraint constraint, char *definition)
 {
+	const DistributedTable *table = metadata_table(constraint->conrelid);
 	const char *no_inherit = " NO INHERIT";
 	const char *end = constraint->convalidated ? "" : " NOT VALID";
 	int length = strlen(definition) - strlen(no_inherit) - strlen(end);
 
-	if (constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
+	if ((table == NULL || table->kind == TABLE_DISTRIBUTED) &&
+		constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
 		strncmp(definition + length, no_inherit, strlen(no_inherit)) == 0)
 		strcpy(definition + length, end);
 	return definition;
@@ -390,7 +395,10 @@ read_constraints(Relation relation)
 	return tuples;
 }
 
-/* The relation's constraints of this type as palloc'd texts "CONSTRAINT name definition". */
+/*
+ * The relation's constraints of this type as palloc'd texts "CONSTRAINT name definition".  Foreign keys that come with another one,
+ * of a partitioned table to or from which that is, are left out.
+ */
 static List *
 list_constraints(Relation relation, char type)
 {
@@ -401,7 +409,8 @@ list_constraints(Relation relation, char type)
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
-		if (constraint->contype == type)
+		if (constraint->contype == type &&
+			(type != CONSTRAINT_FOREIGN || !OidIsValid(constraint->conparentid)))
 			constraints = lappend(constraints, get_named_definition(constraint));
 	}
 	return constraints;
@@ -457,6 +466,20 @@ get_index_constraint_definition(Oid constraint)
 }
 
 char *
+table_ddl_index(Relation relation, Oid index)
+{
+	Oid constraint = get_index_constraint(index);
+
+	if (!OidIsValid(constraint))
+		return psprintf("%s;\n", TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef,
+																		 ObjectIdGetDatum(index))));
+	return psprintf("ALTER TABLE %s%s ADD %s;\n",
+					relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ? "ONLY " : "",
+					relation_name_qualified(RelationGetRelid(relation)),
+					get_index_constraint_definition(constraint));
+}
+
+char *
 table_ddl_indexes(Relation relation)
 {
 	StringInfoData sql;
@@ -467,14 +490,11 @@ table_ddl_indexes(Relation relation)
 	foreach(cell, RelationGetIndexList(relation)) /* in the order in which they were made */
 	{
 		Oid index = lfirst_oid(cell);
-		Oid constraint = get_index_constraint(index);
 
-		if (OidIsValid(constraint))
-			append_constraint(&sql, relation, get_index_constraint_definition(constraint));
-		else if (get_index_isvalid(index)) /* what CONCURRENTLY left unfinished stays here */
-			appendStringInfo(
-				&sql, "%s;\n",
-				TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
+		/* what CONCURRENTLY left unfinished stays here; a part of a partitioned table's index may be missing */
+		if (get_index_isvalid(index) || get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX ||
+			OidIsValid(get_index_constraint(index)))
+			appendStringInfoString(&sql, table_ddl_index(relation, index));
 	}
 	foreach(cell, RelationGetStatExtList(relation))
 		appendStringInfo(&sql, "%s;\n", pg_get_statisticsobjdef_string(lfirst_oid(cell)));

@@ -22,7 +22,7 @@ extern char *table_ddl_schema(Oid schema_oid);
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
  * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes
- * an ordinary table (a reference table's copy) without partitions.  Where the table is divided into
+ * a reference table's copy, without partitions.  Where the table is divided into
  * periods, there will be those of `periods` (begins, as String) and those to come.
  */
 extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
@@ -38,10 +38,13 @@ extern char *table_ddl_column(Relation relation, AttrNumber attribute);
 extern char *table_ddl_generation_expression(Relation relation, AttrNumber attribute);
 
 /*
- * A constraint's definition, which is changed in place, without the NO INHERIT of a CHECK: partitions, as shards are,
- * cannot be left out, and for a table without children it is the same.
+ * A constraint's definition, which is changed in place, of a distributed table without the NO INHERIT of a CHECK: partitions,
+ * as shards are, cannot be left out.
  */
 extern char *table_ddl_inherited_check(Form_pg_constraint constraint, char *definition);
+
+/* One index, or the constraint whose index it is; in SQL mode.  Of a partitioned table ONLY, without the partitions' parts. */
+extern char *table_ddl_index(Relation relation, Oid index);
 
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *table_ddl_indexes(Relation relation);

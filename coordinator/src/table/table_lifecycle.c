@@ -72,6 +72,7 @@
 #include "table/table_ddl.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
+#include "table/table_tree.h"
 #include "transaction/pending_rows.h"
 
 int table_lifecycle_local_depth = 0;
@@ -257,6 +258,14 @@ list_remainders(const Colocation *colocation, int worker_id)
 	return remainders;
 }
 
+/* Foreign keys of reference tables come last, when their whole tree is there. */
+static char *
+build_indexes(Relation relation, TableKind kind)
+{
+	return psprintf("%s%s", table_ddl_indexes(relation),
+					kind == TABLE_DISTRIBUTED ? table_ddl_foreign_keys(relation) : "");
+}
+
 /*
  * Send every worker its own commands for a table: its partitions differ.  Indexes come when the table has its
  * owner: they compute what he has written with the owner's rights.
@@ -269,8 +278,7 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 	int count = bms_num_members(workers);
 	int *worker_ids = palloc(count * sizeof(int));
 	char **sqls = palloc(count * sizeof(char *));
-	const char *indexes = with_indexes ? table_ddl_indexes(relation) : "";
-	const char *foreign_keys = with_indexes ? table_ddl_foreign_keys(relation) : "";
+	const char *indexes = with_indexes ? build_indexes(relation, table->kind) : "";
 	int worker = -1;
 
 	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
@@ -279,11 +287,11 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 		List *remainders = colocation != NULL ? list_remainders(colocation, worker) : NIL;
 
 		worker_ids[i] = worker;
-		sqls[i] = psprintf("%s%s%s%s",
+		sqls[i] = psprintf("%s%s%s",
 						   table_ddl_create(relation, table->key_attribute,
 											colocation != NULL ? colocation->shard_count : 0,
 											remainders, periods),
-						   table_ddl_owner(relation, remainders), indexes, foreign_keys);
+						   table_ddl_owner(relation, remainders), indexes);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }
@@ -291,7 +299,7 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 static void
 create_indexes_on_workers(Relation relation)
 {
-	char *sql = psprintf("%s%s", table_ddl_indexes(relation), table_ddl_foreign_keys(relation));
+	char *sql = build_indexes(relation, metadata_table(RelationGetRelid(relation))->kind);
 
 	if (sql[0] != '\0')
 		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
@@ -326,6 +334,13 @@ move_rows(Relation relation)
 	return count;
 }
 
+static bool
+has_rows_here(Relation relation)
+{
+	return relation->rd_rel->relkind == RELKIND_RELATION && !metadata_is_shell(relation) &&
+		   RelationGetNumberOfBlocks(relation) > 0;
+}
+
 /*
  * Create the table on all workers and fill it.  The metadata must be visible; it is
  * forgotten again by the transaction's abort if anything fails.  `periods` are begins of those that
@@ -335,7 +350,7 @@ static double
 populate_workers(Relation relation, List *periods)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	bool has_rows = !metadata_is_shell(relation) && RelationGetNumberOfBlocks(relation) > 0;
+	bool has_rows = has_rows_here(relation);
 	bool guarded = owner_guard_begin(metadata_all_workers(), relation);
 	double rows = 0;
 
@@ -503,7 +518,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	/* The rows of a heap go: nobody may be reading it.  A new shell may be in use by its INSERT. */
 	if (is_heap)
 		CheckTableNotInUse(relation, "distribute");
-	distribution_check_table(relation, false);
+	distribution_check_table(relation, false, NIL);
 	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
 	if (key == NULL)
 		ereport(
@@ -577,11 +592,13 @@ create_own_trigger(Oid relation, char *name, const char *function, bool for_rows
 						  TRIGGER_FIRES_ALWAYS);
 }
 
+/* A partitioned table has no rows: each leaf tells of its own. */
 static void
 create_replication_triggers(Oid relation)
 {
-	create_own_trigger(relation, REPLICATION_TRIGGER, "replicate_reference_row", true,
-					   TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE);
+	if (get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE)
+		create_own_trigger(relation, REPLICATION_TRIGGER, "replicate_reference_row", true,
+						   TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE);
 	create_own_trigger(relation, TRUNCATION_TRIGGER, "truncate_reference_table", false,
 					   TRIGGER_TYPE_TRUNCATE);
 }
@@ -614,26 +631,77 @@ drop_replication_triggers(Relation relation)
 	CommandCounterIncrement();
 }
 
+/* The foreign keys of a table whose parents, if it has any, have theirs already. */
+static void
+create_foreign_keys_on_workers(Oid relation_oid)
+{
+	Relation relation = relation_open(relation_oid, NoLock);
+	bool guarded;
+	char *sql = psprintf("%s%s", table_ddl_foreign_keys(relation),
+						 table_tree_foreign_key_names(relation_oid));
+
+	if (sql[0] != '\0')
+	{
+		guarded = owner_guard_begin(metadata_all_workers(), relation);
+		remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+		if (guarded)
+			owner_guard_end(metadata_all_workers());
+	}
+	relation_close(relation, NoLock);
+}
+
+/* The copies of new reference tables, parents first, which are in the metadata already. */
+static void
+create_copies(List *members)
+{
+	ListCell *cell;
+
+	foreach(cell, members)
+	{
+		Relation relation = relation_open(lfirst_oid(cell), NoLock);
+
+		distribution_check_foreign_keys(relation);
+		(void) populate_workers(relation, NIL);
+		relation_close(relation, NoLock);
+	}
+	foreach(cell, members)
+		table_tree_link(metadata_all_workers(), lfirst_oid(cell), true);
+	foreach(cell, members)
+		create_foreign_keys_on_workers(lfirst_oid(cell));
+}
+
 void
 table_lifecycle_replicate(Oid relation_oid)
 {
 	Relation relation = open_own_table(relation_oid);
+	List *members = table_tree_members(relation_oid, AccessExclusiveLock);
+	ListCell *cell;
 
-	CheckTableNotInUse(relation, "replicate");
-	distribution_check_table(relation, true);
+	relation_close(relation, NoLock);
+	foreach(cell, members)
+	{
+		relation = open_own_table(lfirst_oid(cell));
+		CheckTableNotInUse(relation, "replicate");
+		distribution_check_table(relation, true, members);
+		relation_close(relation, NoLock);
+	}
 
 	remote_ddl_note_change();
 	metadata_catalog_lock_placement();
-	metadata_catalog_add_table(relation_oid, CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0, "heap");
+	foreach(cell, members)
+		metadata_catalog_add_table(lfirst_oid(cell), CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0,
+								   "heap");
 	CommandCounterIncrement();
-	distribution_check_foreign_keys(relation);
 
-	populate_workers(relation, NIL);
-	relation_close(relation, NoLock);
-	create_replication_triggers(relation_oid);
-	CacheInvalidateRelcacheByRelid(relation_oid);
-	CommandCounterIncrement();
-	table_definition_store(relation_oid, NULL);
+	create_copies(members);
+	foreach(cell, members)
+	{
+		create_replication_triggers(lfirst_oid(cell));
+		CacheInvalidateRelcacheByRelid(lfirst_oid(cell));
+		CommandCounterIncrement();
+		table_tree_leave_foreign_keys_to_workers(lfirst_oid(cell));
+		table_definition_store(lfirst_oid(cell), NULL);
+	}
 }
 
 /* ---------------------------------------------------------------- back to local, or gone */
@@ -655,27 +723,50 @@ rewrite_as_heap(Relation relation)
 	SPI_finish();
 }
 
+/* All of a tree, children first. */
+static void
+localize_copies(List *members)
+{
+	for (int i = list_length(members) - 1; i >= 0; i--)
+	{
+		Oid member = list_nth_oid(members, i);
+		Relation relation = open_own_table(member);
+
+		CheckTableNotInUse(relation, "undistribute");
+		drop_replication_triggers(relation);
+		relation_close(relation, NoLock);
+		table_lifecycle_forget(member, true);
+	}
+}
+
 void
 table_lifecycle_localize(Oid relation_oid)
 {
 	Relation relation = open_own_table(relation_oid);
 	const DistributedTable *table = metadata_table(relation_oid);
+	List *members;
+	ListCell *cell;
 
 	CheckTableNotInUse(relation, "undistribute");
 	if (table == NULL)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("table \"%s\" is neither a distributed nor a reference table",
 							   RelationGetRelationName(relation))));
-	distribution_check_undistribute(relation);
-
 	if (table->kind == TABLE_DISTRIBUTED)
 	{
+		distribution_check_undistribute(relation, list_make1_oid(relation_oid));
 		rewrite_as_heap(relation);
 		return;
 	}
-	drop_replication_triggers(relation);
 	relation_close(relation, NoLock);
-	table_lifecycle_forget(relation_oid, true);
+	members = table_tree_members(relation_oid, AccessExclusiveLock);
+	foreach(cell, members)
+	{
+		relation = relation_open(lfirst_oid(cell), NoLock);
+		distribution_check_undistribute(relation, members);
+		relation_close(relation, NoLock);
+	}
+	localize_copies(members);
 }
 
 void

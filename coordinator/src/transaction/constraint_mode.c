@@ -64,6 +64,7 @@ find_constraint(Oid schema, const char *name, bool *distributed)
 
 		found = true;
 		if (constraint->condeferrable && OidIsValid(constraint->conrelid) &&
+			constraint->contype != CONSTRAINT_TRIGGER && /* fires here only */
 			metadata_table(constraint->conrelid) != NULL)
 			*distributed = true;
 	}

@@ -5,7 +5,7 @@
  * In order: roles (strata.sync_roles()); extensions, schemas, types and functions of users, and
  * our tables, each after what it depends on and with its owner and privileges
  * (strata.schema_commands() lists them from the catalogs, without what is built on local tables); the
- * rows of reference tables; indexes; foreign keys.  Objects that only some statement might need
+ * rows of reference tables; indexes; links between parents and children; foreign keys.  Objects that only some statement might need
  * (extensions, functions, aggregates) are tried one by one, and a failure is a warning.  Whatever the
  * tables need must succeed.
  *
@@ -39,6 +39,7 @@
 #include "stream/worker_command.h"
 #include "table/columnar_options.h"
 #include "table/table_ddl.h"
+#include "table/table_tree.h"
 #include "values/row_format.h"
 #include "workers/worker_seed.h"
 
@@ -198,7 +199,8 @@ copy_rows(int worker_id, Relation relation)
 	char *sql;
 	PGresult *result;
 
-	if (row_encoder_column_count(encoder) == 0 || RelationGetNumberOfBlocks(relation) == 0)
+	if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
+		row_encoder_column_count(encoder) == 0 || RelationGetNumberOfBlocks(relation) == 0)
 		return;
 
 	sql = get_copy_command(relation, encoder);
@@ -249,7 +251,8 @@ static void
 create_foreign_keys(int worker_id, Oid relation_oid)
 {
 	Relation relation = table_open(relation_oid, AccessShareLock);
-	char *sql = table_ddl_foreign_keys(relation);
+	char *sql = psprintf("%s%s", table_ddl_foreign_keys(relation),
+						 table_tree_foreign_key_names(relation_oid));
 
 	if (sql[0] != '\0')
 		remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, sql);
@@ -303,6 +306,13 @@ worker_seed(int worker_id)
 			run_optional_command(worker_id, command);
 		else
 			remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, command->sql);
+	}
+	foreach(cell, commands)
+	{
+		SchemaCommand *command = lfirst(cell);
+
+		if (command->sql == NULL)
+			table_tree_link(bms_make_singleton(worker_id), command->relation, false);
 	}
 	foreach(cell, commands)
 	{

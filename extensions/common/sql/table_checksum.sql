@@ -15,9 +15,13 @@ CREATE FUNCTION strata.table_checksum(relation regclass, OUT row_count bigint, O
     SET bytea_output = 'hex'
     SET extra_float_digits = 1
 AS $$
+DECLARE
+    -- the rows of children are theirs
+    is_parent boolean := (SELECT c.relhassubclass AND c.relkind = 'r' FROM pg_class AS c WHERE c.oid = relation);
 BEGIN
     EXECUTE format('SELECT count(*), COALESCE(sum(hashtextextended(textin(record_out(t.*)), 0)::numeric), 0)
-                      FROM %s AS t', relation)
+                      FROM %s%s AS t',
+                   CASE WHEN is_parent THEN 'ONLY ' ELSE '' END, relation)
        INTO row_count, checksum;
 END
 $$;
