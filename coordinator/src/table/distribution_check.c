@@ -118,7 +118,9 @@ check_relation_kind(Relation relation, bool is_reference, const List *members)
 {
 	Form_pg_class class = relation->rd_rel;
 	bool partitioned = class->relkind == RELKIND_PARTITIONED_TABLE;
-	int wrong = ERRCODE_WRONG_OBJECT_TYPE;
+	/* below a parent, which may be one, it is our limit */
+	bool has_parent = class->relispartition || has_superclass(RelationGetRelid(relation));
+	int wrong = has_parent ? ERRCODE_FEATURE_NOT_SUPPORTED : ERRCODE_WRONG_OBJECT_TYPE;
 
 	if (partitioned && !is_reference)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -127,10 +129,7 @@ check_relation_kind(Relation relation, bool is_reference, const List *members)
 	if (!partitioned && class->relkind != RELKIND_RELATION)
 		refuse_table(relation, is_reference, wrong, "It is not an ordinary table.", NULL);
 	if (class->relpersistence == RELPERSISTENCE_TEMP)
-		refuse_table(relation, is_reference,
-					 class->relispartition || has_superclass(RelationGetRelid(relation))
-						 ? ERRCODE_FEATURE_NOT_SUPPORTED
-						 : wrong,
+		refuse_table(relation, is_reference, wrong,
 					 "It is temporary, and other servers cannot see it.", NULL);
 	if (class->relpersistence == RELPERSISTENCE_UNLOGGED)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
