@@ -860,3 +860,31 @@ def test_plans(pair: Pair) -> None:
     pair.same("EXECUTE q (5)")
     pair.execute("RESET plan_cache_mode; DEALLOCATE q")
     alike(pair)
+
+
+def test_owners_code(pair: Pair) -> None:
+    """What a superuser has the workers compute for somebody's tree runs as its owner there."""
+    pair.ours.execute("""
+        DROP ROLE IF EXISTS tree_author; CREATE ROLE tree_author;
+        GRANT ALL ON SCHEMA trees TO tree_author;
+        SET ROLE tree_author;
+        CREATE FUNCTION digit(a integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$
+        BEGIN
+            IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+                RAISE EXCEPTION 'run by a superuser';
+            END IF;
+            RETURN a % 10;
+        END $$;
+        CREATE TABLE p (a integer, CHECK (digit(a) >= 0)) PARTITION BY RANGE (digit(a));
+        CREATE INDEX ON p (digit(a)) WHERE digit(3) = 3;
+        CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (5);
+        CREATE TABLE p2 PARTITION OF p DEFAULT;
+        INSERT INTO p SELECT generate_series(1, 20);
+        RESET ROLE""")
+    replicate(pair, "p")
+    attached = SHAPES[1].format(schema="trees")
+    for worker in pair.cluster.workers:
+        assert len(worker.query(attached)) == 4  # two partitions, and two parts of the index
+    with pytest.raises(psycopg.errors.RaiseException):
+        pair.ours.execute("INSERT INTO p VALUES (1)")
+    pair.ours.execute("DROP TABLE p; DROP OWNED BY tree_author; DROP ROLE tree_author")
