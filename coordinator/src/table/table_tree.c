@@ -499,7 +499,7 @@ table_tree_check_part(Oid index)
 						errhint("Build it by REINDEX INDEX, or drop it.")));
 }
 
-/* Parts of an index of a partitioned table get attached, whether they are new or were there. */
+/* Parts of an index of a partitioned table get attached, as its owner, whether they are new or were there. */
 static void
 append_attachments(StringInfo sql, Oid index)
 {
@@ -510,8 +510,9 @@ append_attachments(StringInfo sql, Oid index)
 	foreach(cell, find_inheritance_children(index, NoLock))
 	{
 		table_tree_check_part(lfirst_oid(cell));
-		appendStringInfo(sql, "ALTER INDEX %s ATTACH PARTITION %s;\n",
-						 relation_name_qualified(index), relation_name_qualified(lfirst_oid(cell)));
+		appendStringInfo(sql, "SELECT strata_worker.attach_index(%s, %s);\n",
+						 quote_literal_cstr(relation_name_qualified(index)),
+						 quote_literal_cstr(relation_name_qualified(lfirst_oid(cell))));
 	}
 }
 
