@@ -631,12 +631,11 @@ send_alter(const char *table, const char *sql)
 static void
 send_tree_indexes(const AlterParts *parts)
 {
-	char *added = table_tree_new_indexes(parts->tree, parts->indexes, parts->drops_constraint);
 	char *names = parts->rebuilds ? table_tree_index_names(parts->tree) : "";
 
 	if (names[0] != '\0')
 		remote_ddl_send(names);
-	table_tree_run_guarded(parts->relation, added);
+	table_tree_send_new_indexes(parts->tree, parts->indexes, parts->drops_constraint);
 }
 
 /* A reference table's children have what PostgreSQL gives them here, a distributed one's partitions all of it. */

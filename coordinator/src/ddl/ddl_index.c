@@ -340,7 +340,7 @@ create_on_tree(UtilityCall *call, Oid relid)
 	ddl_run_locally(call);
 	ddl_ensure_unchanged(relid, TABLE_REFERENCE);
 	ddl_check_columns(relid, TABLE_REFERENCE);
-	table_tree_run_guarded(relid, table_tree_new_indexes(members, before, true));
+	table_tree_send_new_indexes(members, before, true);
 }
 
 void

@@ -102,7 +102,7 @@ follow_attachment(Oid child, List *members, TreeIndexes *indexes)
 {
 	ListCell *cell;
 
-	table_tree_run_guarded(child, table_tree_new_indexes(members, indexes, true));
+	table_tree_send_new_indexes(members, indexes, true);
 	remote_ddl_note_change();
 	table_tree_link(metadata_all_workers(), child, true);
 	foreach(cell, members)

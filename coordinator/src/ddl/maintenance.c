@@ -281,8 +281,9 @@ maintenance_reindex(UtilityCall *call)
 	relid = RangeVarGetRelid(reindex->relation, NoLock, true);
 	table = metadata_find_table(relid);
 
-	/* not the owner: core says so before any worker is asked */
-	if (table == NULL || !compat_may_maintain(table->relation, GetUserId()))
+	/* not the owner, or not an index: core says so before any worker is asked */
+	if (table == NULL || (is_index && relid == table->relation) ||
+		!compat_may_maintain(table->relation, GetUserId()))
 	{
 		ddl_run_locally(call);
 		return;

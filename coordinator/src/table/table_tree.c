@@ -282,23 +282,6 @@ begin_guard(const Bitmapset *workers, Relation relation)
 }
 
 void
-table_tree_run_guarded(Oid relation_oid, const char *sql)
-{
-	Relation relation;
-	bool guarded;
-
-	if (sql[0] == '\0')
-		return;
-	remote_ddl_note_change();
-	relation = relation_open(relation_oid, NoLock);
-	guarded = begin_guard(metadata_all_workers(), relation);
-	remote_ddl_send(sql);
-	if (guarded)
-		owner_guard_end(metadata_all_workers());
-	relation_close(relation, NoLock);
-}
-
-void
 table_tree_link(const Bitmapset *workers, Oid relation_oid, bool guard)
 {
 	Relation relation;
@@ -516,8 +499,8 @@ append_attachments(StringInfo sql, Oid index)
 	}
 }
 
-char *
-table_tree_new_indexes(const List *members, const TreeIndexes *before, bool replaced)
+void
+table_tree_send_new_indexes(const List *members, const TreeIndexes *before, bool replaced)
 {
 	List *added = NIL;
 	StringInfoData sql;
@@ -540,5 +523,6 @@ table_tree_new_indexes(const List *members, const TreeIndexes *before, bool repl
 	foreach(cell, added)
 		append_attachments(&sql, lfirst_oid(cell));
 	row_format_leave_sql_mode(level);
-	return sql.data;
+	if (sql.len > 0)
+		remote_ddl_send(sql.data);
 }

@@ -46,20 +46,19 @@ typedef struct TreeIndexes
 } TreeIndexes;
 
 /*
- * The indexes of these tables, and what makes those on the workers that were not there before.  A change of a column's type
- * makes indexes anew, which the workers do, too; unless names may be those of indexes that the same command drops (replaced).
+ * The indexes of these tables; and the workers make those that were not there before, as the tables' owners.  A change of a
+ * column's type makes indexes anew, which the workers do, too; unless names may be those of indexes that the same command
+ * drops (replaced).
  */
 extern TreeIndexes *table_tree_indexes(const List *members);
-extern char *table_tree_new_indexes(const List *members, const TreeIndexes *before, bool replaced);
+extern void
+table_tree_send_new_indexes(const List *members, const TreeIndexes *before, bool replaced);
 
 /* ERROR if an index cannot become a part of a partitioned one on workers: CONCURRENTLY has left it unfinished here. */
 extern void table_tree_check_part(Oid index);
 
 /* Gives parts of partitioned indexes, which workers have made anew and named, their names. */
 extern char *table_tree_index_names(const List *members);
-
-/* Commands for the workers, "" for none, about indexes of a table and those below it: with owner_guard.h. */
-extern void table_tree_run_guarded(Oid relation, const char *sql);
 
 /*
  * Distributed tables' foreign keys to a table that has come into a tree: the workers enforce them, as those to the tree.
