@@ -1,3 +1,3 @@
-"""Gives every test directory (tests/, coordinator/test, worker/test) the fixtures of tests/."""
+"""Gives every test directory (tests/, worker/test, extensions/*/test) the fixtures of tests/."""
 
 pytest_plugins = ["tests.fixtures", "tests.parallel"]

@@ -12,7 +12,7 @@ import pytest
 LEFT_OUT = {
     "tests/provisioning/": "hosts with systemd, virtual machines and Ansible, which `make check` tests on the"
     " machine itself",
-    "tests/test_local_cluster.py::test_the_role_sizes_a_host_likewise": "Ansible, which evaluates the role's defaults",
+    "tests/operations/test_local_cluster.py::test_the_role_sizes_a_host_likewise": "Ansible, which evaluates the role's defaults",
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.assert_same import multiset_difference, run
 from tests.cluster import Cluster, Node, server_major
 from tests.pair import open_pair
-from tests.test_aggregates import COLUMNS, call, column_name
+from tests.query.test_aggregates import COLUMNS, call, column_name
 
 DATABASE = "strata_worker_alone"
 ROLE = "strata_worker_guest"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster import Cluster, Node
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "ansible"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "ansible"))
 
 from drills import drill as runner
 from drills import report

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import Cluster, wait_until
 from tests.fault_points import arm, disarm, is_armed
 from tests.fixtures import new_root
-from tests.test_periods import leaves, rows_of, spelled
+from tests.period.test_periods import leaves, rows_of, spelled
 
 # the steps of one item's transaction, which writes on one worker and here
 STEPS = [

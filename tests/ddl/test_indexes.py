@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, wait_until
+from tests.ddl.test_ddl import INDEXES, check_structure, everywhere
 from tests.pair import Pair, open_pair
-from tests.test_ddl import INDEXES, check_structure, everywhere
 
 PARTS = """
 SELECT count(*) FROM pg_class AS c JOIN pg_index AS i ON i.indexrelid = c.oid

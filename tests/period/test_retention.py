@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node, wait_until
-from tests.test_periods import distribute, on_both
+from tests.period.test_periods import distribute, on_both
 
 ROLE = "retention_reader"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import Cluster
+from tests.ddl.test_ddl import refused
 from tests.pair import Pair, open_pair
-from tests.test_ddl import refused
 
 COLUMNS = """
 SELECT string_agg(a.attname || ' ' || pg_get_expr(d.adbin, d.adrelid), ', ' ORDER BY a.attnum)

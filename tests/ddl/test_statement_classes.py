@@ -15,7 +15,7 @@ import pytest
 from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = ROOT / "coordinator" / "src" / "ddl" / "README.md"
 SOURCE = ROOT / "coordinator" / "src" / "ddl" / "statement_class.c"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster import Cluster, parallel_workers
 
-CHECKOUT = Path(__file__).parents[1]
+CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
+from tests.ddl.test_ddl import check_structure, everywhere, refused
 from tests.pair import Pair, open_pair
-from tests.test_ddl import check_structure, everywhere, refused
 
 ORDER = "SELECT string_agg(attname, ',' ORDER BY attnum) FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0 AND NOT attisdropped"
 DEFAULTS = "SELECT count(*) FROM pg_attrdef AS d JOIN pg_attribute AS a ON (attrelid, attnum) = (adrelid, adnum) WHERE adrelid = to_regclass('{}') AND attgenerated = ''"

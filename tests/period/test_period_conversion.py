@@ -7,7 +7,7 @@ import pytest
 
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
-from tests.test_periods import leaves, on_both, rows_of, spelled
+from tests.period.test_periods import leaves, on_both, rows_of, spelled
 
 PARTITIONED = """
     CREATE TABLE r (x int PRIMARY KEY);

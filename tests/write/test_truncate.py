@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
+from tests.ddl.test_ddl import everywhere
 from tests.pair import Pair, open_pair
-from tests.test_ddl import everywhere
 
 TABLES = ["t", "child", "r", "r_child", "leaf_of_r", "local", "tree"]
 COUNTS = ", ".join(f"(SELECT count(*) FROM {table})" for table in TABLES)

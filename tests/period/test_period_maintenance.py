@@ -10,7 +10,7 @@ import pytest
 
 from tests.assert_same import assert_same
 from tests.cluster import Cluster, wait_until
-from tests.test_periods import distribute, leaves, on_both, rows_of, spelled
+from tests.period.test_periods import distribute, leaves, on_both, rows_of, spelled
 
 
 @pytest.fixture

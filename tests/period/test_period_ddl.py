@@ -7,7 +7,7 @@ import pytest
 
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
-from tests.test_periods import distribute, leaves, on_both, spelled
+from tests.period.test_periods import distribute, leaves, on_both, spelled
 
 
 @pytest.fixture
