@@ -202,8 +202,12 @@ def waits(made: Cluster) -> Iterator[Waits]:
     yield waits
     waits.stack.close()
     fault_points.disarm(made.coordinator)
-    for waiter in waits.waiters.values():
-        waiter.session.close()
+    for session in (
+        *(waiter.session for waiter in waits.waiters.values()),
+        *waits.blockers,
+        waits.holder,
+    ):
+        session.close()
 
 
 def test_cancelled_sessions_end_at_once(waits: Waits) -> None:
