@@ -171,6 +171,21 @@ def test_they_follow_their_table(pair: Pair, kind: str) -> None:
     )
 
 
+def test_what_needs_several_tables_of_a_tree_follows_it_once(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE below (c integer) INHERITS (here); CREATE TYPE first AS (y below);"
+        "CREATE TYPE pairs AS (x here, y below, z first); CREATE DOMAIN around AS pairs[];"
+        "CREATE FUNCTION takes (around, below) RETURNS integer LANGUAGE sql AS 'SELECT 1'"
+    )
+    for _ in range(2):
+        pair.reference("here")
+        assert pair.on_workers(TYPES) == [3, 3]
+        assert pair.on_workers(FUNCTIONS) == [1, 1]
+        pair.ours.execute("SELECT strata.undistribute_table('here')")
+        assert pair.on_workers(TYPES) == [0, 0]
+        assert pair.on_workers(FUNCTIONS) == [0, 0]
+
+
 def test_an_altered_type_moves(pair: Pair) -> None:
     pair.execute("CREATE TYPE c AS (y integer)")
     assert pair.on_workers(TYPES) == [1, 1]

@@ -142,22 +142,26 @@ is_own(const ObjectAddress *object)
 		   (!OidIsValid(relation) || get_rel_relkind(relation) == RELKIND_COMPOSITE_TYPE);
 }
 
-List *
-ddl_note_dependents(Oid class, Oid object)
+/* What is built on some objects (ObjectAddress *), and those that are no tables; each once, behind what it needs. */
+static List *
+note_dependents(const List *objects)
 {
-	Dependent *self = palloc(sizeof(Dependent));
 	List *found = NIL;
-	List *visited;
+	List *visited = NIL;
 	ListCell *cell;
 
-	if (!OidIsValid(object)) /* a sequence or index has no type */
-		return NIL;
-	ObjectAddressSet(self->object, class, object);
-	self->own = is_own(&self->object);
-	visited = list_make1(&self->object);
-	find_dependents(&self->object, &visited, &found);
-	if (self->own)
-		found = lcons(self, found);
+	foreach(cell, objects)
+	{
+		ObjectAddress *object = lfirst(cell);
+		Dependent *self = palloc0(sizeof(Dependent));
+
+		visited = lappend(visited, object);
+		find_dependents(object, &visited, &found);
+		self->object = *object;
+		self->own = is_own(object);
+		if (self->own)
+			found = lcons(self, found);
+	}
 	foreach(cell, found)
 	{
 		Dependent *dependent = lfirst(cell);
@@ -171,14 +175,39 @@ ddl_note_dependents(Oid class, Oid object)
 }
 
 List *
-ddl_note_tree_dependents(Oid relation)
+ddl_note_dependents(Oid class, Oid object)
 {
-	List *found = NIL;
+	ObjectAddress address;
+
+	if (!OidIsValid(object)) /* a sequence or index has no type */
+		return NIL;
+	ObjectAddressSet(address, class, object);
+	return note_dependents(list_make1(&address));
+}
+
+/* Addresses in this class for the members of a tree, parents first. */
+static List *
+list_members(Oid relation, Oid class)
+{
+	List *objects = NIL;
 	ListCell *cell;
 
 	foreach(cell, table_tree_members(relation, AccessShareLock))
-		found = list_concat(found, ddl_note_dependents(RelationRelationId, lfirst_oid(cell)));
-	return found;
+	{
+		Oid member = lfirst_oid(cell);
+		ObjectAddress *object = palloc(sizeof(ObjectAddress));
+
+		ObjectAddressSet(*object, class,
+						 class == TypeRelationId ? get_rel_type_id(member) : member);
+		objects = lappend(objects, object);
+	}
+	return objects;
+}
+
+List *
+ddl_note_tree_dependents(Oid relation)
+{
+	return note_dependents(list_members(relation, RelationRelationId));
 }
 
 void
@@ -206,16 +235,6 @@ ddl_move_dependents(const List *noted)
 void
 ddl_bring_dependents(Oid relation, const List *noted)
 {
-	List *types = NIL;
-	ListCell *cell;
-
 	ddl_move_dependents(noted);
-	foreach(cell, table_tree_members(relation, AccessShareLock))
-	{
-		ObjectAddress *type = palloc(sizeof(ObjectAddress));
-
-		ObjectAddressSet(*type, TypeRelationId, get_rel_type_id(lfirst_oid(cell)));
-		types = lappend(types, type);
-	}
-	ddl_send_privileges(types);
+	ddl_send_privileges(list_members(relation, TypeRelationId));
 }
