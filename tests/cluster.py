@@ -39,6 +39,7 @@ from pathlib import Path
 
 import psycopg
 import psycopg.sql
+from psycopg.conninfo import make_conninfo
 
 from tests.certificates import Authority
 
@@ -362,7 +363,7 @@ class Node:
 
         With TLS a worker's shows the coordinator's certificate.
         """
-        who = f" user={quote_parameter(user)}" if user else ""
+        who = f" {make_conninfo(user=user)}" if user else ""
         if self.rules is TLS_WORKER_RULES and user == SUPERUSER:  # administrators sit at the server
             return f"host={self.sockets} port={self.port} dbname={dbname}{who}"
         place = f"host=127.0.0.1 port={self.port} dbname={dbname}{who}"
@@ -794,11 +795,6 @@ class Cluster:
 
     def __exit__(self, *_) -> None:
         self.destroy()
-
-
-def quote_parameter(value: str) -> str:
-    """A value as it stands in a libpq connection string."""
-    return "'" + value.replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
 def socket_directory(root: Path) -> Path:

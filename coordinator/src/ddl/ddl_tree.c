@@ -13,16 +13,12 @@
 
 #include "ddl/ddl.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "commands/tablecmds.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -146,22 +142,16 @@ attach(UtilityCall *call, const AlterTableStmt *alter, const PartitionCmd *comma
 static char *
 build_missing_checks(Oid relid)
 {
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	char *table = relation_name_qualified(relid);
 	int level = row_format_enter_sql_mode();
 	StringInfoData body;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
+	ListCell *cell;
 
 	initStringInfo(&body);
 	appendStringInfoString(&body, "BEGIN");
-	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
+	foreach(cell, table_ddl_constraints(relid))
 	{
-		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
 		if (form->contype != CONSTRAINT_CHECK)
 			continue;
@@ -174,8 +164,6 @@ build_missing_checks(Oid relid)
 						 TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
 																 ObjectIdGetDatum(form->oid))));
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	row_format_leave_sql_mode(level);
 	appendStringInfoString(&body, " END");
 	return psprintf("DO %s", quote_literal_cstr(body.data));

@@ -371,12 +371,8 @@ compare_constraints(const ListCell *a, const ListCell *b)
 	return one < other ? -1 : one > other;
 }
 
-/*
- * The relation's constraints as copies of their tuples, in the order in which they were made: made
- * so on the workers, a row that violates several is reported for the same one as here.
- */
-static List *
-read_constraints(Relation relation)
+List *
+table_ddl_constraints(Oid relation)
 {
 	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	List *tuples = NIL;
@@ -385,7 +381,7 @@ read_constraints(Relation relation)
 	HeapTuple tuple;
 
 	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(relation)));
+				ObjectIdGetDatum(relation));
 	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 		tuples = lappend(tuples, heap_copytuple(tuple));
@@ -405,7 +401,7 @@ list_constraints(Relation relation, char type)
 	List *constraints = NIL;
 	ListCell *cell;
 
-	foreach(cell, read_constraints(relation))
+	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -422,7 +418,7 @@ table_ddl_constraint_names(Relation relation)
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, read_constraints(relation))
+	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -581,7 +577,7 @@ table_ddl_defaults(Relation relation, bool check)
 	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
 		return NIL;
 	level = row_format_enter_sql_mode();
-	foreach(cell, read_constraints(relation))
+	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
 	{
 		HeapTuple constraint = lfirst(cell);
 

@@ -49,6 +49,12 @@ extern char *table_ddl_index(Relation relation, Oid index);
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *table_ddl_indexes(Relation relation);
 
+/*
+ * The relation's constraints as copies of their tuples, in the order in which they were made: made
+ * so on the workers, a row that violates several is reported for the same one as here.
+ */
+extern List *table_ddl_constraints(Oid relation);
+
 /* Names of all constraints of the table, as a list of String. */
 extern List *table_ddl_constraint_names(Relation relation);
 

@@ -195,33 +195,13 @@ list_inherited_columns(Relation relation)
 	return names;
 }
 
-/* The relation's constraints, as copies of their tuples. */
-static List *
-read_constraints(Oid relation)
-{
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
-	List *tuples = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relation));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-		tuples = lappend(tuples, heap_copytuple(tuple));
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return tuples;
-}
-
 static List *
 list_inherited_checks(Oid relation)
 {
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, read_constraints(relation))
+	foreach(cell, table_ddl_constraints(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -333,7 +313,7 @@ table_tree_foreign_key_names(Oid relation)
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	foreach(cell, read_constraints(relation))
+	foreach(cell, table_ddl_constraints(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 		HeapTuple tuple;
