@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, find_binaries
+from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.same_trees import SHAPES, nodes_alike
 
 SCHEMA = "test_reference_trees"
-
-# what nodes must have alike of the tables of a schema: rows of each table alone, and the shape of trees
-TABLES = """
-SELECT quote_ident(c.relname), c.relkind::text FROM pg_class AS c
- WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind IN ('r', 'p') AND {ours} ORDER BY 1
-"""
-SHAPES = [
-    """SELECT c.oid::regclass::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attislocal,
-              a.attinhcount, row_number() OVER (PARTITION BY c.oid ORDER BY a.attnum)
-         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-        WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind IN ('r', 'p')
-          AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 7""",
-    """SELECT i.inhrelid::regclass::text, i.inhparent::regclass::text, i.inhseqno,
-              pg_get_expr(c.relpartbound, c.oid)
-         FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-        WHERE c.relnamespace = '{schema}'::regnamespace ORDER BY 1, 2""",
-    """SELECT c.conrelid::regclass::text, c.conname, c.contype::text, c.conislocal, c.coninhcount,
-              c.contype = 'c' AND c.connoinherit, c.convalidated, pg_get_constraintdef(c.oid)
-         FROM pg_constraint AS c JOIN pg_class AS t ON t.oid = c.conrelid
-        WHERE t.relnamespace = '{schema}'::regnamespace AND NOT EXISTS (
-              SELECT FROM pg_constraint AS p WHERE p.oid = c.conparentid AND p.conrelid = c.conrelid)
-        ORDER BY 1, 2""",
-    """SELECT i.indrelid::regclass::text, i.indexrelid::regclass::text, i.indisvalid, i.indisunique,
-              pg_get_indexdef(i.indexrelid)
-         FROM pg_index AS i JOIN pg_class AS t ON t.oid = i.indrelid
-        WHERE t.relnamespace = '{schema}'::regnamespace ORDER BY 1, 2""",
-]
 
 
 @pytest.fixture(scope="module")
@@ -62,37 +34,6 @@ def pair(data: Pair) -> Iterator[Pair]:
 
 def alike(pair: Pair) -> None:
     nodes_alike(pair.ours, pair.cluster.workers)
-
-
-def nodes_alike(
-    coordinator: psycopg.Connection, workers: list[Node], schema: str = "trees"
-) -> None:
-    """All nodes have the same reference tables, with the same rows."""
-    ours = "EXISTS (SELECT FROM strata.distributed_table WHERE relation = c.oid AND kind = 'r')"
-    tables = coordinator.execute(TABLES.format(schema=schema, ours=ours)).fetchall()
-    local = coordinator.execute(TABLES.format(schema=schema, ours=f"NOT {ours}")).fetchall()
-    names = {name for name, _ in local}
-    for worker in workers:
-        connection = worker.connection
-        assert connection.execute(TABLES.format(schema=schema, ours="true")).fetchall() == tables
-        for table, kind in tables:
-            if kind == "r":
-                query = f"SELECT t::text FROM ONLY {schema}.{table} AS t ORDER BY 1"
-                assert (
-                    connection.execute(query).fetchall() == coordinator.execute(query).fetchall()
-                ), table
-        for shape in SHAPES:
-            query = shape.format(schema=schema)
-            with coordinator.transaction():
-                coordinator.execute("SET LOCAL search_path = pg_catalog")
-                expected = [
-                    row
-                    for row in coordinator.execute(query).fetchall()
-                    if row[0].removeprefix(f"{schema}.") not in names
-                ]
-            with connection.transaction():
-                connection.execute("SET LOCAL search_path = pg_catalog")
-                assert connection.execute(query).fetchall() == expected
 
 
 def kinds(pair: Pair) -> dict[str, str]:
@@ -695,104 +636,6 @@ def test_roles(pair: Pair) -> None:
     pair.execute(
         "DROP OWNED BY tree_owner, tree_other, tree_reader; DROP ROLE tree_owner, tree_other, tree_reader"
     )
-
-
-# ---------------------------------------------------------------- nodes that come, dumps
-
-EVERYTHING = """
-CREATE SCHEMA trees; SET search_path = trees, strata;
-CREATE TABLE f (id integer PRIMARY KEY);
-INSERT INTO f SELECT generate_series(0, 9);
-CREATE TABLE p (a integer, b integer CONSTRAINT b_of_f REFERENCES f, g integer GENERATED ALWAYS AS (a + 1) STORED,
-    PRIMARY KEY (a)) PARTITION BY RANGE (a);
-CREATE INDEX p_b ON p (b);
-CREATE TABLE "Q'1" (b integer CONSTRAINT "other ""name" REFERENCES f, gone integer, a integer NOT NULL,
-    g integer GENERATED ALWAYS AS (a + 1) STORED);
-ALTER TABLE "Q'1" DROP COLUMN gone;
-CREATE TABLE r PARTITION OF p FOR VALUES FROM (100) TO (200) PARTITION BY HASH (a);
-CREATE TABLE r1 PARTITION OF r FOR VALUES WITH (MODULUS 1, REMAINDER 0) PARTITION BY RANGE (a);
-CREATE TABLE r11 PARTITION OF r1 DEFAULT;
-SELECT create_reference_table('p') FROM (SELECT create_reference_table('f')) AS f;
-ALTER TABLE p ATTACH PARTITION "Q'1" FOR VALUES FROM (0) TO (100);
-ALTER TABLE p ALTER b TYPE bigint;
-ALTER INDEX p_pkey RENAME TO odd_key;
-CREATE TABLE self (id integer PRIMARY KEY, above integer REFERENCES p) PARTITION BY LIST (id);
-CREATE TABLE self_all PARTITION OF self DEFAULT;
-SELECT create_reference_table('self');
-CREATE TABLE one (x integer CONSTRAINT positive CHECK (x > 0), only_one integer CHECK (only_one > 0) NO INHERIT);
-CREATE TABLE two (y text, x integer);
-SELECT create_reference_table('one'), create_reference_table('two');
-CREATE TABLE "both" (z integer, own integer) INHERITS (one, two);
-CREATE TABLE below () INHERITS ("both", two);
-ALTER TABLE one ADD COLUMN late date DEFAULT '2020-02-02';
-ALTER TABLE two ADD COLUMN own integer;
-CREATE TABLE dist (k integer PRIMARY KEY, a integer);
-SELECT create_distributed_table('dist', 'k', shard_count => 4);
-ALTER TABLE dist SET SCHEMA public;
-ALTER TABLE public.dist ADD FOREIGN KEY (a) REFERENCES p ON UPDATE CASCADE;
-INSERT INTO p (a, b) SELECT g, g % 10 FROM generate_series(1, 199) AS g;
-INSERT INTO self SELECT g, g FROM generate_series(1, 50) AS g;
-INSERT INTO "both" (x, y) VALUES (1, 'y'); INSERT INTO below (x) VALUES (2); INSERT INTO one VALUES (3);
-INSERT INTO public.dist SELECT g, g FROM generate_series(1, 100) AS g
-"""
-TOTALS = """
-SELECT (SELECT count(*) FROM trees.p JOIN dist USING (a)), (SELECT sum(a) FROM trees."Q'1"),
-       (SELECT count(*) FROM trees.one), (SELECT count(*) FROM ONLY trees.two), (SELECT count(*) FROM trees.self)
-"""
-
-
-def run(tool: str, *arguments: str | Path, node: Node) -> None:
-    result = subprocess.run(
-        [find_binaries() / tool, *arguments],
-        env={"PGPASSFILE": str(node.passfile), "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_new_worker_and_dump(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    """A new worker gets the trees, and so does another cluster from a dump."""
-    cluster = make_cluster(workers=1, assertions=True)
-    coordinator = cluster.coordinator
-    connection = coordinator.connect()
-    connection.execute(EVERYTHING)
-    nodes_alike(connection, cluster.workers)
-    cluster.add_worker()
-    assert coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
-    nodes_alike(connection, cluster.workers)
-    connection.execute("DELETE FROM p WHERE a > 150; ALTER TABLE one DROP CONSTRAINT positive")
-    nodes_alike(connection, cluster.workers)
-    dump = tmp_path / "dump"
-    totals = coordinator.query(TOTALS)
-
-    run("pg_dump", "-Fc", "-d", coordinator.conninfo(), "-f", dump, node=coordinator)
-    other = make_cluster(workers=2, assertions=True)
-    theirs = other.coordinator
-    run("pg_restore", "-j", "2", "-d", theirs.conninfo(), dump, node=theirs)
-    assert theirs.query(TOTALS) == totals
-    with theirs.connect() as restored:
-        nodes_alike(restored, other.workers)
-        kinds = "SELECT relation::text, kind FROM strata.tables ORDER BY 1"
-        assert restored.execute(kinds).fetchall() == coordinator.query(kinds)
-        for shape in SHAPES[1:]:  # pg_dump has children's columns in another order
-            query = shape.format(schema="trees")
-            assert restored.execute(query).fetchall() == coordinator.query(query)
-    assert theirs.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
-    worker = cluster.workers[1]
-    worker.execute(
-        "UPDATE trees.r11 SET b = 5 WHERE a = 101; DROP INDEX trees.p_b; ALTER TABLE trees.r DETACH PARTITION trees.r1;"
-        "DELETE FROM ONLY trees.one"
-    )
-    details = "\n".join(
-        f"{name} {detail}"
-        for name, detail in coordinator.query(
-            "SELECT check_name, detail FROM strata.check_health() WHERE NOT ok"
-        )
-    )
-    assert "copy of trees.r11" in details
-    assert "copy of trees.one" in details
-    assert "p_b" in details
 
 
 # ---------------------------------------------------------------- plans
