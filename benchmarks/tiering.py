@@ -28,8 +28,9 @@ from rich.table import Table
 from benchmarks.disks import DisksUnavailable, Memory, two_disks
 from benchmarks.measure import Result, print_table
 from extensions.tiering.test.simulator import Decider, WarmUp
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 LEAF_ROWS = 65536
 HOT_PART = 0.2

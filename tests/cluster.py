@@ -32,7 +32,6 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -42,6 +41,7 @@ import psycopg.sql
 from psycopg.conninfo import make_conninfo
 
 from tests.certificates import Authority
+from tests.waiting import wait_until, wait_until_ended
 
 DATABASE = "strata"
 SUPERUSER = "postgres"
@@ -88,24 +88,6 @@ crashes_of_destroyed: list[str] = []
 
 class ClusterError(Exception):
     """A server could not be made, started or stopped; the message holds the end of its log."""
-
-
-def wait_until(what: str, timeout: float = 30, interval: float = 0.05) -> Iterator[None]:
-    """`for _ in wait_until("the row is there"): if ...: break`; TimeoutError when never."""
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        yield
-        time.sleep(interval)
-    raise TimeoutError(f"waited {timeout:g} s in vain: {what}")
-
-
-def wait_until_ended(session: psycopg.Connection) -> None:
-    """Until its server has ended it."""
-    for _ in wait_until("the session ends"):
-        try:
-            session.execute("SELECT 1")
-        except psycopg.OperationalError:
-            return
 
 
 def parallel_workers(workers: int, cores: int | None = None) -> int:

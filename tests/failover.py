@@ -23,8 +23,8 @@ from tests.cluster import (
     free_port,
     give_to_server,
     run_as_server,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 def processes_of(node: Node) -> list[int]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
+from tests.waiting import wait_until
 
 # what holds locks on a worker after its sessions are gone, or belongs to a session that writes
 LEFT_LOCKS = """

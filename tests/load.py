@@ -18,7 +18,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
+from tests.waiting import wait_until
 
 ACCOUNTS = 200
 BALANCE = 1000

@@ -8,7 +8,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
+from tests.waiting import wait_until
 
 SCHEMA = "test_access"
 MONITOR = "strata_monitor"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 OWNER = "strata code owner"
 SCHEMA = "test_owners_code"

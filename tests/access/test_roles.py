@@ -8,8 +8,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.cluster import DATABASE, Cluster, Node, wait_until
+from tests.cluster import DATABASE, Cluster, Node
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 ROLE_STATE = (
     "SELECT kind, role, key, detail, value FROM strata.role_state()"

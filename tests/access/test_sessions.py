@@ -12,6 +12,7 @@ import pytest
 from tests.cluster import Cluster
 from tests.failover import frozen
 from tests.pair import Pair, open_pair
+from tests.waiting import patience
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,7 @@ def test_lock_timeout_counts_where_the_locks_are(pair: Pair) -> None:
         start = time.monotonic()
         with pytest.raises(psycopg.errors.LockNotAvailable):
             pair.ours.execute("UPDATE t SET f = 0 WHERE id = 7")
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < patience(2)
 
 
 @pytest.fixture
@@ -250,7 +251,7 @@ def test_a_frozen_worker_does_not_outlast_a_timeout_by_much(small: Cluster) -> N
             start = time.monotonic()
             with pytest.raises(psycopg.errors.QueryCanceled):
                 connection.execute("SELECT count(*) FROM frost.t")
-            assert time.monotonic() - start < 8
+            assert time.monotonic() - start < patience(8)
             key = small.workers[0].value("SELECT min(id) FROM frost.t")
             assert connection.execute(f"SELECT v FROM frost.t WHERE id = {key}").fetchall() == [
                 (0,)
@@ -268,7 +269,7 @@ def test_maintenance_of_a_frozen_worker_can_be_cancelled(small: Cluster, command
             start = time.monotonic()
             with pytest.raises(psycopg.errors.QueryCanceled):
                 connection.execute(command)
-            assert time.monotonic() - start < 8
+            assert time.monotonic() - start < patience(8)
         connection.execute("SET statement_timeout = '20s'")
         connection.execute(command)
 
@@ -280,7 +281,7 @@ def test_a_frozen_worker_fails_a_new_session_within_the_connect_timeout(small: C
             start = time.monotonic()
             with pytest.raises(psycopg.OperationalError, match="worker2"):
                 connection.execute("SELECT count(*) FROM frost.t")
-            assert time.monotonic() - start < 3
+            assert time.monotonic() - start < patience(3)
         assert connection.execute("SELECT count(*) FROM frost.t").fetchall() == [(100,)]
 
 
@@ -295,7 +296,7 @@ def test_a_worker_frozen_before_the_commit_undoes_the_transaction(small: Cluster
             start = time.monotonic()
             with pytest.raises(psycopg.errors.QueryCanceled):
                 connection.execute("COMMIT")
-            assert 0.6 < time.monotonic() - start < 15
+            assert 0.6 < time.monotonic() - start < patience(15)
             canceller.join()
             assert small.workers[0].query("SELECT gid FROM pg_prepared_xacts") == []
             assert small.workers[0].value("SELECT sum(v) FROM frost.t") == 0

@@ -15,8 +15,9 @@ import psycopg
 import pytest
 
 from tests.certificates import Authority
-from tests.cluster import Cluster, Node, give_to_server, wait_until
+from tests.cluster import Cluster, Node, give_to_server
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 SETUP = """
 CREATE ROLE keeper NOLOGIN;

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.compat.compare import DIFFERENT, REFUSED, SAME
 from tests.compat.environment import (
     isolation_schedule,
@@ -21,6 +21,7 @@ from tests.compat.known import read_causes
 from tests.compat.runner import CRASH, Finding, Report, Runner
 from tests.compat.session import LostError, Session
 from tests.compat.variants import Distributor, Variant
+from tests.waiting import wait_until
 
 # They test the client.
 NOT_SERVER = frozenset({"psql", "psql_crosstab"})

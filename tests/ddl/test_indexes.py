@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.ddl.test_ddl import INDEXES, check_structure, everywhere
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 PARTS = """
 SELECT count(*) FROM pg_class AS c JOIN pg_index AS i ON i.indexrelid = c.oid

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
+from tests.waiting import wait_until
 
 INSTALLED = "SELECT count(*) FROM pg_extension WHERE extname = '{}'"
 

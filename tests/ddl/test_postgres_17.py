@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from tests import shop
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.since(17)
 

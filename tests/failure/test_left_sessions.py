@@ -12,9 +12,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.failover import Proxy, behind_proxy, copy_coordinator
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.failover import wait_for_status
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

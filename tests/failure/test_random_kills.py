@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.failover import Failover
 from tests.fixtures import new_root
 from tests.ledger import Ledger
+from tests.waiting import wait_until
 
 WRITERS = 4
 

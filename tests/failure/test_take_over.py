@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.failover import Failover, become_standby, copy_coordinator, promote, standby_mark
 from tests.fixtures import new_root
 from tests.ledger import Ledger
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.fault_points import server_processes
 from tests.history.model import (
     ABORTED,
@@ -37,6 +37,7 @@ from tests.history.model import (
     Statement,
     Transaction,
 )
+from tests.waiting import wait_until
 
 KEYS = {"la": 16, "ref": 4, "loc": 3}
 KEEPER = "keeper"

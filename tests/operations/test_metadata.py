@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, find_binaries, wait_until
+from tests.cluster import Cluster, Node, find_binaries
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

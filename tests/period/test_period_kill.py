@@ -8,10 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.fault_points import arm, disarm, is_armed
 from tests.fixtures import new_root
 from tests.period.test_periods import leaves, rows_of, spelled
+from tests.waiting import wait_until
 
 # the steps of one item's transaction, which writes on one worker and here
 STEPS = [

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from tests.assert_same import assert_same
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.period.test_periods import distribute, leaves, on_both, rows_of, spelled
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from tests.assert_same import assert_same
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.period.test_periods import leaves, on_both, rows_of
+from tests.waiting import wait_until
 
 ROWS = """
     INSERT INTO t SELECT i, timestamptz '2025-01-01 00:00:00+00' + i % 365 * interval '1 day', i

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.period.test_periods import distribute, on_both
+from tests.waiting import wait_until
 
 ROLE = "retention_reader"
 

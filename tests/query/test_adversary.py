@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 SCHEMA = "test_adversary"
 LINGUISTIC = 'COLLATE "en-x-icu"'  # sorts aB before Ac, unlike the database's own collation

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 
 def set_parameter(node: Node, name: str, value: str) -> None:

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.failover import Failover
 from tests.fixtures import new_root
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.failover import frozen
+from tests.waiting import patience, wait_until
 
 SCHEMA = "test_deadlocks"
 TIMEOUT = 0.5  # deadlock_timeout of the coordinator, seconds
@@ -137,7 +138,7 @@ def test_two_sessions_that_lock_in_opposite_order_do_not_wait_for_ever(
     younger.run(take(keys[1]))
     begin = time.monotonic()
     outcomes = close_ring([older, younger], [take(keys[1]), take(keys[0])])
-    assert time.monotonic() - begin < 2 * TIMEOUT + 0.5
+    assert time.monotonic() - begin < patience(2 * TIMEOUT + 0.5)
     assert victims(outcomes) == [1], "the victim is the youngest transaction"
     error = outcomes[1]
     assert error.diag.message_primary == "deadlock detected"
@@ -409,7 +410,7 @@ def test_a_frozen_worker_hides_no_deadlock_of_the_others(
                     break
             begin = time.monotonic()
             outcomes = close_ring([one, other], [take(keys[1]), take(keys[0])])
-            assert time.monotonic() - begin < 10
+            assert time.monotonic() - begin < patience(10)
             assert len(victims(outcomes)) == 1
             assert not lost.done()
         assert outcome(lost) is None

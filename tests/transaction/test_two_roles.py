@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.fault_points import arm, disarm, release, wait_for_arrival
+from tests.waiting import wait_until
 
 OWNER = "snapshot_owner"
 READER = "snapshot_reader"

@@ -27,11 +27,11 @@ from tests.cluster import (
     give_to_server,
     make_directory,
     run_as_server,
-    wait_until,
 )
 from tests.failover import wait_for_status
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.pair import Pair, open_pair
+from tests.waiting import wait_until
 
 ACCOUNTS = 64
 BALANCE = 1000

@@ -9,9 +9,10 @@ import time
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, wait_until
+from tests.cluster import Cluster
 from tests.failover import frozen
 from tests.load import Load, process_footprint
+from tests.waiting import wait_until
 
 MEGABYTE = 1024 * 1024
 

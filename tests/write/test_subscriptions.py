@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
+from tests.waiting import wait_until
 
 TABLES = """
 CREATE TABLE heap_rows (id integer PRIMARY KEY, v integer);

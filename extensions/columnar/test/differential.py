@@ -28,7 +28,8 @@ from extensions.columnar.test.random_columns import TYPES
 from extensions.columnar.test.random_story import Step, Story
 from extensions.columnar.test.servers import make_node
 from extensions.columnar.test.twins import Side, Twins, outcome_difference
-from tests.cluster import Cluster, Node, wait_until
+from tests.cluster import Cluster, Node
+from tests.waiting import wait_until
 
 LENGTHS = (8, 15, 30, 50)  # statements of a story, beside its beginning and end
 TIMEOUT = "SET statement_timeout = '60s'"

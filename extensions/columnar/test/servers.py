@@ -16,8 +16,8 @@ from tests.cluster import (
     free_port,
     give_to_server,
     run_as_server,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 def make_node(cluster: Cluster) -> Node:

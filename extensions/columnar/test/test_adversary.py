@@ -15,7 +15,7 @@ import pytest
 
 from extensions.columnar.test.interleave import error_of, play
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import wait_until
+from tests.waiting import wait_until
 
 SETUP = """
 DROP TABLE IF EXISTS t;

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import make_directory, wait_until
+from tests.cluster import make_directory
+from tests.waiting import wait_until
 
 TABLE = "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)"
 FILL = "INSERT INTO t SELECT g, g % 100, 'row ' || g % 17 FROM generate_series(1, 3000) AS g"

@@ -26,7 +26,8 @@ from extensions.columnar.test.servers import (
     verify,
     wait_for_replay,
 )
-from tests.cluster import Node, find_binaries, run_initdb, wait_until
+from tests.cluster import Node, find_binaries, run_initdb
+from tests.waiting import wait_until
 
 MakeServer = Callable[..., Node]
 

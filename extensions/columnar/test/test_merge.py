@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import Node, wait_until
+from tests.cluster import Node
+from tests.waiting import wait_until
 
 GROUPS = "SELECT rows FROM strata_columnar.columnar_row_groups('t') ORDER BY first_row"
 

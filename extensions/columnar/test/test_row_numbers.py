@@ -8,7 +8,7 @@ import pytest
 
 from extensions.columnar.test.test_old_snapshots import WAYS
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import wait_until
+from tests.waiting import wait_until
 
 ROWS = 6_000
 

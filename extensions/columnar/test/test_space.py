@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.servers import checksum, fill, verify
-from tests.cluster import Node, wait_until
+from tests.cluster import Node
+from tests.waiting import wait_until
 
 
 @pytest.fixture

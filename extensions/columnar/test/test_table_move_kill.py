@@ -23,9 +23,10 @@ from extensions.columnar.test.tiers import (
     tier_of,
 )
 from extensions.columnar.test.twins import connect_soon
-from tests.cluster import Cluster, Node, wait_until, wait_until_ended
+from tests.cluster import Cluster, Node
 from tests.fault_points import arm, disarm, is_armed
 from tests.fixtures import new_root
+from tests.waiting import wait_until, wait_until_ended
 
 PLACES = ("move_files_made", "move_group", "move_locked", "move_copied", "move_installed")
 

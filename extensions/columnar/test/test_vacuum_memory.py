@@ -9,7 +9,7 @@ import pytest
 
 from extensions.columnar.test.test_row_numbers import settle
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

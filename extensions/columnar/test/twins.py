@@ -17,7 +17,8 @@ import psycopg
 from psycopg import sql
 
 from tests.assert_same import Outcome, Row, has_top_level_order, run
-from tests.cluster import Node, wait_until
+from tests.cluster import Node
+from tests.waiting import wait_until
 
 SIDES = ("heap", "columnar")
 

@@ -1,0 +1,39 @@
+"""Waiting for something to happen, and how long that may take.
+
+Bounds are told for a machine with nothing else to do.  CI's machine is shared, and has been seen
+at a third of its speed: there (CI=true) every bound is wider, and a test still fails when what it
+waits for never comes or waits for something that itself takes a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import psycopg
+
+SLOWNESS = 5 if os.environ.get("CI") else 1
+
+
+def patience(seconds: float) -> float:
+    """How long may take here what takes at most `seconds` on a quiet machine."""
+    return seconds * SLOWNESS
+
+
+def wait_until(what: str, timeout: float = 30, interval: float = 0.05) -> Iterator[None]:
+    """`for _ in wait_until("the row is there"): if ...: break`; TimeoutError when never."""
+    end = time.monotonic() + patience(timeout)
+    while time.monotonic() < end:
+        yield
+        time.sleep(interval)
+    raise TimeoutError(f"waited {patience(timeout):g} s in vain: {what}")
+
+
+def wait_until_ended(session: psycopg.Connection) -> None:
+    """Until its server has ended it."""
+    for _ in wait_until("the session ends"):
+        try:
+            session.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return
