@@ -8,7 +8,7 @@ GRANT USAGE ON SCHEMA strata TO PUBLIC;
 COMMENT ON SCHEMA strata IS 'Strata: distributed tables over many PostgreSQL servers';
 
 -- ---------------------------------------------------------------------------
--- Metadata.  src/cluster/metadata_catalog.h names the columns by number: keep them in step.
+-- Metadata.  src/cluster/metadata_write.h names the columns by number: keep them in step.
 -- ---------------------------------------------------------------------------
 
 CREATE TABLE strata.cluster (

@@ -2,7 +2,7 @@
  * cluster_identity.c
  *		Which cluster this database coordinates, and whether its workers are ours.
  *
- * The row of strata.cluster says it, together with the mark of the data directory (membership.c): how
+ * The row of strata.cluster says it, together with the mark of the data directory (coordinator_mark.c): how
  * copies, restored backups and promoted standbys are told from the coordinator, and what follows, is in
  * workers/take_over.c, which alone changes the row.
  */
@@ -26,9 +26,9 @@
 #include "utils/rel.h"
 #include "utils/uuid.h"
 
-#include "cluster/membership.h"
+#include "cluster/coordinator_mark.h"
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "server/clock.h"
 #include "server/launcher.h"
 #include "server/settings.h"
@@ -102,8 +102,8 @@ cluster_identity_is_member(const ClusterIdentity *identity)
 {
 	if (identity->timeline == 0 || identity->database != MyDatabaseId)
 		return false;
-	return membership_is_marked() ||
-		   (identity->timeline != GetWALInsertionTimeLine() && membership_was_standby());
+	return coordinator_mark_exists() ||
+		   (identity->timeline != GetWALInsertionTimeLine() && coordinator_mark_was_standby());
 }
 
 bool
@@ -181,6 +181,6 @@ create_shared_memory(void)
 void
 cluster_identity_initialize(void)
 {
-	membership_initialize();
+	coordinator_mark_initialize();
 	shared_memory_register(request_shared_memory, create_shared_memory);
 }

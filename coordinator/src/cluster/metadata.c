@@ -40,7 +40,7 @@
 #include "utils/typcache.h"
 
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 
 /* One consistent reading of the placement, and the tables seen since. */
 typedef struct Generation

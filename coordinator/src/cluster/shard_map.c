@@ -22,7 +22,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/shard_map.h"
 
 /* So many tables are named in a message. */
@@ -31,7 +31,7 @@
 char *
 shard_map_describe_tables(const Colocation *colocation)
 {
-	List *tables = metadata_catalog_group_tables(colocation->id);
+	List *tables = metadata_write_group_tables(colocation->id);
 	int count = list_length(tables);
 	StringInfoData text;
 	ListCell *cell;
@@ -60,7 +60,7 @@ shard_map_describe_tables(const Colocation *colocation)
 static void
 report_lost(const Colocation *colocation, int remainder)
 {
-	List *tables = metadata_catalog_group_tables(colocation->id);
+	List *tables = metadata_write_group_tables(colocation->id);
 	char *example = tables == NIL ? "..."
 								  : DatumGetCString(DirectFunctionCall1(
 										regclassout, ObjectIdGetDatum(linitial_oid(tables))));

@@ -101,7 +101,7 @@ extern void ddl_alter_table(UtilityCall *call);
 extern bool ddl_alter_tree(UtilityCall *call, Oid relid);
 
 /*
- * In ddl_default.c: the defaults that a table's workers have (table_ddl_defaults()), and what the workers do when they
+ * In ddl_default.c: the defaults that a table's workers have (worker_table_sql_defaults()), and what the workers do when they
  * change: drop what they had before, and set what they shall have.
  */
 extern List *ddl_list_defaults(Oid relid);

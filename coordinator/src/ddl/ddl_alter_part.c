@@ -47,8 +47,8 @@
 #include "ddl/numbered_column.h"
 #include "plan/explicit_cast.h"
 #include "stream/remote_ddl.h"
-#include "table/distribution_check.h"
-#include "table/table_ddl.h"
+#include "table/table_rules.h"
+#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
 
@@ -147,7 +147,7 @@ deparse_for_rows(Relation relation, const char *column, TableKind kind, Node *ex
 	level = row_format_enter_sql_mode();
 	text = deparse_expression(explicit_cast_expression(folded), context, false, false);
 	row_format_leave_sql_mode(level);
-	if (kind == TABLE_DISTRIBUTED && distribution_check_names_row(folded))
+	if (kind == TABLE_DISTRIBUTED && table_rules_check_names_row(folded))
 		refuse_expression(RelationGetRelid(relation), column,
 						  psprintf("PostgreSQL has no whole rows, as in expression %s, on "
 								   "partitioned tables, which the workers' are.",
@@ -230,7 +230,7 @@ list_kept_constraints(Relation relation, List *commands)
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_ddl_constraint_names(relation))
+	foreach(cell, worker_table_sql_constraint_names(relation))
 	{
 		bool replaced = false;
 		ListCell *part;
@@ -413,7 +413,7 @@ build_add_column(const UtilityCall *call, AlterParts *parts, Relation relation,
 		return;
 	value = build_default(call, parts, relation, added->attribute, definition);
 	added->has_default = value != NULL;
-	added->sql = psprintf("ADD COLUMN %s%s", table_ddl_column(relation, added->attribute),
+	added->sql = psprintf("ADD COLUMN %s%s", worker_table_sql_column(relation, added->attribute),
 						  value != NULL ? value : "");
 }
 
@@ -497,7 +497,7 @@ build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
 		AttrNumber attribute = get_attnum(parts->relation, command->name);
 
 		append_part(&parts->changes, "ALTER COLUMN %s SET EXPRESSION AS (%s)", column,
-					table_ddl_generation_expression(relation, attribute));
+					worker_table_sql_generation_expression(relation, attribute));
 		return;
 	}
 	switch (command->subtype)
@@ -595,7 +595,7 @@ build_new_constraint(const AlterParts *parts, Oid oid)
 		(parts->tree == NIL || !OidIsValid(form->conindid) ||
 		 form->contype == CONSTRAINT_FOREIGN) &&
 		!list_member(parts->constraints_before, makeString(pstrdup(NameStr(form->conname)))))
-		sql = table_ddl_inherited_check(form, pg_get_constraintdef_command(oid));
+		sql = worker_table_sql_inherited_check(form, pg_get_constraintdef_command(oid));
 	ReleaseSysCache(tuple);
 	return sql;
 }

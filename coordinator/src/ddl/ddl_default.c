@@ -3,7 +3,7 @@
  *		The workers' defaults follow the foreign keys that set them.
  *
  * Defaults act here, but for those that ON DELETE or ON UPDATE SET DEFAULT of a distributed table's foreign key
- * sets on the workers (table_ddl_defaults()).  No other may stay there: MERGE ships INSERTs that
+ * sets on the workers (worker_table_sql_defaults()).  No other may stay there: MERGE ships INSERTs that
  * name some columns only, and means NULL for the others.
  *
  * ALTER TABLE compares before and after.  A foreign key also goes with the table or the constraint that it leads to, by
@@ -23,7 +23,7 @@
 
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 
 /* A table that is losing a foreign key, and the defaults that its workers had before. */
 typedef struct LostKey
@@ -39,7 +39,7 @@ static List *
 list_defaults(Oid relid, bool check)
 {
 	Relation relation = table_open(relid, NoLock);
-	List *defaults = table_ddl_defaults(relation, check);
+	List *defaults = worker_table_sql_defaults(relation, check);
 
 	table_close(relation, NoLock);
 	return defaults;

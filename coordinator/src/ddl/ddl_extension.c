@@ -27,7 +27,7 @@
 #include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/object_place.h"
 #include "stream/remote_ddl.h"
 
@@ -100,8 +100,8 @@ check_drop_ours(void)
 {
 	int worker_id = bms_next_member(metadata_all_workers(), -1);
 
-	if (metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
-		metadata_catalog_tables(CATALOG_KIND_REFERENCE) != NIL)
+	if (metadata_write_tables(CATALOG_KIND_DISTRIBUTED) != NIL ||
+		metadata_write_tables(CATALOG_KIND_REFERENCE) != NIL)
 		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 						errmsg("cannot drop extension \"strata\" while there are distributed "
 							   "or reference tables"),

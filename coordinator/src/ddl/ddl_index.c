@@ -47,7 +47,7 @@
 #include "compat.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/index_validity.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
@@ -154,8 +154,8 @@ check_unique(const IndexStmt *create, const DistributedTable *table)
 		if (element->name != NULL && foreach_current_index(cell) < INDEX_MAX_KEYS)
 			columns[foreach_current_index(cell)] = get_attnum(table->relation, element->name);
 	}
-	distribution_check_unique(table->relation, create->idxname, columns, INDEX_MAX_KEYS,
-							  table->key_attribute, table->periods.attribute);
+	table_rules_check_unique(table->relation, create->idxname, columns, INDEX_MAX_KEYS,
+							 table->key_attribute, table->periods.attribute);
 }
 
 /* Before core makes the index, step by step: it would stay behind. */
@@ -166,7 +166,7 @@ check_row_type(IndexStmt *create, const UtilityCall *call, const DistributedTabl
 	const IndexStmt *analysed = transformIndexStmt(table->relation, copyObject(create),
 												   call->source);
 
-	distribution_check_index(relation, table->kind == TABLE_REFERENCE, analysed);
+	table_rules_check_index(relation, table->kind == TABLE_REFERENCE, analysed);
 	table_close(relation, NoLock);
 }
 

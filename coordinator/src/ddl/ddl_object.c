@@ -27,7 +27,7 @@
 
 #include "cluster/local_extension.h"
 #include "cluster/object_place.h"
-#include "ddl/statement_class.h"
+#include "ddl/utility_class.h"
 #include "stream/remote_ddl.h"
 #include "table/table_definition.h"
 
@@ -305,7 +305,7 @@ altered_objects(Node *statement, ObjectType *type)
 static List *
 find_on_workers(ObjectType type, List *objects, bool *all)
 {
-	if (metadata_all_workers() == NULL || statement_class_object_place(type) == OBJECT_HERE)
+	if (metadata_all_workers() == NULL || utility_class_object_place(type) == OBJECT_HERE)
 		return NIL;
 	return object_place_everywhere_of(type, objects, all);
 }

@@ -28,14 +28,14 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/object_place.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/dropped_names.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- for all commands on tables */
@@ -46,7 +46,7 @@ check_index(Oid index)
 	const DistributedTable *table = metadata_find_table(index);
 
 	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
-		distribution_check_unique_index(index, table->key_attribute, table->periods.attribute);
+		table_rules_check_unique_index(index, table->key_attribute, table->periods.attribute);
 }
 
 /* On the catalog: by which of PostgreSQL's many ways a constraint came into being does not matter. */
@@ -64,7 +64,7 @@ ddl_check_created(const UtilityCall *call)
 			check_index(address->objectId);
 		else if (address->classId == ConstraintRelationId &&
 				 SearchSysCacheExists1(CONSTROID, ObjectIdGetDatum(address->objectId)))
-			distribution_check_foreign_key(address->objectId);
+			table_rules_check_foreign_key(address->objectId);
 	}
 }
 
@@ -143,7 +143,7 @@ ddl_create_trigger(UtilityCall *call)
 	const DistributedTable *table = ddl_find_table_by_name(create->relation);
 	int16 type = create->timing | create->events | (create->row ? TRIGGER_TYPE_ROW : 0);
 
-	if (table != NULL && table->kind == TABLE_DISTRIBUTED && !distribution_check_trigger(type))
+	if (table != NULL && table->kind == TABLE_DISTRIBUTED && !table_rules_check_trigger(type))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("trigger \"%s\" cannot be fired on distributed table \"%s\"",
 							   create->trigname, create->relation->relname),
@@ -391,7 +391,7 @@ ddl_change_publication(UtilityCall *call)
 		else
 			everything = true;
 	}
-	if (everything && metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED) != NIL)
+	if (everything && metadata_write_tables(CATALOG_KIND_DISTRIBUTED) != NIL)
 		ereport(WARNING,
 				(errmsg("the publication does not contain changes of distributed tables"),
 				 errdetail("Their rows are stored on the workers, and their changes are not in "
@@ -409,7 +409,7 @@ ddl_move_tables(UtilityCall *call)
 
 	if (tablespace == MyDatabaseTableSpace)
 		tablespace = InvalidOid;
-	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
 	{
 		if (move->objtype == OBJECT_TABLE && get_rel_tablespace(lfirst_oid(cell)) == tablespace)
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -33,7 +33,7 @@
 #include "compat.h"
 #include "ddl/ddl_alter_part.h"
 #include "stream/remote_ddl.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/index_validity.h"
 #include "table/table_am.h"
 #include "table/table_lifecycle.h"
@@ -405,7 +405,7 @@ ddl_check_columns(Oid relid, TableKind kind)
 {
 	Relation relation = table_open(relid, NoLock);
 
-	distribution_check_columns(relation, kind == TABLE_REFERENCE);
+	table_rules_check_columns(relation, kind == TABLE_REFERENCE);
 	table_close(relation, NoLock);
 }
 

@@ -25,7 +25,7 @@
 
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "table/table_lifecycle.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
@@ -149,7 +149,7 @@ build_missing_checks(Oid relid)
 
 	initStringInfo(&body);
 	appendStringInfoString(&body, "BEGIN");
-	foreach(cell, table_ddl_constraints(relid))
+	foreach(cell, worker_table_sql_constraints(relid))
 	{
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 

@@ -22,7 +22,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "relation_owner.h"
 #include "cluster/relation_name.h"
 #include "wire/wire_cleanup.h"
@@ -252,8 +252,8 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 	ddl_run_locally(call);
 	if (metadata_all_workers() == NULL)
 		return;
-	foreach(cell, list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
-							  metadata_catalog_tables(CATALOG_KIND_REFERENCE)))
+	foreach(cell, list_concat(metadata_write_tables(CATALOG_KIND_DISTRIBUTED),
+							  metadata_write_tables(CATALOG_KIND_REFERENCE)))
 	{
 		if (!is_reindexed(reindex, lfirst_oid(cell)))
 			continue;

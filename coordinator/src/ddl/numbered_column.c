@@ -27,7 +27,7 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* The sequence from which a default draws and that belongs to the column, InvalidOid if it is something else. */
@@ -114,7 +114,7 @@ numbered_column_add(Relation relation, AttrNumber attribute)
 	int64 total = 0;
 	int64 first;
 	int level = row_format_enter_sql_mode();
-	char *definition = table_ddl_column(relation, attribute);
+	char *definition = worker_table_sql_column(relation, attribute);
 	int worker = -1;
 
 	row_format_leave_sql_mode(level);

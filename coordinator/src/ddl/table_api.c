@@ -16,7 +16,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "ddl/ddl.h"
 #include "server/argument.h"
 #include "server/settings.h"
@@ -214,7 +214,7 @@ is_metadata_table(Oid relid, bool for_rows)
 
 /*
  * Trigger of the metadata tables, for changes by hand: the extension's own writes
- * send the same invalidations (metadata_catalog.c).
+ * send the same invalidations (metadata_write.c).
  */
 Datum
 strata_invalidate_metadata(PG_FUNCTION_ARGS)

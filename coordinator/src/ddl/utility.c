@@ -2,7 +2,7 @@
  * utility.c
  *		Utility commands: from the hook to the handler, and the end of the statement.
  *
- * statement_class.c says which handler does which command.  Everything runs on the coordinator
+ * utility_class.c says which handler does which command.  Everything runs on the coordinator
  * alone while the extension does not exist, while another extension is being created (the
  * workers create it themselves), and inside commands that PostgreSQL splits into several.
  *
@@ -36,7 +36,7 @@
 #include "utils/syscache.h"
 
 #include "ddl/ddl.h"
-#include "ddl/statement_class.h"
+#include "ddl/utility_class.h"
 #include "execute/executor_hooks.h"
 #include "server/launcher.h"
 #include "server/statement_depth.h"
@@ -367,7 +367,7 @@ follow_dropped_columns(int first)
 static void
 handle_call(UtilityCall *call)
 {
-	const StatementClass *class;
+	const UtilityClass *class;
 	int first_dropped;
 
 	if (call->context == PROCESS_UTILITY_SUBCOMMAND)
@@ -379,7 +379,7 @@ handle_call(UtilityCall *call)
 		return;
 	}
 	check_access_method(call->statement->utilityStmt);
-	class = statement_class_find(nodeTag(call->statement->utilityStmt));
+	class = utility_class_find(nodeTag(call->statement->utilityStmt));
 	call->first_created = list_length(created_objects);
 	first_dropped = list_length(columns_dropped);
 	if (class->handler != NULL)

@@ -27,7 +27,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
-#include "execute/plan_reads.h"
+#include "execute/statement_reads.h"
 #include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
 #include "server/statement_depth.h"
@@ -182,7 +182,7 @@ flush_changes(const QueryDesc *query)
 {
 	const PlannedStmt *plan = query->plannedstmt;
 
-	if (plan_reads_writes(plan) || plan_reads_functions(plan) || plan->subplans != NIL ||
+	if (statement_reads_writes(plan) || statement_reads_functions(plan) || plan->subplans != NIL ||
 		!scans_tables_here(plan->planTree))
 		reference_write_flush();
 	else

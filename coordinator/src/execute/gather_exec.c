@@ -36,7 +36,7 @@
 #include "cluster/shard_map.h"
 #include "execute/gather.h"
 #include "execute/gather_retry.h"
-#include "execute/insert_rows.h"
+#include "execute/upsert_rows.h"
 #include "execute/statement_snapshot.h"
 #include "stream/remote_command.h"
 #include "transaction/pending_rows.h"
@@ -636,7 +636,7 @@ next_row(ScanState *node)
 
 	if (state->plan.kind == GATHER_INSERT_ROWS && !state->started)
 	{
-		state->scan = insert_rows_run(state);
+		state->scan = upsert_rows_run(state);
 		state->started = true;
 		state->finished = state->scan == NULL;
 	}

@@ -47,7 +47,7 @@
 
 #include "cluster/metadata.h"
 #include "execute/gather.h"
-#include "execute/plan_reads.h"
+#include "execute/statement_reads.h"
 #include "transaction/snapshot_pin.h"
 #include "transaction/snapshot_renew.h"
 
@@ -191,7 +191,7 @@ is_cursor(void)
 
 /* All wires that the statement may read from; in SERIALIZABLE those that it is certain to. */
 static List *
-wires_of_statement(const QueryDesc *query, const PlanReads *reads)
+wires_of_statement(const QueryDesc *query, const StatementReads *reads)
 {
 	bool certain = IsolationIsSerializable();
 	List *wires = NIL;
@@ -209,14 +209,14 @@ wires_of_statement(const QueryDesc *query, const PlanReads *reads)
 			wires, snapshot_pin_ready_wires(gather_possible_workers(gather), REMOTE_READ));
 		(void) remote_role_enter(saved);
 	}
-	if (!certain && plan_reads_functions(query->plannedstmt))
+	if (!certain && statement_reads_functions(query->plannedstmt))
 		wires = list_concat_unique_ptr(
 			wires, snapshot_pin_ready_wires(metadata_all_workers(), REMOTE_READ));
 	return wires;
 }
 
 static void
-take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
+take_scope(Scope *scope, const QueryDesc *query, const StatementReads *reads)
 {
 	bool in_gate = !IsolationUsesXactSnapshot();
 	bool renew = in_gate && reads->local && !IsInParallelMode() &&
@@ -233,15 +233,15 @@ take_scope(Scope *scope, const QueryDesc *query, const PlanReads *reads)
 
 /* Is nothing read before the first Gather, not even by a function, that would have to fit in? */
 static bool
-can_be_lazy(const QueryDesc *query, const PlanReads *reads)
+can_be_lazy(const QueryDesc *query, const StatementReads *reads)
 {
 	return !IsolationUsesXactSnapshot() && !reads->local && !is_cursor() &&
-		   find_owner(query->snapshot) == NULL && !plan_reads_writes(query->plannedstmt) &&
-		   !plan_reads_functions(query->plannedstmt);
+		   find_owner(query->snapshot) == NULL && !statement_reads_writes(query->plannedstmt) &&
+		   !statement_reads_functions(query->plannedstmt);
 }
 
 static void
-start_scope(QueryDesc *query, const PlanReads *reads)
+start_scope(QueryDesc *query, const StatementReads *reads)
 {
 	Scope *scope = create_scope(query->estate);
 
@@ -256,11 +256,11 @@ void
 statement_snapshot_take_pending(const EState *estate)
 {
 	Scope *scope = find_scope(estate->es_snapshot);
-	PlanReads reads;
+	StatementReads reads;
 
 	if (scope == NULL || !scope->pending)
 		return;
-	reads = plan_reads_collect(scope->lazy->planstate);
+	reads = statement_reads_collect(scope->lazy->planstate);
 	take_scope(scope, scope->lazy, &reads);
 	scope->pending = false;
 }
@@ -268,16 +268,16 @@ statement_snapshot_take_pending(const EState *estate)
 void
 statement_snapshot_start(QueryDesc *query, int eflags)
 {
-	PlanReads reads;
+	StatementReads reads;
 
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) || !metadata_available())
 		return;
 	snapshot_pin_transaction(query->snapshot);
-	reads = plan_reads_collect(query->planstate);
+	reads = statement_reads_collect(query->planstate);
 	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
 		return;
 	if (is_cursor() || (IsolationUsesXactSnapshot()
-							? plan_reads_writes(query->plannedstmt)
+							? statement_reads_writes(query->plannedstmt)
 							: list_length(reads.gathers) > 1 || reads.local || reads.repeatedly))
 		start_scope(query, &reads);
 }
@@ -321,9 +321,9 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAcces
 
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
 	if (scope == NULL && IsolationUsesXactSnapshot() &&
-		(owner == NULL || owner->estate == estate || !plan_reads_writes(owner->plannedstmt)))
+		(owner == NULL || owner->estate == estate || !statement_reads_writes(owner->plannedstmt)))
 		return;
-	if (scope == NULL && (plan_reads_functions(estate->es_plannedstmt) ||
+	if (scope == NULL && (statement_reads_functions(estate->es_plannedstmt) ||
 						  (owner != NULL && owner->estate != estate)))
 		scope = start_function_scope(estate, workers);
 	if (scope != NULL)

@@ -11,7 +11,7 @@
  * A DistPath describes one level of SQL: FROM, WHERE, then GROUP BY, HAVING,
  * windows, DISTINCT, ORDER BY and LIMIT, in the order in which SQL and the
  * planner apply them.  Range-table indexes are those of root->parse; nothing is
- * renumbered.  rebuild.c makes a Query of it.
+ * renumbered.  deparse_path.c makes a Query of it.
  */
 #ifndef STRATA_DIST_PATH_H
 #define STRATA_DIST_PATH_H

@@ -23,7 +23,7 @@
 #include "plan/gather_plan.h"
 #include "plan/named_schemas.h"
 #include "plan/planner.h"
-#include "plan/rebuild.h"
+#include "plan/deparse_path.h"
 #include "plan/shippable.h"
 
 /* Costs, in units of cpu_tuple_cost: a statement's round trip, and a row on the wire. */
@@ -357,7 +357,7 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	else
 		scan_tlist = make_scan_tlist(path->fetch);
 
-	plan.sql = rebuild_deparse_transport(rebuild_query(dist, scan_tlist, &params));
+	plan.sql = deparse_path_transport_text(deparse_path_query(dist, scan_tlist, &params));
 	plan.writes = dist->locks != NIL;
 	if (locus_is_single(&dist->locus))
 		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first =

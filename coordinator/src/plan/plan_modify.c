@@ -5,14 +5,14 @@
  * Core has planned the statement's joins; if all of it has a DistPath, then each
  * worker can run the statement itself over its own rows, and together they do what
  * one PostgreSQL would.  That proof is all the path is used for: the text is the
- * user's (statement.c).  Unless the coordinator knows more than the text says: the
+ * user's (deparse_statement.c).  Unless the coordinator knows more than the text says: the
  * value of an uncorrelated sub-select, which a worker would compute over its slice,
  * or the clauses of row security.  Then UPDATE and DELETE are rebuilt from the path.
  *
  * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
  * method, which routes them.  INSERT ... SELECT is shipped when source and target
  * rows are on the same worker.  ON CONFLICT rows that are not, are computed here,
- * routed, and sent as one INSERT statement per worker (insert_rows.c).
+ * routed, and sent as one INSERT statement per worker (upsert_rows.c).
  */
 #include "postgres.h"
 
@@ -36,9 +36,9 @@
 #include "plan/modify_obstacle.h"
 #include "plan/only_here.h"
 #include "plan/planner.h"
-#include "plan/rebuild.h"
+#include "plan/deparse_path.h"
 #include "plan/shippable.h"
-#include "plan/statement.h"
+#include "plan/deparse_statement.h"
 
 typedef struct ModifyPlan
 {
@@ -450,7 +450,7 @@ make_set_list(PlannerInfo *root)
 										 lfirst_int(lc),
 										 get_attname(relation, lfirst_int(lc), false), false));
 	}
-	return statement_assignments(result, relation);
+	return deparse_statement_assignments(result, relation);
 }
 
 /* PlanCustomPath of a statement that is shipped as it was written. */
@@ -467,14 +467,14 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	if (modify->path != NULL)
 	{
 		gather_add_hidden_roots(modify->path);
-		plan.sql = rebuild_deparse(rebuild_modify(modify->path, root->parse->commandType,
-												  root->parse->resultRelation, make_set_list(root),
-												  returning, &params));
+		plan.sql = deparse_path_text(deparse_path_modify(modify->path, root->parse->commandType,
+														 root->parse->resultRelation,
+														 make_set_list(root), returning, &params));
 	}
 	else
 	{
 		strip_planned_ctes(root, modify->original);
-		plan.sql = statement_deparse(root, modify->original, &params);
+		plan.sql = deparse_statement_text(root, modify->original, &params);
 	}
 	root->processed_tlist = copyObject(returning);
 	return gather_make_scan(&plan, copyObject(returning), returning, NIL, params, &modify->locus);
@@ -594,7 +594,7 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		IS_DUMMY_REL(input_rel))
 		return;
 	plan_scan_check_ctid(root, parse->resultRelation);
-	modify->original = statement_original(root);
+	modify->original = deparse_statement_original(root);
 
 	if (parse->commandType == CMD_INSERT)
 	{

@@ -3,7 +3,7 @@
  *		Installs the planner hooks and keeps them out of queries that are not ours.
  *
  * planner_hook keeps two things per planned statement.  The Query as it was before
- * planning, of which shipped DML is made (statement.c).  And the planner roots of
+ * planning, of which shipped DML is made (deparse_statement.c).  And the planner roots of
  * derived tables that went to the workers whole: no node of the plan refers to
  * them, so core leaves their relations out of the plan's range table, by which
  * permissions are checked, locks taken and cached plans invalidated.

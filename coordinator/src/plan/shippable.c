@@ -7,7 +7,7 @@
  *
  *	- Volatile functions stay above the gather.
  *	- Stable expressions without columns (now(), current_user, a setting) are
- *	  evaluated once on the coordinator and shipped as values (rebuild.c).
+ *	  evaluated once on the coordinator and shipped as values (deparse_path.c).
  *	- Stable functions of columns are shipped if they are built in and depend
  *	  only on the settings that remote_transaction.c propagates (TimeZone,
  *	  DateStyle, ...), not on catalogs, privileges or session state.
@@ -499,7 +499,7 @@ shippable_system_column(PlannerInfo *root, Var *var)
 	RangeTblEntry *rte = planner_rt_fetch(var->varno, root);
 	const DistributedTable *table;
 
-	/* rebuild.c gives it the coordinator's value; but which table of a tree has the row? */
+	/* deparse_path.c gives it the coordinator's value; but which table of a tree has the row? */
 	if (var->varattno == TableOidAttributeNumber)
 		return rte->rtekind != RTE_RELATION || !rte->inh || !shippable_has_tree(rte->relid);
 	if (rte->rtekind != RTE_RELATION)

@@ -6,11 +6,11 @@
  * delays nobody.  The life of a beat:
  *
  *		RESTING		until the next question is due
- *		DIALLING	no wire: log in, to the first host that is a primary
+ *		CONNECTING	no wire: log in, to the first host that is a primary
  *		ASKED		the question is on its way
  *
- * DIALLING and ASKED have a deadline, ANSWER_MS.  After it, and when a wire breaks, the wire is
- * closed and the next beat dials.  A wire that breaks is dialled again at once: a worker that
+ * CONNECTING and ASKED have a deadline, ANSWER_MS.  After it, and when a wire breaks, the wire is
+ * closed and the next beat connects.  A wire that breaks is opened again at once: a worker that
  * was restarted is not down, one whose server has gone refuses.
  *
  * Down is what does not let us ask; "silent" is less: it means that nobody answered, and
@@ -51,7 +51,7 @@
 #include "server/settings.h"
 #include "services/heartbeat.h"
 #include "wire/connection_internal.h"
-#include "wire/dial.h"
+#include "wire/host_connect.h"
 
 /* So long an answer, or a log-in, may take.  With the interval it stays below 5 s. */
 #define ANSWER_MS 3000
@@ -66,7 +66,7 @@
 typedef enum BeatPhase
 {
 	BEAT_RESTING,
-	BEAT_DIALLING,
+	BEAT_CONNECTING,
 	BEAT_ASKED
 } BeatPhase;
 
@@ -77,11 +77,11 @@ typedef struct Beat
 	char *name;
 	char *conninfo;
 	BeatPhase phase;
-	int64 next;	   /* when to act: the next question, or the deadline */
-	int64 due;	   /* of the dial's next host, 0 none */
-	Dial *dial;	   /* of the wire, too, when we are logged in */
-	PGconn *pg;	   /* the wire; the dial's */
-	bool any_role; /* no host is a primary: dial what answers */
+	int64 next;			  /* when to act: the next question, or the deadline */
+	int64 due;			  /* of the next host, 0 none */
+	HostConnect *connect; /* of the wire, too, when we are logged in */
+	PGconn *pg;			  /* the wire; belongs to connect */
+	bool any_role;		  /* no host is a primary: take what answers */
 	int host;
 	char started[64]; /* the server process that answered last: when it started */
 	WorkerState state;
@@ -153,9 +153,9 @@ close_wire(Beat *beat)
 {
 	wait_set_valid = false;
 	beat->pg = NULL;
-	if (beat->dial != NULL)
-		dial_free(beat->dial);
-	beat->dial = NULL;
+	if (beat->connect != NULL)
+		host_connect_free(beat->connect);
+	beat->connect = NULL;
 	beat->due = 0;
 }
 
@@ -177,19 +177,19 @@ give_up(Beat *beat, const char *reason)
 }
 
 static void
-begin_dial(Beat *beat)
+begin_connect(Beat *beat)
 {
 	MemoryContext previous = MemoryContextSwitchTo(beat->context);
-	DialRequest request = {.conninfo = beat->conninfo,
-						   .user = user_name,
-						   .application_name = "strata heartbeat",
-						   .preferred_host = beat->state.host,
-						   .any_role = beat->any_role};
+	HostConnectRequest request = {.conninfo = beat->conninfo,
+								  .user = user_name,
+								  .application_name = "strata heartbeat",
+								  .preferred_host = beat->state.host,
+								  .any_role = beat->any_role};
 
 	note_question(beat);
-	beat->dial = dial_create(&request);
-	beat->dial->owner = beat;
-	beat->phase = BEAT_DIALLING;
+	beat->connect = host_connect_create(&request);
+	beat->connect->owner = beat;
+	beat->phase = BEAT_CONNECTING;
 	beat->next = clock_now() + ANSWER_MS;
 	wait_set_valid = false;
 	MemoryContextSwitchTo(previous);
@@ -204,16 +204,16 @@ ask(Beat *beat)
 	if (PQsendQuery(beat->pg, QUESTION))
 		return;
 	close_wire(beat);
-	begin_dial(beat);
+	begin_connect(beat);
 }
 
 /* All hosts have refused, each in its own way. */
 static void
-handle_failed_dial(Beat *beat)
+handle_failed_connect(Beat *beat)
 {
-	char *reason = dial_describe_failure(beat->dial, "");
+	char *reason = host_connect_describe_failure(beat->connect, "");
 
-	if (dial_was_answered(beat->dial))
+	if (host_connect_was_answered(beat->connect))
 	{
 		note_answer(beat);
 		if (!beat->any_role)
@@ -222,7 +222,7 @@ handle_failed_dial(Beat *beat)
 			close_wire(beat);
 			beat->any_role = true;
 			set_status(beat, beat->state.status, reason);
-			begin_dial(beat);
+			begin_connect(beat);
 			pfree(reason);
 			return;
 		}
@@ -231,26 +231,26 @@ handle_failed_dial(Beat *beat)
 	pfree(reason);
 }
 
-/* Go on with a dial: begin with the hosts whose turn it is, look at the result. */
+/* Go on connecting: begin with the hosts whose turn it is, look at the result. */
 static void
-advance_dial(Beat *beat)
+advance_connect(Beat *beat)
 {
-	int attempts = beat->dial->attempts;
+	int attempts = beat->connect->attempts;
 
-	beat->due = dial_begin_due(beat->dial);
-	if (beat->dial->attempts != attempts)
+	beat->due = host_connect_begin_due(beat->connect);
+	if (beat->connect->attempts != attempts)
 		wait_set_valid = false;
-	if (dial_has_failed(beat->dial))
+	if (host_connect_has_failed(beat->connect))
 	{
-		handle_failed_dial(beat);
+		handle_failed_connect(beat);
 		return;
 	}
-	if (beat->dial->winner == NULL)
+	if (beat->connect->winner == NULL)
 		return;
 
 	wait_set_valid = false;
-	beat->pg = beat->dial->winner->pg;
-	beat->host = beat->dial->winner - beat->dial->hosts;
+	beat->pg = beat->connect->winner->pg;
+	beat->host = beat->connect->winner - beat->connect->hosts;
 	beat->due = 0;
 	PQsetnonblocking(beat->pg, 1);
 	ask(beat);
@@ -277,7 +277,7 @@ judge_answer(Beat *beat, const PGresult *answer)
 	rest(beat);
 
 	/* look for a primary with the next beat: another host may be one by now */
-	if (beat->any_role || (beat->state.status == WORKER_READ_ONLY && beat->dial->count > 1))
+	if (beat->any_role || (beat->state.status == WORKER_READ_ONLY && beat->connect->count > 1))
 		close_wire(beat);
 	beat->any_role = false;
 }
@@ -312,7 +312,7 @@ read_answer(Beat *beat)
 	{
 		/* its last words may tell why; what we find now says whether it is down */
 		close_wire(beat);
-		begin_dial(beat);
+		begin_connect(beat);
 	}
 }
 
@@ -326,13 +326,14 @@ handle_time(Beat *beat)
 			if (beat->pg != NULL)
 				ask(beat);
 			else
-				begin_dial(beat);
+				begin_connect(beat);
 			break;
-		case BEAT_DIALLING:
+		case BEAT_CONNECTING:
 		{
-			char *reason = dial_describe_failure(beat->dial, psprintf("%d s", ANSWER_MS / 1000));
+			char *reason = host_connect_describe_failure(beat->connect,
+														 psprintf("%d s", ANSWER_MS / 1000));
 
-			if (dial_was_answered(beat->dial))
+			if (host_connect_was_answered(beat->connect))
 				note_answer(beat);
 			give_up(beat, reason);
 			pfree(reason);
@@ -575,7 +576,7 @@ build_wait_set(void)
 	{
 		const Beat *beat = lfirst(cell);
 
-		sockets += beat->dial != NULL ? beat->dial->count : 0;
+		sockets += beat->connect != NULL ? beat->connect->count : 0;
 	}
 	wait_set = connection_make_wait_set(sockets);
 	foreach(cell, beats)
@@ -584,9 +585,9 @@ build_wait_set(void)
 
 		if (beat->pg != NULL)
 			AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, PQsocket(beat->pg), NULL,
-							  beat->dial->winner);
-		else if (beat->dial != NULL)
-			dial_add_sockets(beat->dial, wait_set);
+							  beat->connect->winner);
+		else if (beat->connect != NULL)
+			host_connect_add_sockets(beat->connect, wait_set);
 	}
 	wait_set_valid = true;
 }
@@ -604,7 +605,7 @@ wait_for_events(int64 wake_at)
 								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
-		DialHost *host = events[i].user_data;
+		HostAttempt *host = events[i].user_data;
 		Beat *beat;
 
 		if (events[i].events & WL_LATCH_SET)
@@ -612,13 +613,13 @@ wait_for_events(int64 wake_at)
 			ResetLatch(MyLatch);
 			continue;
 		}
-		beat = host->dial->owner;
+		beat = host->connect->owner;
 		if (beat->pg != NULL)
 			read_answer(beat);
 		else
 		{
-			/* no dial is freed here: another of its hosts may be in the list of events */
-			dial_advance(host);
+			/* no HostConnect is freed here: another of its hosts may be in the list of events */
+			host_connect_advance(host);
 			wait_set_valid = false;
 		}
 	}
@@ -635,12 +636,12 @@ advance_beats(void)
 	{
 		Beat *beat = lfirst(cell);
 
-		if (beat->dial != NULL && beat->pg == NULL)
-			advance_dial(beat);
+		if (beat->connect != NULL && beat->pg == NULL)
+			advance_connect(beat);
 		if (clock_now() >= beat->next)
 			handle_time(beat);
-		if (beat->dial != NULL && beat->pg == NULL)
-			advance_dial(beat);
+		if (beat->connect != NULL && beat->pg == NULL)
+			advance_connect(beat);
 		wake_at = Min(wake_at, beat->next);
 		if (beat->due > 0)
 			wake_at = Min(wake_at, beat->due);

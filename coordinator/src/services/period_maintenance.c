@@ -45,7 +45,7 @@
 
 #include "fault_point.h"
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "stream/remote_command.h"
 #include "stream/remote_scan.h"
 #include "server/service_transaction.h"
@@ -96,7 +96,7 @@ list_tables(void)
 	List *tables = NIL;
 	ListCell *cell;
 
-	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
 	{
 		MemoryContext caller = MemoryContextSwitchTo(work_context);
 
@@ -199,13 +199,13 @@ publish_cutoff(Oid relation)
 	cutoff = fetch_next_cutoff(relation, &rule);
 	if (cutoff == NULL || strcmp(cutoff, rule.cutoff) == 0)
 		return;
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	table = metadata_table(relation);
 	if (!metadata_has_periods(table))
 		return;
 	rule = table->periods;
 	strlcpy(rule.cutoff, cutoff, PERIOD_TEXT_BYTES);
-	metadata_catalog_set_periods(relation, &rule);
+	metadata_write_set_periods(relation, &rule);
 }
 
 /* Ask a worker what there is to do for a table. */
@@ -257,10 +257,10 @@ do_item(const PeriodItem *item)
 	{
 		PeriodRule rule;
 
-		metadata_catalog_lock_placement();
+		metadata_write_lock_placement();
 		rule = metadata_table(item->relation)->periods;
 		rule.moved_by = GetCurrentFullTransactionId();
-		metadata_catalog_set_periods(item->relation, &rule);
+		metadata_write_set_periods(item->relation, &rule);
 	}
 	if (strcmp(item->task, "drop") == 0)
 		sql = psprintf("DROP TABLE IF EXISTS %s", item->value);

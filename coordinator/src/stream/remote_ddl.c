@@ -39,7 +39,7 @@
 
 #include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "stream/remote_command.h"
 
 /* Has this transaction sent DDL? */

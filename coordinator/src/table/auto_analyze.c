@@ -3,7 +3,7 @@
  *		ANALYZE of distributed tables in the background.
  *
  * Autovacuum decides, by its settings and those of the table, from the changes that this server has counted.  Its own
- * ANALYZE of a shell reads nothing and changes nothing (sample.c): it must not keep one of autovacuum's few processes
+ * ANALYZE of a shell reads nothing and changes nothing (analyze_sample.c): it must not keep one of autovacuum's few processes
  * waiting for workers, or hold up those that cancel it.  It leaves a request in shared memory instead, for service
  * "periods", which runs the ANALYZE that a user would run.  Core does that as the table's owner, restricted.
  *

@@ -25,7 +25,7 @@
 #include "utils/timestamp.h"
 
 #include "server/settings.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 
 /* So many leaves on a worker make every statement that cannot leave most of them out slow. */
 #define MANY_LEAVES 4000

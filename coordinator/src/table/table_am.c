@@ -54,7 +54,7 @@
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"
 #include "table/index_validity.h"
-#include "table/sample.h"
+#include "table/analyze_sample.h"
 #include "table/shell_reader.h"
 #include "table/table_lifecycle.h"
 
@@ -67,7 +67,7 @@ typedef struct ShellScan
 	MemoryContext context;	/* of the reader and the sample */
 	ShellReader *reader;	/* open while rows come */
 	bool finished;			/* the reader returned its last row */
-	Sample *sample;			/* ANALYZE only */
+	AnalyzeSample *sample;	/* ANALYZE only */
 	bool sampled;			/* the one block was handed out */
 } ShellScan;
 
@@ -148,7 +148,7 @@ stop_scan(ShellScan *scan)
 	if (scan->reader != NULL)
 		shell_reader_end(scan->reader);
 	if (scan->sample != NULL)
-		sample_end(scan->sample);
+		analyze_sample_end(scan->sample);
 	scan->reader = NULL;
 	scan->sample = NULL;
 	scan->finished = false;
@@ -516,7 +516,7 @@ distributed_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUMENT
 		return false;
 	scan->sampled = true;
 	old = MemoryContextSwitchTo(scan->context);
-	scan->sample = sample_begin(base->rs_rd);
+	scan->sample = analyze_sample_begin(base->rs_rd);
 	MemoryContextSwitchTo(old);
 	return true;
 }
@@ -527,12 +527,12 @@ distributed_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, do
 {
 	ShellScan *scan = (ShellScan *) base;
 
-	if (sample_next(scan->sample, slot))
+	if (analyze_sample_next(scan->sample, slot))
 	{
 		*live_rows += 1;
 		return true;
 	}
-	*live_rows += sample_unseen_rows(scan->sample);
+	*live_rows += analyze_sample_unseen_rows(scan->sample);
 	return false;
 }
 

@@ -41,7 +41,7 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 
 PG_FUNCTION_INFO_V1(strata_table_definition);
 PG_FUNCTION_INFO_V1(strata_store_definition);

@@ -4,7 +4,7 @@
  *
  * Distributing is one transaction over all nodes, in this order:
  *
- *	1. AccessExclusiveLock on the table, checks (distribution_check.c);
+ *	1. AccessExclusiveLock on the table, checks (table_rules.c);
  *	2. placement lock, then the colocation group and the table's metadata;
  *	3. tables and partitions on the workers;
  *	4. the rows, if there are any: from here on the metadata routes them;
@@ -59,17 +59,17 @@
 
 #include "compat.h"
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
 #include "cluster/shard_map.h"
 #include "server/settings.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "stream/remote_insert.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/owner_guard.h"
 #include "table/table_am.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
 #include "table/table_tree.h"
@@ -163,8 +163,7 @@ make_colocation(int shard_count, Oid key_type, Oid key_collation, const char *na
 			worker = bms_next_member(workers, -1);
 		shard_workers[i] = worker;
 	}
-	return metadata_catalog_add_colocation(shard_count, key_type, key_collation, name,
-										   shard_workers);
+	return metadata_write_add_colocation(shard_count, key_type, key_collation, name, shard_workers);
 }
 
 /* A table can join a group only if all of its rows have a place. */
@@ -176,7 +175,7 @@ check_complete(int colocation_id)
 
 	if (group->lost_count == 0)
 		return colocation_id;
-	tables = metadata_catalog_group_tables(colocation_id);
+	tables = metadata_write_group_tables(colocation_id);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("%d of %d shards of the colocation group are lost", group->lost_count,
@@ -192,7 +191,7 @@ check_complete(int colocation_id)
 static int
 choose_named_colocation(Oid key_type, Oid key_collation, int shard_count, const char *name)
 {
-	int colocation_id = metadata_catalog_named_colocation(name);
+	int colocation_id = metadata_write_named_colocation(name);
 	const Colocation *group;
 
 	if (colocation_id == 0)
@@ -236,7 +235,7 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 		return choose_named_colocation(key_type, key_collation, shard_count,
 									   is_new ? make_group_name()
 											  : colocate_with + strlen(GROUP_PREFIX));
-	colocation_id = metadata_catalog_default_colocation(shard_count, key_type, key_collation);
+	colocation_id = metadata_write_default_colocation(shard_count, key_type, key_collation);
 	if (colocation_id != 0)
 		return check_complete(colocation_id);
 	return make_colocation(shard_count, key_type, key_collation, NULL);
@@ -262,8 +261,8 @@ list_remainders(const Colocation *colocation, int worker_id)
 static char *
 build_indexes(Relation relation, TableKind kind)
 {
-	return psprintf("%s%s", table_ddl_indexes(relation),
-					kind == TABLE_DISTRIBUTED ? table_ddl_foreign_keys(relation) : "");
+	return psprintf("%s%s", worker_table_sql_indexes(relation),
+					kind == TABLE_DISTRIBUTED ? worker_table_sql_foreign_keys(relation) : "");
 }
 
 /*
@@ -288,10 +287,10 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 
 		worker_ids[i] = worker;
 		sqls[i] = psprintf("%s%s%s",
-						   table_ddl_create(relation, table->key_attribute,
-											colocation != NULL ? colocation->shard_count : 0,
-											remainders, periods),
-						   table_ddl_owner(relation, remainders), indexes);
+						   worker_table_sql_create(relation, table->key_attribute,
+												   colocation != NULL ? colocation->shard_count : 0,
+												   remainders, periods),
+						   worker_table_sql_owner(relation, remainders), indexes);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }
@@ -447,7 +446,7 @@ is_enforceable_here(Oid constraint_oid)
 void
 table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 {
-	List *constraints = distribution_check_list_foreign_keys(relation);
+	List *constraints = table_rules_check_list_foreign_keys(relation);
 	Relation catalog;
 	ListCell *cell;
 
@@ -518,8 +517,8 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	/* The rows of a heap go: nobody may be reading it.  A new shell may be in use by its INSERT. */
 	if (is_heap)
 		CheckTableNotInUse(relation, "distribute");
-	distribution_check_table(relation, false, NIL);
-	key_attribute = distribution_check_key(relation, key, &key_type, &key_collation);
+	table_rules_check_table(relation, false, NIL);
+	key_attribute = table_rules_check_key(relation, key, &key_type, &key_collation);
 	if (key == NULL)
 		ereport(
 			NOTICE,
@@ -530,26 +529,26 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 					 "create_distributed_table().")));
 	rule = period_rule_create(relation, periods);
 	foreach(cell, RelationGetIndexList(relation))
-		distribution_check_unique_index(lfirst_oid(cell), key_attribute,
-										rule != NULL ? rule->attribute : InvalidAttrNumber);
+		table_rules_check_unique_index(lfirst_oid(cell), key_attribute,
+									   rule != NULL ? rule->attribute : InvalidAttrNumber);
 
 	if (rule != NULL && is_heap && RelationGetNumberOfBlocks(relation) > 0)
 		used_periods = period_list_used(relation, rule);
 
 	remote_ddl_note_change();
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	colocation_id = choose_colocation(relation, key_attribute, key_type, key_collation, shard_count,
 									  colocate_with);
-	metadata_catalog_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
-							   storage);
+	metadata_write_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
+							 storage);
 	CommandCounterIncrement();
-	distribution_check_foreign_keys(relation);
+	table_rules_check_foreign_keys(relation);
 	if (rule != NULL)
 	{
 		const Colocation *group = metadata_colocation(colocation_id);
 		int workers = Max(bms_num_members(group->workers), 1);
 
-		metadata_catalog_set_periods(relation_oid, rule);
+		metadata_write_set_periods(relation_oid, rule);
 		CommandCounterIncrement();
 		period_warn_of_many(relation, rule, list_length(used_periods),
 							(group->shard_count + workers - 1) / workers);
@@ -637,7 +636,7 @@ create_foreign_keys_on_workers(Oid relation_oid)
 {
 	Relation relation = relation_open(relation_oid, NoLock);
 	bool guarded;
-	char *sql = psprintf("%s%s", table_ddl_foreign_keys(relation),
+	char *sql = psprintf("%s%s", worker_table_sql_foreign_keys(relation),
 						 table_tree_foreign_key_names(relation_oid));
 
 	if (sql[0] != '\0')
@@ -660,7 +659,7 @@ create_copies(List *members)
 	{
 		Relation relation = relation_open(lfirst_oid(cell), NoLock);
 
-		distribution_check_foreign_keys(relation);
+		table_rules_check_foreign_keys(relation);
 		(void) populate_workers(relation, NIL);
 		relation_close(relation, NoLock);
 	}
@@ -682,15 +681,15 @@ table_lifecycle_replicate(Oid relation_oid)
 	{
 		relation = open_own_table(lfirst_oid(cell));
 		CheckTableNotInUse(relation, "replicate");
-		distribution_check_table(relation, true, members);
+		table_rules_check_table(relation, true, members);
 		relation_close(relation, NoLock);
 	}
 
 	remote_ddl_note_change();
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	foreach(cell, members)
-		metadata_catalog_add_table(lfirst_oid(cell), CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0,
-								   "heap");
+		metadata_write_add_table(lfirst_oid(cell), CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0,
+								 "heap");
 	CommandCounterIncrement();
 
 	create_copies(members);
@@ -754,7 +753,7 @@ table_lifecycle_localize(Oid relation_oid)
 							   RelationGetRelationName(relation))));
 	if (table->kind == TABLE_DISTRIBUTED)
 	{
-		distribution_check_undistribute(relation, list_make1_oid(relation_oid));
+		table_rules_check_undistribute(relation, list_make1_oid(relation_oid));
 		rewrite_as_heap(relation);
 		return;
 	}
@@ -763,7 +762,7 @@ table_lifecycle_localize(Oid relation_oid)
 	foreach(cell, members)
 	{
 		relation = relation_open(lfirst_oid(cell), NoLock);
-		distribution_check_undistribute(relation, members);
+		table_rules_check_undistribute(relation, members);
 		relation_close(relation, NoLock);
 	}
 	localize_copies(members);
@@ -781,7 +780,7 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 									  get_rel_name(relation_oid));
 
 	remote_ddl_note_change();
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	if (drop_on_workers && !bms_is_empty(metadata_all_workers()))
 		remote_command_run(
 			metadata_all_workers(), REMOTE_WRITE,
@@ -789,7 +788,7 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 					 metadata_has_periods(table) ? "; SELECT strata_worker.forget_periods()" : ""));
 	if (table->kind == TABLE_DISTRIBUTED && find_access_method(relation_oid) == HEAP_TABLE_AM_OID)
 		table_lifecycle_enforce_foreign_keys(relation_oid, true);
-	metadata_catalog_remove_table(relation_oid);
+	metadata_write_remove_table(relation_oid);
 	CommandCounterIncrement();
 	table_definition_store(relation_oid, NULL);
 }

@@ -42,9 +42,9 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/owner_guard.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "table/table_lifecycle.h"
 #include "values/row_format.h"
 
@@ -201,7 +201,7 @@ list_inherited_checks(Oid relation)
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_ddl_constraints(relation))
+	foreach(cell, worker_table_sql_constraints(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -313,7 +313,7 @@ table_tree_foreign_key_names(Oid relation)
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	foreach(cell, table_ddl_constraints(relation))
+	foreach(cell, worker_table_sql_constraints(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 		HeapTuple tuple;
@@ -339,7 +339,7 @@ table_tree_leave_foreign_keys_to_workers(Oid relation)
 	List *done = NIL;
 	ListCell *cell;
 
-	foreach(cell, distribution_check_list_foreign_keys(relation))
+	foreach(cell, table_rules_check_list_foreign_keys(relation))
 	{
 		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
@@ -496,7 +496,7 @@ table_tree_send_new_indexes(const List *members, const TreeIndexes *before, bool
 		List *indexes = list_new_indexes(relation, members, before, replaced);
 
 		foreach(cell, indexes)
-			appendStringInfoString(&sql, table_ddl_index(relation, lfirst_oid(cell)));
+			appendStringInfoString(&sql, worker_table_sql_index(relation, lfirst_oid(cell)));
 		added = list_concat(added, indexes);
 		relation_close(relation, NoLock);
 	}

@@ -2,7 +2,7 @@
  * connection_open.c
  *		Log in to workers: several at once, without blocking, under one deadline.
  *
- * Each attempt is a small state machine (dial.c's log-in to one of the worker's hosts, then our
+ * Each attempt is a small state machine (host_connect.c's log-in to one of the worker's hosts, then our
  * handshake), driven by one loop.  Our handshake pins settings that must not depend on the worker's
  * configuration and asks the worker whether it belongs to this cluster.  Settings
  * that users see are not pinned but propagated, see session_settings.c.
@@ -30,7 +30,7 @@
 #include "server/launcher.h"
 #include "server/settings.h"
 #include "wire/connection_internal.h"
-#include "wire/dial.h"
+#include "wire/host_connect.h"
 #include "wire/session_map.h"
 #include "wire/wire_cleanup.h"
 #include "wire/worker_use.h"
@@ -53,10 +53,10 @@ typedef struct Attempt
 {
 	WorkerConnection *conn;
 	const Worker *worker;
-	uint32 generation; /* of the worker, before we dialled */
+	uint32 generation; /* of the worker, before we connected */
 	uint32 hold_generation;
-	Dial *dial;
-	PGconn *pg;		 /* logged in, our own handshake runs; still the dial's */
+	HostConnect *connect;
+	PGconn *pg;		 /* logged in, our own handshake runs; still belongs to connect */
 	bool introduced; /* the worker knows who we are */
 	bool done;
 } Attempt;
@@ -96,19 +96,19 @@ static void
 start_attempt(Attempt *attempt)
 {
 	WorkerState state;
-	DialRequest request = {.conninfo = attempt->worker->conninfo,
-						   .user = GetUserNameFromId(attempt->conn->role, false),
-						   .application_name = MyBgworkerEntry != NULL ? "strata maintenance"
-																	   : "strata",
-						   .receive_notice = connection_receive_notice,
-						   .receiver_argument = attempt->conn};
+	HostConnectRequest request = {.conninfo = attempt->worker->conninfo,
+								  .user = GetUserNameFromId(attempt->conn->role, false),
+								  .application_name = MyBgworkerEntry != NULL ? "strata maintenance"
+																			  : "strata",
+								  .receive_notice = connection_receive_notice,
+								  .receiver_argument = attempt->conn};
 
 	(void) worker_state_get(attempt->worker->id, &state);
 	attempt->generation = state.generation;
 	attempt->hold_generation = worker_use_generation(attempt->conn);
 	request.preferred_host = state.host;
-	attempt->dial = dial_create(&request);
-	attempt->dial->owner = attempt;
+	attempt->connect = host_connect_create(&request);
+	attempt->connect->owner = attempt;
 }
 
 static void
@@ -127,7 +127,7 @@ report_failed_attempt(Attempt *attempt, const char *detail)
 static void
 append_liveness_settings(StringInfo message)
 {
-	DialKeepalives keepalives = dial_keepalives();
+	HostKeepalives keepalives = host_connect_keepalives();
 
 	appendStringInfo(message, "SET client_connection_check_interval = %d; ", CLIENT_CHECK_MS);
 	if (keepalives.count > 0)
@@ -255,9 +255,9 @@ advance_handshake(Attempt *attempt)
 }
 
 static void
-advance_attempt(DialHost *host)
+advance_attempt(HostAttempt *host)
 {
-	Attempt *attempt = host->dial->owner;
+	Attempt *attempt = host->connect->owner;
 
 	if (attempt->pg != NULL)
 	{
@@ -265,10 +265,10 @@ advance_attempt(DialHost *host)
 			advance_handshake(attempt);
 		return;
 	}
-	dial_advance(host);
-	if (attempt->dial->winner != NULL)
+	host_connect_advance(host);
+	if (attempt->connect->winner != NULL)
 	{
-		attempt->pg = attempt->dial->winner->pg;
+		attempt->pg = attempt->connect->winner->pg;
 		attempt->conn->worker_pid = PQbackendPID(attempt->pg);
 		session_map_add(attempt->conn); /* before the worker registers it */
 		begin_handshake(attempt);
@@ -286,10 +286,11 @@ wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity,
 
 	for (int i = 0; i < count; i++)
 	{
-		int64 due = dial_begin_due(attempts[i].dial);
+		int64 due = host_connect_begin_due(attempts[i].connect);
 
-		if (dial_has_failed(attempts[i].dial))
-			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, ""));
+		if (host_connect_has_failed(attempts[i].connect))
+			report_failed_attempt(&attempts[i],
+								  host_connect_describe_failure(attempts[i].connect, ""));
 		if (due > 0)
 			wake_at = Min(wake_at, due);
 	}
@@ -301,10 +302,10 @@ wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity,
 	for (int i = 0; i < count; i++)
 	{
 		if (attempts[i].pg == NULL)
-			dial_add_sockets(attempts[i].dial, connect_set);
+			host_connect_add_sockets(attempts[i].connect, connect_set);
 		else if (!attempts[i].done)
 			AddWaitEventToSet(connect_set, WL_SOCKET_READABLE, PQsocket(attempts[i].pg), NULL,
-							  attempts[i].dial->winner);
+							  attempts[i].connect->winner);
 	}
 	return WaitEventSetWait(connect_set, Max(wake_at - clock_now(), 0), events, capacity + 1,
 							PG_WAIT_EXTENSION);
@@ -318,7 +319,8 @@ report_silence(Attempt *attempts, int count)
 	for (int i = 0; i < count; i++)
 	{
 		if (!attempts[i].done)
-			report_failed_attempt(&attempts[i], dial_describe_failure(attempts[i].dial, timeout));
+			report_failed_attempt(&attempts[i],
+								  host_connect_describe_failure(attempts[i].connect, timeout));
 	}
 }
 
@@ -343,7 +345,7 @@ drive_attempts(Attempt *attempts, int count)
 	for (int i = 0; i < count; i++)
 	{
 		start_attempt(&attempts[i]);
-		capacity += attempts[i].dial->count;
+		capacity += attempts[i].connect->count;
 	}
 	events = palloc((capacity + 1) * sizeof(WaitEvent));
 	while (!are_all_done(attempts, count))
@@ -379,9 +381,9 @@ take_wire(Attempt *attempt)
 	conn->hold_generation = attempt->hold_generation;
 	conn->stranger = greeting == CONNECTION_GREETING_NONE;
 	conn->pg = attempt->pg;
-	attempt->dial->winner->pg = NULL;
-	dial_free(attempt->dial);
-	attempt->dial = NULL;
+	attempt->connect->winner->pg = NULL;
+	host_connect_free(attempt->connect);
+	attempt->connect = NULL;
 }
 
 void
@@ -409,12 +411,12 @@ connection_connect(WorkerConnection **conns, int count)
 	{
 		for (int i = 0; i < count; i++)
 		{
-			if (attempts[i].dial == NULL)
+			if (attempts[i].connect == NULL)
 				continue;
 			if (attempts[i].pg != NULL)
 				session_map_remove(conns[i]);
 			conns[i]->pg = NULL;
-			dial_free(attempts[i].dial);
+			host_connect_free(attempts[i].connect);
 		}
 		PG_RE_THROW();
 	}

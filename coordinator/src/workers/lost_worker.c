@@ -16,7 +16,7 @@
  *
  * A worker that comes back is a stranger.  Its id is never given out again, so what it has
  * prepared is nobody's (resolver.c), and add_worker() refuses it until its own administrator
- * has made it leave the cluster (worker_probe.c).  Decision rows that it alone still kept are
+ * has made it leave the cluster (worker_check.c).  Decision rows that it alone still kept are
  * deleted with the next round over the workers that are left.
  *
  * Locks, in the order of README.md: strata.cluster as add_worker() takes it, so that no DDL comes
@@ -37,13 +37,13 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/shard_map.h"
 #include "server/argument.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 
 PG_FUNCTION_INFO_V1(strata_recreate_lost_shards);
 
@@ -67,7 +67,7 @@ lock_tables_of(int worker_id)
 	List *affected = NIL;
 	ListCell *cell;
 
-	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
 	{
 		const DistributedTable *table = metadata_table(lfirst_oid(cell));
 
@@ -117,7 +117,7 @@ lost_worker_write_off(int worker_id)
 
 	remote_ddl_lock_for_seed();
 	affected = lock_tables_of(worker_id);
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	name = metadata_worker(worker_id)->name; /* not removed while we waited */
 
 	foreach(cell, affected)
@@ -130,7 +130,7 @@ lost_worker_write_off(int worker_id)
 						 "a table's lost shards anew, empty, on the workers that are left.")));
 	ereport(LOG, (errmsg("worker \"%s\" is written off as lost", name),
 				  errdetail("%d tables lose shards.", list_length(affected))));
-	metadata_catalog_lose_shards(worker_id, name);
+	metadata_write_lose_shards(worker_id, name);
 	foreach(cell, affected)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell)); /* plans */
 }
@@ -197,8 +197,8 @@ create_partitions(Oid relation_oid, const int *places)
 		if (remainders == NIL)
 			continue;
 		worker_ids[count] = worker_id;
-		sqls[count++] = psprintf("%s%s", table_ddl_partitions(relation, modulus, remainders),
-								 table_ddl_owner(relation, remainders));
+		sqls[count++] = psprintf("%s%s", worker_table_sql_partitions(relation, modulus, remainders),
+								 worker_table_sql_owner(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	if (guarded)
@@ -235,10 +235,10 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("strata.recreate_lost_shards()");
 	remote_ddl_lock_for_seed();
 	table = require_distributed(relation);
-	tables = metadata_catalog_group_tables(table->colocation->id);
+	tables = metadata_write_group_tables(table->colocation->id);
 	foreach(cell, tables)
 		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 
 	colocation = require_distributed(relation)->colocation;
 	if (colocation->lost_count == 0)
@@ -250,7 +250,7 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
 	{
 		if (places[remainder] != 0)
-			metadata_catalog_place_shard(colocation->id, remainder, places[remainder]);
+			metadata_write_place_shard(colocation->id, remainder, places[remainder]);
 	}
 	foreach(cell, tables)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell));

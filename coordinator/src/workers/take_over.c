@@ -10,7 +10,7 @@
  *
  * What tells them apart:
  *
- *	restart		same timeline, marked (membership.c): nothing to do, the epoch is still its own
+ *	restart		same timeline, marked (coordinator_mark.c): nothing to do, the epoch is still its own
  *	promotion	another timeline than strata.cluster says, and marked as a standby that was fed by
  *				its primary: takes over, by itself, and is marked as the coordinator
  *	copy		not marked: whether it recovered to a point in time (a new timeline) or was just
@@ -74,13 +74,13 @@
 #include "utils/timestamp.h"
 
 #include "cluster/cluster_identity.h"
-#include "cluster/membership.h"
+#include "cluster/coordinator_mark.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
 #include "server/clock.h"
 #include "server/launcher.h"
 #include "server/service_transaction.h"
-#include "stream/worker_command.h"
+#include "stream/try_command.h"
 #include "transaction/remote_transaction.h"
 #include "values/row_format.h"
 #include "wire/connection_internal.h"
@@ -148,7 +148,7 @@ raise_epoch(int64 epoch)
 static void
 found_cluster(void)
 {
-	membership_mark();
+	coordinator_mark_make();
 	raise_epoch(1);
 	update_row("id = pg_catalog.gen_random_uuid()");
 }
@@ -401,7 +401,7 @@ take_over_run(void)
 	ereport(LOG, (errmsg("taking over the workers with epoch " INT64_FORMAT, identity.epoch + 1),
 				  errdetail("This server was promoted: timeline %u follows " INT64_FORMAT ".",
 							GetWALInsertionTimeLine(), identity.timeline)));
-	membership_mark();
+	coordinator_mark_make();
 	raise_epoch(identity.epoch + 1);
 	service_transaction_next(); /* no worker hears of what could be forgotten */
 	cluster_identity_read(&identity);
@@ -417,7 +417,7 @@ take_over_run(void)
 Datum
 strata_claim_server(PG_FUNCTION_ARGS)
 {
-	membership_mark();
+	coordinator_mark_make();
 	PG_RETURN_INT64(GetWALInsertionTimeLine());
 }
 
@@ -431,7 +431,7 @@ ask_stranger(int worker_id, const char *sql)
 	connection_set_greeting(CONNECTION_GREETING_NONE);
 	PG_TRY();
 	{
-		answer = worker_command_try(worker_id, REMOTE_READ, sql);
+		answer = try_command(worker_id, REMOTE_READ, sql);
 	}
 	PG_FINALLY();
 	{
@@ -487,7 +487,7 @@ strata_take_over(PG_FUNCTION_ARGS)
 		PG_RETURN_INT64(1);
 	}
 	epoch = find_last_epoch(&identity) + 1;
-	membership_mark();
+	coordinator_mark_make();
 	raise_epoch(epoch);
 	request_at_commit = true;
 	PG_RETURN_INT64(epoch);

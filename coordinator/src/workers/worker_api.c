@@ -3,7 +3,7 @@
  *		SQL functions that add, remove and address workers.
  *
  * Adding is two steps: the server is checked and prepared over a connection of its
- * own (worker_probe.c), then it becomes a worker in the local transaction, with all
+ * own (worker_check.c), then it becomes a worker in the local transaction, with all
  * that the others have (worker_seed.c).  A new worker holds no shards, so no query
  * goes there until a table is distributed or shards move.
  *
@@ -25,7 +25,7 @@
 
 #include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/worker_state.h"
 #include "commit/in_doubt.h"
 #include "server/argument.h"
@@ -33,11 +33,11 @@
 #include "server/settings.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
-#include "stream/worker_command.h"
+#include "stream/try_command.h"
 #include "wire/connection.h"
 #include "workers/lost_worker.h"
 #include "workers/worker_api.h"
-#include "workers/worker_probe.h"
+#include "workers/worker_check.h"
 #include "workers/worker_seed.h"
 
 /* The heartbeat notices within its interval and so long that a worker is gone. */
@@ -54,7 +54,7 @@ static void
 check_new_worker(const char *name, const char *conninfo)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char *address = worker_probe_address(conninfo);
+	char *address = worker_check_address(conninfo);
 	int worker_id = -1;
 
 	if (name[0] == '\0')
@@ -67,9 +67,9 @@ check_new_worker(const char *name, const char *conninfo)
 		if (strcmp(worker->name, name) == 0)
 			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
 							errmsg("worker \"%s\" already exists", name),
-							errdetail("Its address is %s.", worker_probe_address(worker->conninfo)),
+							errdetail("Its address is %s.", worker_check_address(worker->conninfo)),
 							errhint("Choose another name.")));
-		if (strcmp(worker_probe_address(worker->conninfo), address) == 0)
+		if (strcmp(worker_check_address(worker->conninfo), address) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
 					 errmsg("worker \"%s\" already has the address %s", worker->name, address)));
@@ -88,7 +88,7 @@ check_new_server(const char *identity)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, worker_probe_identity_sql);
+		WorkerAnswer answer = try_command(worker_id, REMOTE_READ, worker_check_identity_sql);
 
 		if (answer.success && answer.value != NULL && strcmp(answer.value, identity) == 0)
 			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -102,17 +102,17 @@ Datum
 strata_add_worker(PG_FUNCTION_ARGS)
 {
 	char *name = argument_get_text(fcinfo, 0, "name");
-	char *conninfo = worker_probe_normalize(name, argument_get_text(fcinfo, 1, "conninfo"));
+	char *conninfo = worker_check_normalize(name, argument_get_text(fcinfo, 1, "conninfo"));
 	int worker_id;
 
 	PreventCommandIfReadOnly("strata.add_worker()");
 	cluster_identity_require(); /* which waits for what our locks would keep from happening */
 	remote_ddl_lock_for_seed();
-	metadata_catalog_lock_placement();
+	metadata_write_lock_placement();
 	check_new_worker(name, conninfo);
-	worker_probe_prepare(name, conninfo, check_new_server);
+	worker_check_prepare(name, conninfo, check_new_server);
 
-	worker_id = metadata_catalog_add_worker(name, conninfo);
+	worker_id = metadata_write_add_worker(name, conninfo);
 	CommandCounterIncrement();
 
 	/* the statement's own snapshot is older than the DDL that the lock waited for */
@@ -145,7 +145,7 @@ worker_api_find(const char *name)
 static char *
 find_trouble(int worker_id)
 {
-	WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, "SELECT 1");
+	WorkerAnswer answer = try_command(worker_id, REMOTE_READ, "SELECT 1");
 
 	if (answer.success)
 		return NULL;
@@ -163,7 +163,7 @@ check_empty(int worker_id, bool drain)
 	int tables = 0;
 	ListCell *cell;
 
-	foreach(cell, metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED))
+	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
 	{
 		const DistributedTable *table = metadata_table(lfirst_oid(cell));
 
@@ -226,10 +226,10 @@ check_resolved(int worker_id)
 static void
 take_leave(int worker_id)
 {
-	WorkerAnswer answer = worker_command_try(
-		worker_id, REMOTE_WRITE,
-		psprintf("%sSELECT strata_worker.detach_coordinator('%s')", worker_seed_undo_command(),
-				 connection_cluster_id()));
+	WorkerAnswer answer = try_command(worker_id, REMOTE_WRITE,
+									  psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
+											   worker_seed_undo_command(),
+											   connection_cluster_id()));
 
 	if (answer.success)
 		check_resolved(worker_id);
@@ -311,13 +311,13 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 	}
 	else
 	{
-		metadata_catalog_lock_placement();
+		metadata_write_lock_placement();
 		worker_id = worker_api_find(name);
 		check_empty(worker_id, drain);
 		take_leave(worker_id);
 	}
 	in_doubt_forget(worker_id);
-	metadata_catalog_remove_worker(worker_id);
+	metadata_write_remove_worker(worker_id);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();
 }
@@ -345,7 +345,7 @@ strata_run_on_worker(PG_FUNCTION_ARGS)
 	argument_refuse_null(fcinfo, 0, "worker_id");
 	worker_id = PG_GETARG_INT32(0);
 	metadata_worker(worker_id); /* it must exist */
-	answer = worker_command_try(worker_id, access, command);
+	answer = try_command(worker_id, access, command);
 	result = answer.success ? answer.value : answer.error->message;
 	if (!answer.success && answer.error->detail != NULL)
 		result = psprintf("%s: %s", result, answer.error->detail);
@@ -361,5 +361,5 @@ strata_conninfo_address(PG_FUNCTION_ARGS)
 {
 	char *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
-	PG_RETURN_TEXT_P(cstring_to_text(worker_probe_address(conninfo)));
+	PG_RETURN_TEXT_P(cstring_to_text(worker_check_address(conninfo)));
 }

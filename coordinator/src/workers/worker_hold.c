@@ -15,7 +15,7 @@
 
 #include "cluster/worker_state.h"
 #include "server/argument.h"
-#include "stream/worker_command.h"
+#include "stream/try_command.h"
 #include "transaction/remote_transaction.h"
 #include "wire/worker_use.h"
 #include "workers/worker_api.h"
@@ -108,7 +108,7 @@ strata_release_worker(PG_FUNCTION_ARGS)
 	worker_use_renew(use); /* our own wire may be an old one, too */
 	for (;;)
 	{
-		WorkerAnswer answer = worker_command_try(worker_id, REMOTE_READ, "SELECT 1");
+		WorkerAnswer answer = try_command(worker_id, REMOTE_READ, "SELECT 1");
 
 		if (answer.success)
 			break;

@@ -33,12 +33,12 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
-#include "stream/worker_command.h"
+#include "stream/try_command.h"
 #include "table/columnar_options.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
 #include "workers/worker_seed.h"
@@ -90,7 +90,7 @@ list_schema_commands(void)
 static void
 run_optional_command(int worker_id, const SchemaCommand *command)
 {
-	WorkerAnswer answer = worker_command_try(worker_id, REMOTE_WRITE, command->sql);
+	WorkerAnswer answer = try_command(worker_id, REMOTE_WRITE, command->sql);
 
 	if (!answer.success)
 		ereport(WARNING, (errcode(answer.error->sqlerrcode),
@@ -229,9 +229,9 @@ create_table(int worker_id, Oid relation_oid)
 	char *indexes;
 
 	remote_command_run(worker, REMOTE_WRITE,
-					   table_ddl_create(relation, table->key_attribute,
-										is_reference ? 0 : table->colocation->shard_count, NIL,
-										NIL));
+					   worker_table_sql_create(relation, table->key_attribute,
+											   is_reference ? 0 : table->colocation->shard_count,
+											   NIL, NIL));
 	/* rows and indexes are computed as him */
 	remote_command_run(
 		worker, REMOTE_WRITE,
@@ -241,7 +241,7 @@ create_table(int worker_id, Oid relation_oid)
 		copy_rows(worker_id, relation);
 	else
 		columnar_options_copy(relation, worker_id);
-	indexes = table_ddl_indexes(relation);
+	indexes = worker_table_sql_indexes(relation);
 	if (indexes[0] != '\0')
 		remote_command_run(worker, REMOTE_WRITE, indexes);
 	table_close(relation, NoLock);
@@ -251,7 +251,7 @@ static void
 create_foreign_keys(int worker_id, Oid relation_oid)
 {
 	Relation relation = table_open(relation_oid, AccessShareLock);
-	char *sql = psprintf("%s%s", table_ddl_foreign_keys(relation),
+	char *sql = psprintf("%s%s", worker_table_sql_foreign_keys(relation),
 						 table_tree_foreign_key_names(relation_oid));
 
 	if (sql[0] != '\0')
@@ -328,8 +328,8 @@ worker_seed(int worker_id)
 char *
 worker_seed_undo_command(void)
 {
-	List *tables = list_concat(metadata_catalog_tables(CATALOG_KIND_DISTRIBUTED),
-							   metadata_catalog_tables(CATALOG_KIND_REFERENCE));
+	List *tables = list_concat(metadata_write_tables(CATALOG_KIND_DISTRIBUTED),
+							   metadata_write_tables(CATALOG_KIND_REFERENCE));
 	StringInfoData sql;
 	ListCell *cell;
 

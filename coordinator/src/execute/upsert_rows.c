@@ -1,5 +1,5 @@
 /*
- * insert_rows.c
+ * upsert_rows.c
  *		INSERT ... ON CONFLICT: rows of a child plan, routed and sent as statements.
  *
  * Each worker gets all of its rows in one statement, so that PostgreSQL itself
@@ -16,7 +16,7 @@
 
 #include "compat.h"
 #include "cluster/shard_map.h"
-#include "execute/insert_rows.h"
+#include "execute/upsert_rows.h"
 #include "stream/remote_command.h"
 #include "transaction/pending_rows.h"
 #include "values/row_format.h"
@@ -110,7 +110,7 @@ collect_rows(GatherScanState *state)
 }
 
 RemoteScan *
-insert_rows_run(GatherScanState *state)
+upsert_rows_run(GatherScanState *state)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(state->context);
 	RemoteScan *scan = NULL;

@@ -1,12 +1,12 @@
 /*
- * distribution_check.h
+ * table_rules.h
  *		May this table be distributed, and have this constraint?  Errors with reasons and hints.
  *
  * The functions only look at the coordinator's catalogs and raise an error or
  * return.  The caller holds a lock on the relation that keeps the answer true.
  */
-#ifndef STRATA_DISTRIBUTION_CHECK_H
-#define STRATA_DISTRIBUTION_CHECK_H
+#ifndef STRATA_TABLE_RULES_H
+#define STRATA_TABLE_RULES_H
 
 #include "postgres.h"
 
@@ -18,25 +18,25 @@
  * The relation is an ordinary permanent table, without what we cannot honour.  A reference table may also be partitioned, and
  * all its relatives are reference tables or among the `members` (Oid) that become such together.
  */
-extern void distribution_check_table(Relation relation, bool is_reference, const List *members);
+extern void table_rules_check_table(Relation relation, bool is_reference, const List *members);
 
 /*
  * Can a trigger of this type (pg_trigger.tgtype) be fired on a distributed table?  What needs a
  * row before it is changed, or after it is stored, has it on the workers only.
  */
-extern bool distribution_check_trigger(int16 type);
+extern bool table_rules_check_trigger(int16 type);
 
 /*
  * ERROR unless the workers have the types of the columns, and generated columns, CHECK constraints and indexes mean
  * the same in their tables.
  */
-extern void distribution_check_columns(Relation relation, bool is_reference);
+extern void table_rules_check_columns(Relation relation, bool is_reference);
 
 /* Does an expression over one relation name its whole row, which the tables of the workers, being partitioned, cannot? */
-extern bool distribution_check_names_row(Node *expr);
+extern bool table_rules_check_names_row(Node *expr);
 
 /* The same for an index that is to be made: a command as transformIndexStmt() leaves it, with a name. */
-extern void distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create);
+extern void table_rules_check_index(Relation relation, bool is_reference, const IndexStmt *create);
 
 /*
  * The key column by name; a NULL name chooses the first column of the primary key,
@@ -44,27 +44,27 @@ extern void distribution_check_index(Relation relation, bool is_reference, const
  * collation under which its values are hashed.
  */
 extern AttrNumber
-distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation);
+table_rules_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation);
 
 /*
  * A unique index has the key among its columns (0: an expression), and so rows that could violate it are on one
  * worker; also the column of the periods, if that is valid.  No index is of an exclusion constraint.
  */
-extern void distribution_check_unique(Oid table, const char *index, const AttrNumber *columns,
-									  int count, AttrNumber key, AttrNumber period);
-extern void distribution_check_unique_index(Oid index, AttrNumber key, AttrNumber period);
+extern void table_rules_check_unique(Oid table, const char *index, const AttrNumber *columns,
+									 int count, AttrNumber key, AttrNumber period);
+extern void table_rules_check_unique_index(Oid index, AttrNumber key, AttrNumber period);
 
 /*
  * The workers can enforce the constraint, if it is a foreign key: by what the metadata say about both tables.  The same for
  * all from and to a table, which must have been validated.
  */
-extern void distribution_check_foreign_key(Oid constraint);
-extern void distribution_check_foreign_keys(Relation relation);
+extern void table_rules_check_foreign_key(Oid constraint);
+extern void table_rules_check_foreign_keys(Relation relation);
 
 /* OIDs of the foreign keys from and to a table. */
-extern List *distribution_check_list_foreign_keys(Oid relation);
+extern List *table_rules_check_list_foreign_keys(Oid relation);
 
 /* The table may become local, with the other members of its tree: no foreign key then joins a local and a distributed table. */
-extern void distribution_check_undistribute(Relation relation, const List *members);
+extern void table_rules_check_undistribute(Relation relation, const List *members);
 
 #endif

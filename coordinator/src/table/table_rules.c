@@ -1,5 +1,5 @@
 /*
- * distribution_check.c
+ * table_rules.c
  *		May this table be distributed, and have this constraint?
  *
  * A distributed table promises what PostgreSQL promises: constraints hold,
@@ -38,7 +38,7 @@
 
 #include "cluster/metadata.h"
 #include "plan/only_here.h"
-#include "table/distribution_check.h"
+#include "table/table_rules.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
 
@@ -60,7 +60,7 @@ refuse_table(Relation relation, bool is_reference, int code, const char *detail,
 }
 
 bool
-distribution_check_trigger(int16 type)
+table_rules_check_trigger(int16 type)
 {
 	if (TRIGGER_FOR_ROW(type))
 		return TRIGGER_FOR_BEFORE(type) && !TRIGGER_FOR_UPDATE(type) && !TRIGGER_FOR_DELETE(type);
@@ -76,7 +76,7 @@ check_triggers(Relation relation)
 	{
 		Trigger *trigger = &triggers->triggers[i];
 
-		if (!trigger->tgisinternal && !distribution_check_trigger(trigger->tgtype))
+		if (!trigger->tgisinternal && !table_rules_check_trigger(trigger->tgtype))
 			refuse_table(relation, false, ERRCODE_FEATURE_NOT_SUPPORTED,
 						 psprintf("Trigger \"%s\" could not be fired: UPDATE and DELETE run on the "
 								  "workers, and inserted rows are stored there.",
@@ -150,7 +150,7 @@ check_relation_kind(Relation relation, bool is_reference, const List *members)
 }
 
 void
-distribution_check_table(Relation relation, bool is_reference, const List *members)
+table_rules_check_table(Relation relation, bool is_reference, const List *members)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 
@@ -162,7 +162,7 @@ distribution_check_table(Relation relation, bool is_reference, const List *membe
 				 errhint("SELECT strata.undistribute_table() makes it local again.")));
 
 	check_relation_kind(relation, is_reference, members);
-	distribution_check_columns(relation, is_reference);
+	table_rules_check_columns(relation, is_reference);
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
@@ -196,7 +196,7 @@ walk_column(Node *node, AttrNumber *column)
 }
 
 bool
-distribution_check_names_row(Node *expr)
+table_rules_check_names_row(Node *expr)
 {
 	AttrNumber whole_row = InvalidAttrNumber;
 
@@ -216,7 +216,7 @@ check_expression(Relation relation, bool is_reference, Node *expr, const char *w
 							   psprintf(what, name, RelationGetRelationName(relation))),
 						errdetail("The workers would compute it, and their tables have OIDs of "
 								  "their own.")));
-	if (!is_reference && distribution_check_names_row(expr))
+	if (!is_reference && table_rules_check_names_row(expr))
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -241,7 +241,7 @@ check_index_part(Relation relation, bool is_reference, HeapTuple tuple, AttrNumb
 }
 
 void
-distribution_check_index(Relation relation, bool is_reference, const IndexStmt *create)
+table_rules_check_index(Relation relation, bool is_reference, const IndexStmt *create)
 {
 	const char *what = "index \"%s\" of table \"%s\"";
 	ListCell *lc;
@@ -253,7 +253,7 @@ distribution_check_index(Relation relation, bool is_reference, const IndexStmt *
 }
 
 void
-distribution_check_columns(Relation relation, bool is_reference)
+table_rules_check_columns(Relation relation, bool is_reference)
 {
 	TupleDesc desc = RelationGetDescr(relation);
 	TupleConstr *constraints = desc->constr;
@@ -406,7 +406,7 @@ choose_key(Relation relation)
 }
 
 AttrNumber
-distribution_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation)
+table_rules_check_key(Relation relation, const char *name, Oid *hash_type, Oid *collation)
 {
 	AttrNumber attribute = name != NULL ? find_named_key(relation, name) : choose_key(relation);
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
@@ -437,8 +437,8 @@ contains(const AttrNumber *columns, int count, AttrNumber wanted)
 }
 
 void
-distribution_check_unique(Oid table, const char *index, const AttrNumber *columns, int count,
-						  AttrNumber key, AttrNumber period)
+table_rules_check_unique(Oid table, const char *index, const AttrNumber *columns, int count,
+						 AttrNumber key, AttrNumber period)
 {
 	if (!contains(columns, count, key))
 		ereport(ERROR,
@@ -462,7 +462,7 @@ distribution_check_unique(Oid table, const char *index, const AttrNumber *column
 }
 
 void
-distribution_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
+table_rules_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
 {
 	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
@@ -478,15 +478,15 @@ distribution_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
 						 "reference table.",
 						 get_attname(form->indrelid, key, false))));
 	if (form->indisunique)
-		distribution_check_unique(form->indrelid, name, form->indkey.values, form->indnkeyatts, key,
-								  period);
+		table_rules_check_unique(form->indrelid, name, form->indkey.values, form->indnkeyatts, key,
+								 period);
 	ReleaseSysCache(tuple);
 }
 
 /* ---------------------------------------------------------------- foreign keys */
 
 List *
-distribution_check_list_foreign_keys(Oid relation)
+table_rules_check_list_foreign_keys(Oid relation)
 {
 	/* pg_constraint has no index on confrelid */
 	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
@@ -589,7 +589,7 @@ get_constraint(Oid constraint)
 }
 
 void
-distribution_check_foreign_key(Oid constraint)
+table_rules_check_foreign_key(Oid constraint)
 {
 	HeapTuple tuple = get_constraint(constraint);
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
@@ -610,11 +610,11 @@ distribution_check_foreign_key(Oid constraint)
 }
 
 void
-distribution_check_foreign_keys(Relation relation)
+table_rules_check_foreign_keys(Relation relation)
 {
 	ListCell *cell;
 
-	foreach(cell, distribution_check_list_foreign_keys(RelationGetRelid(relation)))
+	foreach(cell, table_rules_check_list_foreign_keys(RelationGetRelid(relation)))
 	{
 		HeapTuple tuple = get_constraint(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
@@ -625,7 +625,7 @@ distribution_check_foreign_keys(Relation relation)
 					 errmsg("foreign key \"%s\" is not validated", NameStr(form->conname)),
 					 errhint("Run ALTER TABLE ... VALIDATE CONSTRAINT, or drop the constraint.")));
 		ReleaseSysCache(tuple);
-		distribution_check_foreign_key(lfirst_oid(cell));
+		table_rules_check_foreign_key(lfirst_oid(cell));
 	}
 }
 
@@ -637,7 +637,7 @@ table_without(Oid relation, const List *local)
 }
 
 void
-distribution_check_undistribute(Relation relation, const List *members)
+table_rules_check_undistribute(Relation relation, const List *members)
 {
 	Oid relid = RelationGetRelid(relation);
 	Oid parent = table_tree_parent_outside(relid, members, true);
@@ -651,7 +651,7 @@ distribution_check_undistribute(Relation relation, const List *members)
 						   relation->rd_rel->relispartition ? "is a partition of" : "inherits from",
 						   get_rel_name(parent)),
 				 errhint("Undistribute that one, or take the table out of it first.")));
-	foreach(cell, distribution_check_list_foreign_keys(relid))
+	foreach(cell, table_rules_check_list_foreign_keys(relid))
 	{
 		HeapTuple tuple = get_constraint(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);

@@ -1,9 +1,9 @@
 /*
- * statement.h
+ * deparse_statement.h
  *		SQL of a whole statement, from the Query the user wrote.
  */
-#ifndef STRATA_STATEMENT_H
-#define STRATA_STATEMENT_H
+#ifndef STRATA_DEPARSE_STATEMENT_H
+#define STRATA_DEPARSE_STATEMENT_H
 
 #include "nodes/pathnodes.h"
 
@@ -13,7 +13,7 @@
  * become $1 .. $n, appended to *params; RETURNING columns that cannot cross in
  * binary form are cast to text.  The query is modified.
  */
-extern char *statement_deparse(PlannerInfo *root, Query *query, List **params);
+extern char *deparse_statement_text(PlannerInfo *root, Query *query, List **params);
 
 /*
  * Text of an INSERT of one row whose values are $1 .. $n, with the query's ON
@@ -27,9 +27,9 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
  * The target list of an UPDATE of the relation, as ruleutils can print it: an entry for each assignment to a
  * part of a column, later ones of a column after earlier ones; and never empty.
  */
-extern List *statement_assignments(List *tlist, Oid relation);
+extern List *deparse_statement_assignments(List *tlist, Oid relation);
 
 /* The query as it was before planning; NULL where it was not kept. */
-extern Query *statement_original(PlannerInfo *root);
+extern Query *deparse_statement_original(PlannerInfo *root);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * worker_command.c
+ * try_command.c
  *		One command on one worker whose failure the caller survives.
  *
  * The command runs in a subtransaction: the transaction layer makes it a savepoint
@@ -11,7 +11,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "stream/worker_command.h"
+#include "stream/try_command.h"
 #include "wire/connection.h"
 
 /* Run the command; its first value as text. */
@@ -41,7 +41,7 @@ fetch_first_value(WorkerConnection *conn, RemoteAccess access, const char *sql)
 }
 
 WorkerAnswer
-worker_command_try(int worker_id, RemoteAccess access, const char *sql)
+try_command(int worker_id, RemoteAccess access, const char *sql)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;

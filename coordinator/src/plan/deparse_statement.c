@@ -1,5 +1,5 @@
 /*
- * statement.c
+ * deparse_statement.c
  *		SQL of a whole statement, from the Query the user wrote.
  *
  * DML is shipped as the statement itself, not rebuilt from paths: plan_modify.c
@@ -9,7 +9,7 @@
  * But the Query is not quite what the user wrote, and ruleutils is made for Queries before the rewriter's work:
  *
  *	- assignments to parts of one column (SET a[1] = 1, a[2] = 2) are nested in one expression, of which it would
- *	  print the last only, and SET of a generated column = DEFAULT is gone: statement_assignments();
+ *	  print the last only, and SET of a generated column = DEFAULT is gone: deparse_statement_assignments();
  *	- what rules and views have brought in stands in FROM, but does not say so, or under another name, or too late for
  *	  what refers to it, and the rows that are to be inserted are there under their name twice: mend_names(),
  *	  put_lateral_last();
@@ -29,9 +29,9 @@
 
 #include "compat.h"
 #include "plan/planner.h"
-#include "plan/rebuild.h"
+#include "plan/deparse_path.h"
 #include "plan/shippable.h"
-#include "plan/statement.h"
+#include "plan/deparse_statement.h"
 
 typedef struct StatementContext
 {
@@ -44,7 +44,7 @@ static Node *
 make_value_param(Node *expr, StatementContext *context)
 {
 	*context->params = lappend(*context->params, copyObject(expr));
-	return rebuild_param(expr, context->offset + list_length(*context->params));
+	return deparse_path_param(expr, context->offset + list_length(*context->params));
 }
 
 static bool
@@ -303,7 +303,7 @@ assign_generated(Oid relid)
 }
 
 List *
-statement_assignments(List *tlist, Oid relation)
+deparse_statement_assignments(List *tlist, Oid relation)
 {
 	List *split = NIL;
 	ListCell *lc;
@@ -322,16 +322,16 @@ mend_assignments(Query *query)
 	ListCell *lc;
 
 	if (query->commandType == CMD_UPDATE)
-		query->targetList = statement_assignments(query->targetList, target);
+		query->targetList = deparse_statement_assignments(query->targetList, target);
 	if (query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE)
-		query->onConflict->onConflictSet = statement_assignments(query->onConflict->onConflictSet,
-																 target);
+		query->onConflict->onConflictSet = deparse_statement_assignments(
+			query->onConflict->onConflictSet, target);
 	foreach(lc, query->mergeActionList)
 	{
 		MergeAction *action = lfirst(lc);
 
 		if (action->commandType == CMD_UPDATE || action->targetList != NIL)
-			action->targetList = statement_assignments(action->targetList, target);
+			action->targetList = deparse_statement_assignments(action->targetList, target);
 	}
 }
 
@@ -369,8 +369,8 @@ replace_using(Node *item, Query *query)
 	join->join_using_alias = NULL;
 	join->isNatural = false;
 	join->alias = NULL;
-	rebuild_join_rte(query, join);
-	lfirst(list_nth_cell(query->rtable, old - 1)) = rebuild_unused_rte();
+	deparse_path_join_rte(query, join);
+	lfirst(list_nth_cell(query->rtable, old - 1)) = deparse_path_unused_rte();
 }
 
 /*
@@ -413,7 +413,7 @@ mend_merge(Query *query)
 }
 
 char *
-statement_deparse(PlannerInfo *root, Query *query, List **params)
+deparse_statement_text(PlannerInfo *root, Query *query, List **params)
 {
 	StatementContext context = {.root = root, .params = params};
 
@@ -421,8 +421,8 @@ statement_deparse(PlannerInfo *root, Query *query, List **params)
 	mend_merge(query);
 	spell_out_using(query);
 	mend_assignments(query);
-	query->returningList = rebuild_transport_tlist(query->returningList);
-	return rebuild_deparse(query);
+	query->returningList = deparse_path_transport_tlist(query->returningList);
+	return deparse_path_text(query);
 }
 
 char *
@@ -463,7 +463,8 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 
 		/* that it has the column's modifier already is nothing that the text can say */
 		get_atttypetypmodcoll(target->relid, attno, &type, &typmod, &collation);
-		value = rebuild_param((Node *) makeNullConst(type, -1, get_typcollation(type)), ++position);
+		value = deparse_path_param((Node *) makeNullConst(type, -1, get_typcollation(type)),
+								   ++position);
 		value = coerce_to_target_type(NULL, value, type, type, typmod, COERCION_ASSIGNMENT,
 									  COERCE_IMPLICIT_CAST, -1);
 		assign_expr_collations(NULL, value);
@@ -472,12 +473,12 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 										  get_attname(target->relid, attno, false), false));
 	}
 	query->targetList = columns;
-	query->returningList = rebuild_transport_tlist(query->returningList);
-	return rebuild_deparse(query);
+	query->returningList = deparse_path_transport_tlist(query->returningList);
+	return deparse_path_text(query);
 }
 
 Query *
-statement_original(PlannerInfo *root)
+deparse_statement_original(PlannerInfo *root)
 {
 	PlannerInfo *parent = root->parent_root;
 

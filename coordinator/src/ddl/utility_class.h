@@ -1,30 +1,30 @@
 /*
- * statement_class.h
+ * utility_class.h
  *		What each utility statement and each kind of object means for the workers.
  */
-#ifndef STRATA_STATEMENT_CLASS_H
-#define STRATA_STATEMENT_CLASS_H
+#ifndef STRATA_UTILITY_CLASS_H
+#define STRATA_UTILITY_CLASS_H
 
 #include "postgres.h"
 
 #include "ddl/ddl.h"
 
-typedef enum StatementKind
+typedef enum UtilityKind
 {
-	STATEMENT_EVERYWHERE, /* here, and as it was typed on all workers that have the object */
-	STATEMENT_ADAPTED,	  /* here, and commands of our own on the workers */
-	STATEMENT_CHECKED,	  /* here, unless it would concern rows that are elsewhere */
-	STATEMENT_LOCAL		  /* here only */
-} StatementKind;
+	UTILITY_EVERYWHERE, /* here, and as it was typed on all workers that have the object */
+	UTILITY_ADAPTED,	/* here, and commands of our own on the workers */
+	UTILITY_CHECKED,	/* here, unless it would concern rows that are elsewhere */
+	UTILITY_LOCAL		/* here only */
+} UtilityKind;
 
-typedef struct StatementClass
+typedef struct UtilityClass
 {
 	NodeTag tag;
-	StatementKind kind;
+	UtilityKind kind;
 	UtilityHandler handler; /* NULL: as PostgreSQL runs it */
 	const char *statements;
 	const char *note;
-} StatementClass;
+} UtilityClass;
 
 typedef enum ObjectPlace
 {
@@ -34,9 +34,9 @@ typedef enum ObjectPlace
 } ObjectPlace;
 
 /* ERROR for a statement that is not in the table: PostgreSQL has learnt something that we have not. */
-extern const StatementClass *statement_class_find(NodeTag tag);
+extern const UtilityClass *utility_class_find(NodeTag tag);
 
 /* ERROR for a kind of object that is not in the table. */
-extern ObjectPlace statement_class_object_place(ObjectType type);
+extern ObjectPlace utility_class_object_place(ObjectType type);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * metadata_catalog.c
+ * metadata_write.c
  *		Writes to the tables of schema strata.
  *
  * Rows are written as core writes its catalogs (CatalogTupleInsert), without
@@ -26,10 +26,10 @@
 #include "utils/xid8.h"
 
 #include "cluster/metadata.h"
-#include "cluster/metadata_catalog.h"
+#include "cluster/metadata_write.h"
 
 void
-metadata_catalog_lock_placement(void)
+metadata_write_lock_placement(void)
 {
 	LockRelationOid(metadata_catalog_oid("colocation"), ShareRowExclusiveLock);
 }
@@ -74,7 +74,7 @@ delete_rows(Relation catalog, AttrNumber attribute, RegProcedure equal, Datum va
 /* ---------------------------------------------------------------- workers */
 
 int
-metadata_catalog_add_worker(const char *name, const char *conninfo)
+metadata_write_add_worker(const char *name, const char *conninfo)
 {
 	Relation catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
 	Datum values[CATALOG_WORKER_COLUMNS];
@@ -92,7 +92,7 @@ metadata_catalog_add_worker(const char *name, const char *conninfo)
 }
 
 void
-metadata_catalog_remove_worker(int worker_id)
+metadata_write_remove_worker(int worker_id)
 {
 	Relation catalog = table_open(metadata_catalog_oid("worker"), RowExclusiveLock);
 
@@ -104,8 +104,8 @@ metadata_catalog_remove_worker(int worker_id)
 /* ---------------------------------------------------------------- colocation groups */
 
 int
-metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name,
-								const int *shard_workers)
+metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name,
+							  const int *shard_workers)
 {
 	Relation groups = table_open(metadata_catalog_oid("colocation"), RowExclusiveLock);
 	Relation shards = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
@@ -176,7 +176,7 @@ update_shards(ScanKey keys, int key_count, int worker_id, const char *lost_with)
 }
 
 void
-metadata_catalog_lose_shards(int worker_id, const char *name)
+metadata_write_lose_shards(int worker_id, const char *name)
 {
 	ScanKeyData key;
 
@@ -186,7 +186,7 @@ metadata_catalog_lose_shards(int worker_id, const char *name)
 }
 
 void
-metadata_catalog_place_shard(int colocation_id, int remainder, int worker_id)
+metadata_write_place_shard(int colocation_id, int remainder, int worker_id)
 {
 	ScanKeyData keys[2];
 
@@ -219,7 +219,7 @@ find_colocation(ScanKey keys, int key_count)
 }
 
 int
-metadata_catalog_named_colocation(const char *name)
+metadata_write_named_colocation(const char *name)
 {
 	ScanKeyData key;
 
@@ -229,7 +229,7 @@ metadata_catalog_named_colocation(const char *name)
 }
 
 int
-metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation)
+metadata_write_default_colocation(int shard_count, Oid key_type, Oid key_collation)
 {
 	ScanKeyData keys[4];
 
@@ -287,8 +287,8 @@ invalidate_table(Oid relation)
 }
 
 void
-metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, int colocation_id,
-						   const char *storage)
+metadata_write_add_table(Oid relation, char kind, AttrNumber key_attribute, int colocation_id,
+						 const char *storage)
 {
 	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
 	Datum values[CATALOG_TABLE_COLUMNS] = {0};
@@ -313,7 +313,7 @@ metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute, in
 }
 
 void
-metadata_catalog_set_periods(Oid relation, const PeriodRule *rule)
+metadata_write_set_periods(Oid relation, const PeriodRule *rule)
 {
 	const struct
 	{
@@ -362,7 +362,7 @@ metadata_catalog_set_periods(Oid relation, const PeriodRule *rule)
 }
 
 void
-metadata_catalog_remove_table(Oid relation)
+metadata_write_remove_table(Oid relation)
 {
 	Relation catalog = table_open(metadata_catalog_oid("distributed_table"), RowExclusiveLock);
 	ScanKeyData key;
@@ -416,7 +416,7 @@ list_tables(ScanKey key)
 }
 
 List *
-metadata_catalog_tables(char kind)
+metadata_write_tables(char kind)
 {
 	ScanKeyData key;
 
@@ -425,7 +425,7 @@ metadata_catalog_tables(char kind)
 }
 
 List *
-metadata_catalog_group_tables(int colocation_id)
+metadata_write_group_tables(int colocation_id)
 {
 	ScanKeyData key;
 

@@ -1,13 +1,13 @@
 /*
- * table_ddl.h
+ * worker_table_sql.h
  *		SQL that creates a table's copy on a worker.
  *
  * Every function returns commands that each end with ";\n", palloc'd, "" when
  * there is nothing to do; all names are schema-qualified, so that they mean the
  * same under any search_path.
  */
-#ifndef STRATA_TABLE_DDL_H
-#define STRATA_TABLE_DDL_H
+#ifndef STRATA_WORKER_TABLE_SQL_H
+#define STRATA_WORKER_TABLE_SQL_H
 
 #include "postgres.h"
 
@@ -17,7 +17,7 @@
 #include "utils/relcache.h"
 
 /* Create a schema, with its privileges, unless it exists. */
-extern char *table_ddl_schema(Oid schema_oid);
+extern char *worker_table_sql_schema(Oid schema_oid);
 
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
@@ -25,49 +25,49 @@ extern char *table_ddl_schema(Oid schema_oid);
  * a reference table's copy, without partitions.  Where the table is divided into
  * periods, there will be those of `periods` (begins, as String) and those to come.
  */
-extern char *table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus,
-							  List *remainders, List *periods);
+extern char *worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus,
+									 List *remainders, List *periods);
 
 /* The partitions `remainders` of a table of ours that exists already. */
-extern char *table_ddl_partitions(Relation relation, int modulus, List *remainders);
+extern char *worker_table_sql_partitions(Relation relation, int modulus, List *remainders);
 
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
-extern char *table_ddl_column(Relation relation, AttrNumber attribute);
+extern char *worker_table_sql_column(Relation relation, AttrNumber attribute);
 
 /* How a generated column is computed. */
-extern char *table_ddl_generation_expression(Relation relation, AttrNumber attribute);
+extern char *worker_table_sql_generation_expression(Relation relation, AttrNumber attribute);
 
 /*
  * A constraint's definition, which is changed in place, of a distributed table without the NO INHERIT of a CHECK: partitions,
  * as shards are, cannot be left out.
  */
-extern char *table_ddl_inherited_check(Form_pg_constraint constraint, char *definition);
+extern char *worker_table_sql_inherited_check(Form_pg_constraint constraint, char *definition);
 
 /* One index, or the constraint whose index it is; in SQL mode.  Of a partitioned table ONLY, without the partitions' parts. */
-extern char *table_ddl_index(Relation relation, Oid index);
+extern char *worker_table_sql_index(Relation relation, Oid index);
 
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
-extern char *table_ddl_indexes(Relation relation);
+extern char *worker_table_sql_indexes(Relation relation);
 
 /*
  * The relation's constraints as copies of their tuples, in the order in which they were made: made
  * so on the workers, a row that violates several is reported for the same one as here.
  */
-extern List *table_ddl_constraints(Oid relation);
+extern List *worker_table_sql_constraints(Oid relation);
 
 /* Names of all constraints of the table, as a list of String. */
-extern List *table_ddl_constraint_names(Relation relation);
+extern List *worker_table_sql_constraint_names(Relation relation);
 
 /*
  * The defaults that workers need because a foreign key of the distributed table sets them, in SQL mode: a list of
  * lists (String column, String "ALTER COLUMN ... SET DEFAULT ...").  With `check` ERROR if one is not immutable.
  */
-extern List *table_ddl_defaults(Relation relation, bool check);
+extern List *worker_table_sql_defaults(Relation relation, bool check);
 
-/* Foreign keys of the table, with table_ddl_defaults(); those to other tables of the same command must come last. */
-extern char *table_ddl_foreign_keys(Relation relation);
+/* Foreign keys of the table, with worker_table_sql_defaults(); those to other tables of the same command must come last. */
+extern char *worker_table_sql_foreign_keys(Relation relation);
 
 /* Owner and privileges, as far as the roles exist on the worker. */
-extern char *table_ddl_owner(Relation relation, List *remainders);
+extern char *worker_table_sql_owner(Relation relation, List *remainders);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * rebuild.c
+ * deparse_path.c
  *		SQL of a DistPath: path -> Query -> text.
  *
  * The planner has taken the user's query apart; what it found - the relations,
@@ -42,22 +42,22 @@
 #include "compat.h"
 #include "plan/explicit_cast.h"
 #include "plan/partial_aggregate.h"
-#include "plan/rebuild.h"
+#include "plan/deparse_path.h"
 #include "plan/round_trip.h"
 #include "values/row_format.h"
 #include "plan/row_null_test.h"
 #include "plan/shippable.h"
 
-typedef struct RebuildLevel
+typedef struct DeparseLevel
 {
-	struct RebuildLevel *parent;
+	struct DeparseLevel *parent;
 	DistPath *path;
 	SubPlan *subplan; /* how the level above embeds this one; NULL: in its FROM or EXISTS */
 	List **params;
-} RebuildLevel;
+} DeparseLevel;
 
-static Query *build_query(RebuildLevel *level, List *tlist);
-static Node *mutate_expr(Node *node, RebuildLevel *level);
+static Query *build_query(DeparseLevel *level, List *tlist);
+static Node *mutate_expr(Node *node, DeparseLevel *level);
 
 /* The expression under another collation than its own, if that is one. */
 static Node *
@@ -75,7 +75,7 @@ collate(Node *expr, Oid collation)
 }
 
 Node *
-rebuild_param(Node *expr, int id)
+deparse_path_param(Node *expr, int id)
 {
 	Param *param = makeNode(Param);
 
@@ -90,7 +90,7 @@ rebuild_param(Node *expr, int id)
 
 /* Ship the value of an expression: $n. */
 static Node *
-make_shipped_param(Node *expr, RebuildLevel *level)
+make_shipped_param(Node *expr, DeparseLevel *level)
 {
 	int id = 1;
 	ListCell *lc;
@@ -103,7 +103,7 @@ make_shipped_param(Node *expr, RebuildLevel *level)
 	}
 	if (id > list_length(*level->params))
 		*level->params = lappend(*level->params, copyObject(expr));
-	return rebuild_param(expr, id);
+	return deparse_path_param(expr, id);
 }
 
 /*
@@ -133,12 +133,12 @@ make_tableoid(Var *var, Index levelsup, RangeTblEntry *rte)
 }
 
 static Node *
-mutate_var(Var *var, RebuildLevel *level)
+mutate_var(Var *var, DeparseLevel *level)
 {
 	Index levelsup = 0;
 	RangeTblEntry *rte;
 
-	for (RebuildLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
+	for (DeparseLevel *owner = level; owner != NULL; owner = owner->parent, levelsup++)
 	{
 		ListCell *lc;
 
@@ -176,11 +176,11 @@ mutate_var(Var *var, RebuildLevel *level)
 
 /* A parameter that an outer query sets: the expression it stands for, seen from here. */
 static Node *
-mutate_outer_param(Param *param, RebuildLevel *level)
+mutate_outer_param(Param *param, DeparseLevel *level)
 {
 	int levelsup = 1;
 
-	for (RebuildLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
+	for (DeparseLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
 	{
 		ListCell *lc;
 		ListCell *lc2;
@@ -204,7 +204,7 @@ mutate_outer_param(Param *param, RebuildLevel *level)
 /* The test expression of `x IN (SELECT ...)`: columns of the sub-select as PARAM_SUBLINK. */
 typedef struct TestContext
 {
-	RebuildLevel *level;
+	DeparseLevel *level;
 	SubPlan *subplan;
 } TestContext;
 
@@ -235,10 +235,10 @@ mutate_test(Node *node, TestContext *context)
 }
 
 static Node *
-make_sublink(SubPlan *subplan, RebuildLevel *level)
+make_sublink(SubPlan *subplan, DeparseLevel *level)
 {
 	SubLink *link = makeNode(SubLink);
-	RebuildLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
+	DeparseLevel inner = {.parent = level, .subplan = subplan, .params = level->params};
 	TestContext context = {level, subplan};
 
 	inner.path = shippable_subplan_path(level->path->root, subplan);
@@ -255,10 +255,10 @@ make_sublink(SubPlan *subplan, RebuildLevel *level)
 }
 
 static Node *
-make_exists(DistSemiJoin *semijoin, RebuildLevel *level)
+make_exists(DistSemiJoin *semijoin, DeparseLevel *level)
 {
 	SubLink *link = makeNode(SubLink);
-	RebuildLevel inner = {.parent = level, .params = level->params};
+	DeparseLevel inner = {.parent = level, .params = level->params};
 	DistPath *path = dist_path_copy(semijoin->inner);
 
 	path->quals = list_concat_copy(path->quals, semijoin->clauses);
@@ -273,7 +273,7 @@ make_exists(DistSemiJoin *semijoin, RebuildLevel *level)
 
 /* An expression of level->path's planner root as SQL of this level. */
 static Node *
-mutate_expr(Node *node, RebuildLevel *level)
+mutate_expr(Node *node, DeparseLevel *level)
 {
 	PlannerInfo *root = level->path->root;
 
@@ -344,7 +344,7 @@ visible_columns(RangeTblEntry *rte)
 }
 
 void
-rebuild_join_rte(Query *query, JoinExpr *join)
+deparse_path_join_rte(Query *query, JoinExpr *join)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 	int children[2];
@@ -382,7 +382,7 @@ rebuild_join_rte(Query *query, JoinExpr *join)
 }
 
 RangeTblEntry *
-rebuild_unused_rte(void)
+deparse_path_unused_rte(void)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 
@@ -403,7 +403,7 @@ make_column_names(int count)
 
 /* The range-table entry of a relation that the level reads. */
 static RangeTblEntry *
-make_used_rte(RebuildLevel *level, Index rti)
+make_used_rte(DeparseLevel *level, Index rti)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 	ListCell *lc;
@@ -425,7 +425,7 @@ make_used_rte(RebuildLevel *level, Index rti)
 			foreach(lc, level->path->subs)
 			{
 				DistSub *sub = lfirst(lc);
-				RebuildLevel inner = {.parent = level, .path = sub->path, .params = level->params};
+				DeparseLevel inner = {.parent = level, .path = sub->path, .params = level->params};
 				List *names;
 
 				if (sub->rti != rti)
@@ -450,7 +450,7 @@ make_used_rte(RebuildLevel *level, Index rti)
 
 /* FROM items with their range-table entries; children before parents. */
 static Node *
-build_from_item(Node *item, Query *query, RebuildLevel *level)
+build_from_item(Node *item, Query *query, DeparseLevel *level)
 {
 	JoinExpr *join;
 
@@ -469,12 +469,12 @@ build_from_item(Node *item, Query *query, RebuildLevel *level)
 		(List *) mutate_expr(((JoinExpr *) item)->quals, level));
 	if (((JoinExpr *) item)->quals == NULL)
 		join->quals = NULL;
-	rebuild_join_rte(query, join);
+	deparse_path_join_rte(query, join);
 	return (Node *) join;
 }
 
 static Node *
-build_conjunction(List *quals, RebuildLevel *level)
+build_conjunction(List *quals, DeparseLevel *level)
 {
 	if (quals == NIL)
 		return NULL;
@@ -482,7 +482,7 @@ build_conjunction(List *quals, RebuildLevel *level)
 }
 
 static List *
-build_target(List *target, RebuildLevel *level)
+build_target(List *target, DeparseLevel *level)
 {
 	List *result = NIL;
 	int visible = 0;
@@ -541,7 +541,7 @@ group_dependent_columns(Query *query)
 }
 
 static Query *
-build_query(RebuildLevel *level, List *tlist)
+build_query(DeparseLevel *level, List *tlist)
 {
 	DistPath *path = level->path;
 	Query *query = makeNode(Query);
@@ -554,10 +554,10 @@ build_query(RebuildLevel *level, List *tlist)
 	query->canSetTag = true;
 
 	for (int i = 0; i < list_length(path->root->parse->rtable); i++)
-		query->rtable = lappend(query->rtable, rebuild_unused_rte());
+		query->rtable = lappend(query->rtable, deparse_path_unused_rte());
 	if (list_length(query->rtable) == 1)
 		query->rtable = lappend(query->rtable,
-								rebuild_unused_rte()); /* so that columns are qualified */
+								deparse_path_unused_rte()); /* so that columns are qualified */
 
 	foreach(lc, path->from)
 		from = lappend(from, build_from_item(lfirst(lc), query, level));
@@ -601,18 +601,18 @@ build_query(RebuildLevel *level, List *tlist)
 }
 
 Query *
-rebuild_query(DistPath *path, List *tlist, List **params)
+deparse_path_query(DistPath *path, List *tlist, List **params)
 {
-	RebuildLevel level = {.path = path, .params = params};
+	DeparseLevel level = {.path = path, .params = params};
 
 	return build_query(&level, tlist);
 }
 
 Query *
-rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning,
-			   List **params)
+deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_list, List *returning,
+					List **params)
 {
-	RebuildLevel level = {.path = path, .params = params};
+	DeparseLevel level = {.path = path, .params = params};
 	Query *query = build_query(&level, NIL);
 
 	query->commandType = command;
@@ -620,7 +620,7 @@ rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list, Li
 	/* so that it is printed as the target only, not in FROM or USING */
 	rt_fetch(target, query->rtable)->inFromCl = false;
 	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
-	query->returningList = rebuild_transport_tlist(
+	query->returningList = deparse_path_transport_tlist(
 		(List *) mutate_expr((Node *) returning, &level));
 	return query;
 }
@@ -685,7 +685,7 @@ neutralize_text(const char *sql)
 }
 
 char *
-rebuild_deparse(Query *query)
+deparse_path_text(Query *query)
 {
 	int nest_level = row_format_enter_sql_mode();
 	char *sql;
@@ -712,7 +712,7 @@ make_text(Expr *value)
 }
 
 List *
-rebuild_transport_tlist(List *tlist)
+deparse_path_transport_tlist(List *tlist)
 {
 	ListCell *lc;
 
@@ -727,7 +727,7 @@ rebuild_transport_tlist(List *tlist)
 }
 
 char *
-rebuild_deparse_transport(Query *query)
+deparse_path_transport_text(Query *query)
 {
 	StringInfoData buf;
 	bool needs_cast = false;
@@ -746,8 +746,8 @@ rebuild_deparse_transport(Query *query)
 	if (!needs_cast || (query->groupClause == NIL && query->distinctClause == NIL &&
 						query->sortClause == NIL && query->windowClause == NIL))
 	{
-		query->targetList = rebuild_transport_tlist(query->targetList);
-		return rebuild_deparse(query);
+		query->targetList = deparse_path_transport_tlist(query->targetList);
+		return deparse_path_text(query);
 	}
 
 	initStringInfo(&buf);
@@ -764,6 +764,6 @@ rebuild_deparse_transport(Query *query)
 			column == 0 ? "" : ", ", column + 1);
 		column++;
 	}
-	appendStringInfo(&buf, " FROM (%s) q", rebuild_deparse(query));
+	appendStringInfo(&buf, " FROM (%s) q", deparse_path_text(query));
 	return buf.data;
 }

@@ -1,5 +1,5 @@
 /*
- * dial.c
+ * host_connect.c
  *		Connect to the first host of a connection string that will do, without blocking.
  *
  * libpq tries the hosts of a connection string in turn, and asynchronously it has no time limit:
@@ -27,7 +27,7 @@
 
 #include "server/clock.h"
 #include "server/settings.h"
-#include "wire/dial.h"
+#include "wire/host_connect.h"
 
 /* So long the hosts before have to succeed before the next one is tried as well. */
 #define STAGGER_MS 300
@@ -44,9 +44,9 @@
  */
 
 static const char *
-get_option(const Dial *dial, const char *keyword)
+get_option(const HostConnect *connect, const char *keyword)
 {
-	for (PQconninfoOption *option = dial->options; option->keyword != NULL; option++)
+	for (PQconninfoOption *option = connect->options; option->keyword != NULL; option++)
 	{
 		if (strcmp(option->keyword, keyword) == 0)
 			return option->val != NULL && option->val[0] != '\0' ? option->val : NULL;
@@ -89,19 +89,19 @@ get_item(const char *list, int n)
 }
 
 static void
-fill_hosts(Dial *dial)
+fill_hosts(HostConnect *connect)
 {
-	const char *hosts = get_option(dial, "host");
-	const char *addresses = get_option(dial, "hostaddr");
-	const char *ports = get_option(dial, "port");
+	const char *hosts = get_option(connect, "host");
+	const char *addresses = get_option(connect, "hostaddr");
+	const char *ports = get_option(connect, "port");
 
-	dial->count = Max(1, Max(count_items(hosts), count_items(addresses)));
-	dial->hosts = palloc0(dial->count * sizeof(DialHost));
-	for (int i = 0; i < dial->count; i++)
+	connect->count = Max(1, Max(count_items(hosts), count_items(addresses)));
+	connect->hosts = palloc0(connect->count * sizeof(HostAttempt));
+	for (int i = 0; i < connect->count; i++)
 	{
-		DialHost *host = &dial->hosts[i];
+		HostAttempt *host = &connect->hosts[i];
 
-		host->dial = dial;
+		host->connect = connect;
 		host->hostname = get_item(hosts, i);
 		host->hostaddr = get_item(addresses, i);
 		host->port = get_item(ports, i);
@@ -115,42 +115,42 @@ fill_hosts(Dial *dial)
 
 /* A connection string that makes no sense is a host that has failed. */
 static void
-refuse_conninfo(Dial *dial, const char *message)
+refuse_conninfo(HostConnect *connect, const char *message)
 {
-	dial->count = 1;
-	dial->begun = 1;
-	dial->hosts = palloc0(sizeof(DialHost));
-	dial->hosts[0].dial = dial;
-	dial->hosts[0].begun = true;
-	dial->hosts[0].error = pchomp(message);
+	connect->count = 1;
+	connect->begun = 1;
+	connect->hosts = palloc0(sizeof(HostAttempt));
+	connect->hosts[0].connect = connect;
+	connect->hosts[0].begun = true;
+	connect->hosts[0].error = pchomp(message);
 }
 
-Dial *
-dial_create(const DialRequest *request)
+HostConnect *
+host_connect_create(const HostConnectRequest *request)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "strata dial",
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "strata connect",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext previous = MemoryContextSwitchTo(context);
-	Dial *dial = palloc0(sizeof(Dial));
+	HostConnect *connect = palloc0(sizeof(HostConnect));
 	char *message = NULL;
 
-	dial->context = context;
-	dial->request = *request;
-	dial->options = PQconninfoParse(request->conninfo, &message);
-	if (dial->options == NULL)
-		refuse_conninfo(dial, message != NULL ? message : "out of memory");
+	connect->context = context;
+	connect->request = *request;
+	connect->options = PQconninfoParse(request->conninfo, &message);
+	if (connect->options == NULL)
+		refuse_conninfo(connect, message != NULL ? message : "out of memory");
 	else
-		fill_hosts(dial);
+		fill_hosts(connect);
 	PQfreemem(message);
-	dial->first = request->preferred_host >= 0 && request->preferred_host < dial->count
-					  ? request->preferred_host
-					  : 0;
+	connect->first = request->preferred_host >= 0 && request->preferred_host < connect->count
+						 ? request->preferred_host
+						 : 0;
 	MemoryContextSwitchTo(previous);
-	return dial;
+	return connect;
 }
 
 static void
-close_host(DialHost *host)
+close_host(HostAttempt *host)
 {
 	if (host->pg == NULL)
 		return;
@@ -160,12 +160,12 @@ close_host(DialHost *host)
 }
 
 void
-dial_free(Dial *dial)
+host_connect_free(HostConnect *connect)
 {
-	for (int i = 0; i < dial->count; i++)
-		close_host(&dial->hosts[i]);
-	PQconninfoFree(dial->options);
-	MemoryContextDelete(dial->context);
+	for (int i = 0; i < connect->count; i++)
+		close_host(&connect->hosts[i]);
+	PQconninfoFree(connect->options);
+	MemoryContextDelete(connect->context);
 }
 
 /* ----------------------------------------------------------------
@@ -190,10 +190,10 @@ add_parameter(Parameters *parameters, const char *keyword, const char *value)
 	parameters->values[parameters->count++] = value;
 }
 
-DialKeepalives
-dial_keepalives(void)
+HostKeepalives
+host_connect_keepalives(void)
 {
-	DialKeepalives keepalives = {0};
+	HostKeepalives keepalives = {0};
 	int seconds = strata_worker_timeout / 1000;
 
 	if (strata_worker_timeout == 0)
@@ -209,7 +209,7 @@ dial_keepalives(void)
 static void
 add_timeouts(Parameters *parameters)
 {
-	DialKeepalives keepalives = dial_keepalives();
+	HostKeepalives keepalives = host_connect_keepalives();
 
 	if (keepalives.count == 0)
 		return;
@@ -221,22 +221,23 @@ add_timeouts(Parameters *parameters)
 }
 
 static PGconn *
-start_connection(const DialHost *host)
+start_connection(const HostAttempt *host)
 {
-	const Dial *dial = host->dial;
-	const DialRequest *request = &dial->request;
+	const HostConnect *connect = host->connect;
+	const HostConnectRequest *request = &connect->request;
 	Parameters parameters = {0};
 	int capacity = EXTRA_PARAMETERS;
 
-	for (PQconninfoOption *option = dial->options; option->keyword != NULL; option++)
+	for (PQconninfoOption *option = connect->options; option->keyword != NULL; option++)
 		capacity++;
 	parameters.keywords = palloc0(capacity * sizeof(char *));
 	parameters.values = palloc0(capacity * sizeof(char *));
 
 	add_parameter(&parameters, "application_name", request->application_name);
 	add_timeouts(&parameters);
-	add_parameter(&parameters, "target_session_attrs", dial->count > 1 ? "read-write" : "primary");
-	for (PQconninfoOption *option = dial->options; option->keyword != NULL; option++)
+	add_parameter(&parameters, "target_session_attrs",
+				  connect->count > 1 ? "read-write" : "primary");
+	for (PQconninfoOption *option = connect->options; option->keyword != NULL; option++)
 	{
 		if (strcmp(option->keyword, "host") == 0)
 			add_parameter(&parameters, "host", host->hostname);
@@ -256,16 +257,16 @@ start_connection(const DialHost *host)
 
 /* The attempt is over; the next one may begin at once. */
 static void
-fail_host(DialHost *host, const char *error)
+fail_host(HostAttempt *host, const char *error)
 {
-	host->error = MemoryContextStrdup(host->dial->context, error);
+	host->error = MemoryContextStrdup(host->connect->context, error);
 	close_host(host);
 	host->again = host->answered ? clock_now() + AGAIN_MS : 0;
-	host->dial->next_begin = 0;
+	host->connect->next_begin = 0;
 }
 
 static void
-fail_with_message(DialHost *host)
+fail_with_message(HostAttempt *host)
 {
 	char *message = pchomp(PQerrorMessage(host->pg));
 
@@ -274,23 +275,23 @@ fail_with_message(DialHost *host)
 }
 
 static void
-begin_host(DialHost *host)
+begin_host(HostAttempt *host)
 {
 	MemoryContext previous;
 
 	if (!host->begun)
-		host->dial->begun++;
+		host->connect->begun++;
 	host->begun = true;
 	host->again = 0;
 	host->error = NULL;
-	host->dial->attempts++;
-	host->dial->next_begin = clock_now() + STAGGER_MS;
+	host->connect->attempts++;
+	host->connect->next_begin = clock_now() + STAGGER_MS;
 	if (!AcquireExternalFD())
 	{
 		fail_host(host, "There are too many open files; raise max_files_per_process.");
 		return;
 	}
-	previous = MemoryContextSwitchTo(host->dial->context);
+	previous = MemoryContextSwitchTo(host->connect->context);
 	host->pg = start_connection(host);
 	MemoryContextSwitchTo(previous);
 	if (host->pg == NULL)
@@ -299,25 +300,25 @@ begin_host(DialHost *host)
 		fail_host(host, "out of memory");
 		return;
 	}
-	if (host->dial->request.receive_notice != NULL)
-		PQsetNoticeReceiver(host->pg, host->dial->request.receive_notice,
-							host->dial->request.receiver_argument);
+	if (host->connect->request.receive_notice != NULL)
+		PQsetNoticeReceiver(host->pg, host->connect->request.receive_notice,
+							host->connect->request.receiver_argument);
 	host->poll = PGRES_POLLING_WRITING;
 	if (PQstatus(host->pg) == CONNECTION_BAD || PQsocket(host->pg) == PGINVALID_SOCKET)
 		fail_with_message(host);
 }
 
-/* Ask anew who has answered, as long as there is another to wait for; as dial_begin_due(). */
+/* Ask anew who has answered, as long as there is another to wait for; as host_connect_begin_due(). */
 static int64
-begin_again_due(Dial *dial)
+begin_again_due(HostConnect *connect)
 {
 	int64 due = 0;
 
-	if (dial->winner != NULL || dial_has_failed(dial))
+	if (connect->winner != NULL || host_connect_has_failed(connect))
 		return 0;
-	for (int i = 0; i < dial->count; i++)
+	for (int i = 0; i < connect->count; i++)
 	{
-		DialHost *host = &dial->hosts[i];
+		HostAttempt *host = &connect->hosts[i];
 
 		if (host->again != 0 && host->again <= clock_now())
 			begin_host(host);
@@ -328,25 +329,25 @@ begin_again_due(Dial *dial)
 }
 
 int64
-dial_begin_due(Dial *dial)
+host_connect_begin_due(HostConnect *connect)
 {
-	while (dial->winner == NULL && dial->begun < dial->count)
+	while (connect->winner == NULL && connect->begun < connect->count)
 	{
-		if (dial->next_begin > clock_now())
-			return dial->next_begin;
-		begin_host(&dial->hosts[(dial->first + dial->begun) % dial->count]);
+		if (connect->next_begin > clock_now())
+			return connect->next_begin;
+		begin_host(&connect->hosts[(connect->first + connect->begun) % connect->count]);
 	}
-	return begin_again_due(dial);
+	return begin_again_due(connect);
 }
 
 void
-dial_add_sockets(Dial *dial, WaitEventSet *set)
+host_connect_add_sockets(HostConnect *connect, WaitEventSet *set)
 {
-	for (int i = 0; i < dial->count; i++)
+	for (int i = 0; i < connect->count; i++)
 	{
-		DialHost *host = &dial->hosts[i];
+		HostAttempt *host = &connect->hosts[i];
 
-		if (host->pg == NULL || host == dial->winner)
+		if (host->pg == NULL || host == connect->winner)
 			continue;
 		AddWaitEventToSet(
 			set, host->poll == PGRES_POLLING_WRITING ? WL_SOCKET_WRITEABLE : WL_SOCKET_READABLE,
@@ -355,13 +356,13 @@ dial_add_sockets(Dial *dial, WaitEventSet *set)
 }
 
 void
-dial_advance(DialHost *host)
+host_connect_advance(HostAttempt *host)
 {
-	Dial *dial = host->dial;
+	HostConnect *connect = host->connect;
 	ConnStatusType before;
 
 	/* an event may come together with that of the host that has won */
-	if (host->pg == NULL || dial->winner != NULL)
+	if (host->pg == NULL || connect->winner != NULL)
 		return;
 	before = PQstatus(host->pg);
 	host->poll = PQconnectPoll(host->pg);
@@ -369,11 +370,11 @@ dial_advance(DialHost *host)
 		host->answered = true;
 	if (host->poll == PGRES_POLLING_OK)
 	{
-		dial->winner = host;
-		for (int i = 0; i < dial->count; i++)
+		connect->winner = host;
+		for (int i = 0; i < connect->count; i++)
 		{
-			if (&dial->hosts[i] != host)
-				close_host(&dial->hosts[i]);
+			if (&connect->hosts[i] != host)
+				close_host(&connect->hosts[i]);
 		}
 	}
 	else if (host->poll == PGRES_POLLING_FAILED || PQsocket(host->pg) == PGINVALID_SOCKET)
@@ -386,38 +387,38 @@ dial_advance(DialHost *host)
  */
 
 bool
-dial_has_failed(const Dial *dial)
+host_connect_has_failed(const HostConnect *connect)
 {
-	if (dial->winner != NULL || dial->begun < dial->count)
+	if (connect->winner != NULL || connect->begun < connect->count)
 		return false;
-	for (int i = 0; i < dial->count; i++)
+	for (int i = 0; i < connect->count; i++)
 	{
-		if (dial->hosts[i].pg != NULL)
+		if (connect->hosts[i].pg != NULL)
 			return false;
 	}
 	return true;
 }
 
 bool
-dial_was_answered(const Dial *dial)
+host_connect_was_answered(const HostConnect *connect)
 {
-	for (int i = 0; i < dial->count; i++)
+	for (int i = 0; i < connect->count; i++)
 	{
-		if (dial->hosts[i].answered)
+		if (connect->hosts[i].answered)
 			return true;
 	}
 	return false;
 }
 
 char *
-dial_describe_failure(const Dial *dial, const char *timeout)
+host_connect_describe_failure(const HostConnect *connect, const char *timeout)
 {
 	StringInfoData text;
 
 	initStringInfo(&text);
-	for (int i = 0; i < dial->count; i++)
+	for (int i = 0; i < connect->count; i++)
 	{
-		const DialHost *host = &dial->hosts[i];
+		const HostAttempt *host = &connect->hosts[i];
 
 		if (!host->begun)
 			continue;

@@ -1,5 +1,5 @@
 /*
- * sample.c
+ * analyze_sample.c
  *		A random sample of a shell's rows, for ANALYZE.
  *
  * ANALYZE on a shell fills pg_statistic on the coordinator, from which PostgreSQL's
@@ -21,7 +21,7 @@
  */
 #include "postgres.h"
 
-#include "table/sample.h"
+#include "table/analyze_sample.h"
 
 #include <math.h>
 
@@ -51,7 +51,7 @@
 /* Rows per page assumed for a shard that was never vacuumed or analysed. */
 #define SAMPLE_DEFAULT_DENSITY 200
 
-struct Sample
+struct AnalyzeSample
 {
 	ShellReader *reader; /* NULL for autovacuum */
 	double fraction;	 /* of the table's rows that come */
@@ -130,7 +130,7 @@ sampling_clause(double fraction)
 
 /* Set up a sample of a distributed table, as the current user. */
 static void
-begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *table)
+begin_remote_sample(AnalyzeSample *sample, Relation relation, const DistributedTable *table)
 {
 	const char *name = relation_name_qualified(RelationGetRelid(relation));
 	double rows;
@@ -146,11 +146,11 @@ begin_remote_sample(Sample *sample, Relation relation, const DistributedTable *t
 	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
 }
 
-Sample *
-sample_begin(Relation relation)
+AnalyzeSample *
+analyze_sample_begin(Relation relation)
 {
 	RemoteRole caller;
-	Sample *sample = palloc0(sizeof(Sample));
+	AnalyzeSample *sample = palloc0(sizeof(AnalyzeSample));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 
 	sample->fraction = 1;
@@ -175,7 +175,7 @@ sample_begin(Relation relation)
 }
 
 bool
-sample_next(Sample *sample, TupleTableSlot *slot)
+analyze_sample_next(AnalyzeSample *sample, TupleTableSlot *slot)
 {
 	while (sample->reader != NULL && shell_reader_next(sample->reader, slot))
 	{
@@ -192,7 +192,7 @@ sample_next(Sample *sample, TupleTableSlot *slot)
 }
 
 double
-sample_unseen_rows(const Sample *sample)
+analyze_sample_unseen_rows(const AnalyzeSample *sample)
 {
 	double rows = sample->received;
 
@@ -204,7 +204,7 @@ sample_unseen_rows(const Sample *sample)
 }
 
 void
-sample_end(Sample *sample)
+analyze_sample_end(AnalyzeSample *sample)
 {
 	if (sample->reader != NULL)
 		shell_reader_end(sample->reader);

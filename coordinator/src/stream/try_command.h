@@ -1,9 +1,9 @@
 /*
- * worker_command.h
+ * try_command.h
  *		One command on one worker whose failure the caller survives.
  */
-#ifndef STRATA_WORKER_COMMAND_H
-#define STRATA_WORKER_COMMAND_H
+#ifndef STRATA_TRY_COMMAND_H
+#define STRATA_TRY_COMMAND_H
 
 #include "transaction/remote_transaction.h"
 
@@ -20,6 +20,6 @@ typedef struct WorkerAnswer
  * there (or an unreachable worker) undoes only this command.  Cancelling is still an error.
  * The answer is allocated in CurrentMemoryContext.
  */
-extern WorkerAnswer worker_command_try(int worker_id, RemoteAccess access, const char *sql);
+extern WorkerAnswer try_command(int worker_id, RemoteAccess access, const char *sql);
 
 #endif

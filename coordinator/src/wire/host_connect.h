@@ -1,21 +1,21 @@
 /*
- * dial.h
+ * host_connect.h
  *		Connect to a server of which several hosts may be named: the first one that will do wins.
  *
  * Asynchronous and without a loop of its own: the caller waits for the sockets (its event
- * set gets a DialHost as user data) and for dial_due(), and calls dial_advance().
+ * set gets a HostAttempt as user data) and for host_connect_due(), and calls host_connect_advance().
  */
-#ifndef STRATA_DIAL_H
-#define STRATA_DIAL_H
+#ifndef STRATA_HOST_CONNECT_H
+#define STRATA_HOST_CONNECT_H
 
 #include "postgres.h"
 
 #include "libpq-fe.h"
 #include "storage/latch.h"
 
-typedef struct DialHost
+typedef struct HostAttempt
 {
-	struct Dial *dial;
+	struct HostConnect *connect;
 	char *address; /* host:port, for messages */
 	char *hostname;
 	char *hostaddr;
@@ -26,9 +26,9 @@ typedef struct DialHost
 	bool answered; /* a server is there, be it one that refused */
 	int64 again;   /* when it is to be asked again, 0 never */
 	char *error;   /* why it failed */
-} DialHost;
+} HostAttempt;
 
-typedef struct DialRequest
+typedef struct HostConnectRequest
 {
 	const char *conninfo;
 	const char *user;
@@ -37,52 +37,52 @@ typedef struct DialRequest
 	void *receiver_argument;
 	int preferred_host; /* to begin with; -1 or one that does not exist: the first */
 	bool any_role;		/* a standby will do as well */
-} DialRequest;
+} HostConnectRequest;
 
-typedef struct Dial
+typedef struct HostConnect
 {
 	void *owner; /* the caller's */
 	MemoryContext context;
-	DialRequest request;
+	HostConnectRequest request;
 	PQconninfoOption *options;
-	DialHost *winner; /* logged in; its pg belongs to the dial until the caller sets it to NULL */
-	int first;		  /* the host to begin with */
-	int begun;		  /* how many were */
-	int attempts;	  /* the same, and those that were asked again */
-	int64 next_begin; /* when the next one is to begin */
+	HostAttempt *winner; /* logged in; its pg belongs to this until the caller sets it to NULL */
+	int first;			 /* the host to begin with */
+	int begun;			 /* how many were */
+	int attempts;		 /* the same, and those that were asked again */
+	int64 next_begin;	 /* when the next one is to begin */
 	int count;
-	DialHost *hosts;
-} Dial;
+	HostAttempt *hosts;
+} HostConnect;
 
 /* How both sides of a connection find out that the other is silent: within strata.worker_timeout. */
-typedef struct DialKeepalives
+typedef struct HostKeepalives
 {
 	int idle; /* seconds */
 	int interval;
 	int count; /* 0: there is no limit */
 	int user_timeout_ms;
-} DialKeepalives;
+} HostKeepalives;
 
-extern DialKeepalives dial_keepalives(void);
+extern HostKeepalives host_connect_keepalives(void);
 
-/* The strings of the request must live as long as the dial. */
-extern Dial *dial_create(const DialRequest *request);
-extern void dial_free(Dial *dial);
+/* The strings of the request must live as long as this does. */
+extern HostConnect *host_connect_create(const HostConnectRequest *request);
+extern void host_connect_free(HostConnect *connect);
 
 /* Begin with the hosts whose turn it is; returns when to call again (clock_now()), 0 never. */
-extern int64 dial_begin_due(Dial *dial);
+extern int64 host_connect_begin_due(HostConnect *connect);
 
 /* Add the sockets that are waited for. */
-extern void dial_add_sockets(Dial *dial, WaitEventSet *set);
+extern void host_connect_add_sockets(HostConnect *connect, WaitEventSet *set);
 
 /* A host's socket is ready. */
-extern void dial_advance(DialHost *host);
+extern void host_connect_advance(HostAttempt *host);
 
 /* Have all hosts failed?  Did at least one of them answer?  Why? */
-extern bool dial_has_failed(const Dial *dial);
-extern bool dial_was_answered(const Dial *dial);
+extern bool host_connect_has_failed(const HostConnect *connect);
+extern bool host_connect_was_answered(const HostConnect *connect);
 
 /* palloc'd; hosts still being tried are told as silent, `timeout` names the limit. */
-extern char *dial_describe_failure(const Dial *dial, const char *timeout);
+extern char *host_connect_describe_failure(const HostConnect *connect, const char *timeout);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * metadata_catalog.h
+ * metadata_write.h
  *		Columns of the tables of schema strata, and the only code that writes them.
  *
  * The attribute numbers follow coordinator/sql/strata--0.1.sql.  Writers use
@@ -8,8 +8,8 @@
  * triggers, therefore each function sends the invalidations itself.  None of
  * them makes its effect visible: callers run CommandCounterIncrement().
  */
-#ifndef STRATA_METADATA_CATALOG_H
-#define STRATA_METADATA_CATALOG_H
+#ifndef STRATA_METADATA_WRITE_H
+#define STRATA_METADATA_WRITE_H
 
 #include "postgres.h"
 
@@ -73,45 +73,45 @@
  * (ShareRowExclusiveLock on strata.colocation), until the transaction's end.
  * Readers are not blocked.
  */
-extern void metadata_catalog_lock_placement(void);
+extern void metadata_write_lock_placement(void);
 
 /* Add a worker; returns its new id, never one that was used before. */
-extern int metadata_catalog_add_worker(const char *name, const char *conninfo);
-extern void metadata_catalog_remove_worker(int worker_id);
+extern int metadata_write_add_worker(const char *name, const char *conninfo);
+extern void metadata_write_remove_worker(int worker_id);
 
 /*
  * Make a colocation group whose shard i is on shard_workers[i]; returns its id.
  * name NULL: a default group, which tables with colocate_with 'default' may join.
  */
-extern int metadata_catalog_add_colocation(int shard_count, Oid key_type, Oid key_collation,
-										   const char *name, const int *shard_workers);
+extern int metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_collation,
+										 const char *name, const int *shard_workers);
 
 /* Shards of the worker become lost: they are nowhere, and keep its name. */
-extern void metadata_catalog_lose_shards(int worker_id, const char *name);
+extern void metadata_write_lose_shards(int worker_id, const char *name);
 
 /* A lost shard is on this worker from now on. */
-extern void metadata_catalog_place_shard(int colocation_id, int remainder, int worker_id);
+extern void metadata_write_place_shard(int colocation_id, int remainder, int worker_id);
 
 /* The default group for this key and shard count, or 0 when there is none. */
-extern int metadata_catalog_default_colocation(int shard_count, Oid key_type, Oid key_collation);
+extern int metadata_write_default_colocation(int shard_count, Oid key_type, Oid key_collation);
 
 /* key_attribute InvalidAttrNumber and colocation_id 0 are stored as NULL (reference tables). */
-extern void metadata_catalog_add_table(Oid relation, char kind, AttrNumber key_attribute,
-									   int colocation_id, const char *storage);
+extern void metadata_write_add_table(Oid relation, char kind, AttrNumber key_attribute,
+									 int colocation_id, const char *storage);
 
 /* The group of that name, or 0 when there is none. */
-extern int metadata_catalog_named_colocation(const char *name);
+extern int metadata_write_named_colocation(const char *name);
 
 /* How a table that is known already is divided into periods, or a new cut-off of it. */
-extern void metadata_catalog_set_periods(Oid relation, const PeriodRule *rule);
+extern void metadata_write_set_periods(Oid relation, const PeriodRule *rule);
 
 /* Forget a table (nothing happens if it is unknown), and its group if that is empty now. */
-extern void metadata_catalog_remove_table(Oid relation);
+extern void metadata_write_remove_table(Oid relation);
 
 /* OIDs of all tables of one kind, ordered by OID. */
-extern List *metadata_catalog_tables(char kind);
+extern List *metadata_write_tables(char kind);
 
 /* The same of one colocation group. */
-extern List *metadata_catalog_group_tables(int colocation_id);
+extern List *metadata_write_group_tables(int colocation_id);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * membership.c
+ * coordinator_mark.c
  *		Marks that tell a coordinator's data directory from a copy of it.
  *
  * A backup that is restored somewhere believes to be the coordinator that it was made of: all that
@@ -22,7 +22,7 @@
  */
 #include "postgres.h"
 
-#include "cluster/membership.h"
+#include "cluster/coordinator_mark.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,7 +89,7 @@ write_mark(Oid database)
 }
 
 bool
-membership_is_marked(void)
+coordinator_mark_exists(void)
 {
 	static bool marked = false;
 
@@ -120,7 +120,7 @@ has_primary(void)
 }
 
 bool
-membership_was_standby(void)
+coordinator_mark_was_standby(void)
 {
 	if (!is_mark_valid(InvalidOid))
 	{
@@ -132,9 +132,9 @@ membership_was_standby(void)
 }
 
 void
-membership_mark(void)
+coordinator_mark_make(void)
 {
-	if (!membership_is_marked())
+	if (!coordinator_mark_exists())
 		write_mark(MyDatabaseId);
 }
 
@@ -144,13 +144,13 @@ membership_mark(void)
  */
 
 void
-membership_standby_main(Datum argument)
+coordinator_mark_standby_main(Datum argument)
 {
 	long wait = FIRST_LOOK_MS;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
-	while (!ShutdownRequestPending && RecoveryInProgress() && !membership_was_standby())
+	while (!ShutdownRequestPending && RecoveryInProgress() && !coordinator_mark_was_standby())
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
 						 PG_WAIT_EXTENSION);
@@ -161,7 +161,7 @@ membership_standby_main(Datum argument)
 }
 
 void
-membership_initialize(void)
+coordinator_mark_initialize(void)
 {
 	BackgroundWorker worker = {
 		.bgw_name = "strata standby",
@@ -170,7 +170,7 @@ membership_initialize(void)
 		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = 5,
 		.bgw_library_name = "strata",
-		.bgw_function_name = "membership_standby_main",
+		.bgw_function_name = "coordinator_mark_standby_main",
 	};
 
 	RegisterBackgroundWorker(&worker);

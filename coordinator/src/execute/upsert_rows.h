@@ -1,9 +1,9 @@
 /*
- * insert_rows.h
+ * upsert_rows.h
  *		INSERT ... ON CONFLICT: rows of a child plan, routed and sent as statements.
  */
-#ifndef STRATA_INSERT_ROWS_H
-#define STRATA_INSERT_ROWS_H
+#ifndef STRATA_UPSERT_ROWS_H
+#define STRATA_UPSERT_ROWS_H
 
 #include "execute/gather.h"
 
@@ -11,6 +11,6 @@
  * Runs the child plan to its end, sends each worker its rows in one statement.
  * Returns the scan of the RETURNING rows, or NULL when there is no RETURNING.
  */
-extern RemoteScan *insert_rows_run(GatherScanState *state);
+extern RemoteScan *upsert_rows_run(GatherScanState *state);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * table_ddl.c
+ * worker_table_sql.c
  *		SQL that creates a table's copy on a worker.
  *
  * The copy has what a worker needs to store, check and find rows: columns,
@@ -44,7 +44,7 @@
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "table/period.h"
-#include "table/table_ddl.h"
+#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
 
@@ -146,7 +146,7 @@ append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
  * there is nothing to create.
  */
 char *
-table_ddl_schema(Oid schema_oid)
+worker_table_sql_schema(Oid schema_oid)
 {
 	char *schema = get_namespace_name(schema_oid);
 	StringInfoData block;
@@ -165,8 +165,8 @@ table_ddl_schema(Oid schema_oid)
 }
 
 char *
-table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
-				 List *periods)
+worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
+						List *periods)
 {
 	StringInfoData sql;
 	ListCell *cell;
@@ -174,7 +174,7 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 	bool partitioned = AttributeNumberIsValid(key_attribute);
 
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, table_ddl_schema(RelationGetNamespace(relation)));
+	appendStringInfoString(&sql, worker_table_sql_schema(RelationGetNamespace(relation)));
 
 	appendStringInfo(&sql, "CREATE TABLE %s (",
 					 relation_name_qualified(RelationGetRelid(relation)));
@@ -208,7 +208,7 @@ table_ddl_create(Relation relation, AttrNumber key_attribute, int modulus, List 
 }
 
 char *
-table_ddl_partitions(Relation relation, int modulus, List *remainders)
+worker_table_sql_partitions(Relation relation, int modulus, List *remainders)
 {
 	StringInfoData sql;
 	ListCell *cell;
@@ -250,7 +250,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 /* ---------------------------------------------------------------- columns */
 
 char *
-table_ddl_generation_expression(Relation relation, AttrNumber attribute)
+worker_table_sql_generation_expression(Relation relation, AttrNumber attribute)
 {
 	Node *expression = build_column_default(relation, attribute);
 	List *context = deparse_context_for(RelationGetRelationName(relation),
@@ -260,7 +260,7 @@ table_ddl_generation_expression(Relation relation, AttrNumber attribute)
 }
 
 char *
-table_ddl_column(Relation relation, AttrNumber attribute)
+worker_table_sql_column(Relation relation, AttrNumber attribute)
 {
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(relation), attribute - 1);
 	StringInfoData sql;
@@ -275,7 +275,7 @@ table_ddl_column(Relation relation, AttrNumber attribute)
 		appendStringInfo(&sql, " COLLATE %s", generate_collation_name(column->attcollation));
 	if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
 		appendStringInfo(&sql, " GENERATED ALWAYS AS (%s) STORED",
-						 table_ddl_generation_expression(relation, attribute));
+						 worker_table_sql_generation_expression(relation, attribute));
 	if (column->attnotnull)
 		appendStringInfoString(&sql, " NOT NULL");
 	return sql.data;
@@ -291,7 +291,7 @@ append_columns(StringInfo sql, Relation relation)
 	{
 		if (TupleDescAttr(desc, i)->attisdropped)
 			continue;
-		appendStringInfo(sql, "%s%s", separator, table_ddl_column(relation, i + 1));
+		appendStringInfo(sql, "%s%s", separator, worker_table_sql_column(relation, i + 1));
 		separator = ", ";
 	}
 }
@@ -332,7 +332,7 @@ append_column_settings(StringInfo sql, Relation relation)
 /* ---------------------------------------------------------------- constraints and indexes */
 
 char *
-table_ddl_inherited_check(Form_pg_constraint constraint, char *definition)
+worker_table_sql_inherited_check(Form_pg_constraint constraint, char *definition)
 {
 	const DistributedTable *table = metadata_table(constraint->conrelid);
 	const char *no_inherit = " NO INHERIT";
@@ -350,7 +350,7 @@ table_ddl_inherited_check(Form_pg_constraint constraint, char *definition)
 static char *
 get_constraint_definition(Form_pg_constraint constraint)
 {
-	return table_ddl_inherited_check(
+	return worker_table_sql_inherited_check(
 		constraint, TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
 															ObjectIdGetDatum(constraint->oid))));
 }
@@ -372,7 +372,7 @@ compare_constraints(const ListCell *a, const ListCell *b)
 }
 
 List *
-table_ddl_constraints(Oid relation)
+worker_table_sql_constraints(Oid relation)
 {
 	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
 	List *tuples = NIL;
@@ -401,7 +401,7 @@ list_constraints(Relation relation, char type)
 	List *constraints = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
+	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -413,12 +413,12 @@ list_constraints(Relation relation, char type)
 }
 
 List *
-table_ddl_constraint_names(Relation relation)
+worker_table_sql_constraint_names(Relation relation)
 {
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
+	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -462,7 +462,7 @@ get_index_constraint_definition(Oid constraint)
 }
 
 char *
-table_ddl_index(Relation relation, Oid index)
+worker_table_sql_index(Relation relation, Oid index)
 {
 	Oid constraint = get_index_constraint(index);
 
@@ -476,7 +476,7 @@ table_ddl_index(Relation relation, Oid index)
 }
 
 char *
-table_ddl_indexes(Relation relation)
+worker_table_sql_indexes(Relation relation)
 {
 	StringInfoData sql;
 	int level = row_format_enter_sql_mode();
@@ -490,7 +490,7 @@ table_ddl_indexes(Relation relation)
 		/* what CONCURRENTLY left unfinished stays here; a part of a partitioned table's index may be missing */
 		if (get_index_isvalid(index) || get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX ||
 			OidIsValid(get_index_constraint(index)))
-			appendStringInfoString(&sql, table_ddl_index(relation, index));
+			appendStringInfoString(&sql, worker_table_sql_index(relation, index));
 	}
 	foreach(cell, RelationGetStatExtList(relation))
 		appendStringInfo(&sql, "%s;\n", pg_get_statisticsobjdef_string(lfirst_oid(cell)));
@@ -567,7 +567,7 @@ add_defaults(List *defaults, Relation relation, HeapTuple constraint, bool check
 }
 
 List *
-table_ddl_defaults(Relation relation, bool check)
+worker_table_sql_defaults(Relation relation, bool check)
 {
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	List *defaults = NIL;
@@ -577,7 +577,7 @@ table_ddl_defaults(Relation relation, bool check)
 	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
 		return NIL;
 	level = row_format_enter_sql_mode();
-	foreach(cell, table_ddl_constraints(RelationGetRelid(relation)))
+	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
 	{
 		HeapTuple constraint = lfirst(cell);
 
@@ -589,10 +589,10 @@ table_ddl_defaults(Relation relation, bool check)
 }
 
 char *
-table_ddl_foreign_keys(Relation relation)
+worker_table_sql_foreign_keys(Relation relation)
 {
 	StringInfoData sql;
-	List *defaults = table_ddl_defaults(relation, true);
+	List *defaults = worker_table_sql_defaults(relation, true);
 	int level = row_format_enter_sql_mode();
 	ListCell *cell;
 
@@ -624,7 +624,7 @@ append_if_role_exists(StringInfo sql, Oid role, const char *command)
 }
 
 char *
-table_ddl_owner(Relation relation, List *remainders)
+worker_table_sql_owner(Relation relation, List *remainders)
 {
 	StringInfoData sql;
 	Oid owner = relation->rd_rel->relowner;

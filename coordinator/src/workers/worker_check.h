@@ -1,9 +1,9 @@
 /*
- * worker_probe.h
+ * worker_check.h
  *		First contact with a server that is to become a worker.
  */
-#ifndef STRATA_WORKER_PROBE_H
-#define STRATA_WORKER_PROBE_H
+#ifndef STRATA_WORKER_CHECK_H
+#define STRATA_WORKER_CHECK_H
 
 #include "postgres.h"
 
@@ -12,13 +12,13 @@
  * it was left out), and for several hosts the search for the primary.  ERROR when it is
  * malformed or names a user or a password.
  */
-extern char *worker_probe_normalize(const char *name, const char *conninfo);
+extern char *worker_check_normalize(const char *name, const char *conninfo);
 
 /* "host:port[,host:port...]/database" of a connection string. */
-extern char *worker_probe_address(const char *conninfo);
+extern char *worker_check_address(const char *conninfo);
 
 /* Identity of a server's database, the same over every address: SQL for one text. */
-extern const char *const worker_probe_identity_sql;
+extern const char *const worker_check_identity_sql;
 
 /* ERROR when the server with this identity is a worker already. */
 typedef void (*WorkerIdentityCheck)(const char *identity);
@@ -28,6 +28,6 @@ typedef void (*WorkerIdentityCheck)(const char *identity);
  * strata_worker there and attach it to the cluster.  Happens at once, outside of the
  * current transaction; doing it twice does no harm.
  */
-extern void worker_probe_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check);
+extern void worker_check_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check);
 
 #endif

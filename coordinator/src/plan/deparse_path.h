@@ -1,9 +1,9 @@
 /*
- * rebuild.h
+ * deparse_path.h
  *		SQL of a DistPath: path -> Query -> text.
  */
-#ifndef STRATA_REBUILD_H
-#define STRATA_REBUILD_H
+#ifndef STRATA_DEPARSE_PATH_H
+#define STRATA_DEPARSE_PATH_H
 
 #include "plan/dist_path.h"
 
@@ -12,37 +12,37 @@
  * of its own.  Values that are known only at execution become parameters $1 .. $n;
  * their expressions are appended to *params, to be evaluated on the coordinator.
  */
-extern Query *rebuild_query(DistPath *path, List *tlist, List **params);
+extern Query *deparse_path_query(DistPath *path, List *tlist, List **params);
 
 /*
  * UPDATE or DELETE of the relation `target`, which must be one of path->from's own
  * items; set_list holds the new values as TargetEntry whose resno is the column.
  */
-extern Query *rebuild_modify(DistPath *path, CmdType command, Index target, List *set_list,
-							 List *returning, List **params);
+extern Query *deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_list,
+								  List *returning, List **params);
 
 /* $id in the place of an expression whose value is shipped: of the same type and collation. */
-extern Node *rebuild_param(Node *expr, int id);
+extern Node *deparse_path_param(Node *expr, int id);
 
 /* A range-table entry in the place of one that is not used, so that no other changes its number. */
-extern RangeTblEntry *rebuild_unused_rte(void);
+extern RangeTblEntry *deparse_path_unused_rte(void);
 
 /*
  * Add the RTE_JOIN that ruleutils wants for a JoinExpr: unnamed, all columns of both children, which
  * must have theirs already.
  */
-extern void rebuild_join_rte(Query *query, JoinExpr *join);
+extern void deparse_path_join_rte(Query *query, JoinExpr *join);
 
 /* Text of a query, all names qualified. */
-extern char *rebuild_deparse(Query *query);
+extern char *deparse_path_text(Query *query);
 
 /*
  * Text of a query whose result crosses the network: columns that cannot cross in
  * binary form (row_format.h) are cast to text.
  */
-extern char *rebuild_deparse_transport(Query *query);
+extern char *deparse_path_transport_text(Query *query);
 
 /* Cast to text the visible columns of tlist that cannot cross in binary form. */
-extern List *rebuild_transport_tlist(List *tlist);
+extern List *deparse_path_transport_tlist(List *tlist);
 
 #endif

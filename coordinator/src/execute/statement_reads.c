@@ -1,9 +1,9 @@
 /*
- * plan_reads.c
+ * statement_reads.c
  *		What a statement's plan reads, and where.
  *
  * Decides how the statement's snapshots are taken (snapshot_pin.c).  What functions read is not in a plan:
- * plan_reads_functions() only says that there are some.
+ * statement_reads_functions() only says that there are some.
  */
 #include "postgres.h"
 
@@ -11,10 +11,10 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "execute/plan_reads.h"
+#include "execute/statement_reads.h"
 
 static bool
-look_at_plan(PlanState *state, PlanReads *reads)
+look_at_plan(PlanState *state, StatementReads *reads)
 {
 	GatherScanState *gather;
 
@@ -37,17 +37,17 @@ look_at_plan(PlanState *state, PlanReads *reads)
 	return planstate_tree_walker(state, look_at_plan, reads);
 }
 
-PlanReads
-plan_reads_collect(PlanState *state)
+StatementReads
+statement_reads_collect(PlanState *state)
 {
-	PlanReads reads = {0};
+	StatementReads reads = {0};
 
 	(void) look_at_plan(state, &reads);
 	return reads;
 }
 
 bool
-plan_reads_functions(const PlannedStmt *plan)
+statement_reads_functions(const PlannedStmt *plan)
 {
 	ListCell *lc;
 
@@ -60,7 +60,7 @@ plan_reads_functions(const PlannedStmt *plan)
 }
 
 bool
-plan_reads_writes(const PlannedStmt *plan)
+statement_reads_writes(const PlannedStmt *plan)
 {
 	return plan->commandType != CMD_SELECT || plan->hasModifyingCTE;
 }

@@ -1,5 +1,5 @@
 /*
- * worker_probe.c
+ * worker_check.c
  *		First contact with a server that is to become a worker.
  *
  * The session's connections (connection.c) greet a worker as a member of the
@@ -29,21 +29,21 @@
 #include "server/settings.h"
 #include "values/row_format.h"
 #include "wire/connection_internal.h"
-#include "wire/dial.h"
-#include "workers/worker_probe.h"
+#include "wire/host_connect.h"
+#include "workers/worker_check.h"
 
 /* So long its commands may wait for locks; and for one answer, where worker_timeout is off. */
 #define LOCK_TIMEOUT_MS 30000
 #define COMMAND_LIMIT_MS 60000
 
-typedef struct Probe
+typedef struct WorkerCheck
 {
 	const char *name; /* of the worker to be */
-	Dial *dial;
-	PGconn *pg; /* logged in; the dial's */
-} Probe;
+	HostConnect *connect;
+	PGconn *pg; /* logged in; the attempt's */
+} WorkerCheck;
 
-static WaitEventSet *probe_set = NULL;
+static WaitEventSet *check_set = NULL;
 
 /* ---------------------------------------------------------------- connection strings */
 
@@ -107,7 +107,7 @@ find_secret(const PQconninfoOption *options)
 }
 
 char *
-worker_probe_normalize(const char *name, const char *conninfo)
+worker_check_normalize(const char *name, const char *conninfo)
 {
 	PQconninfoOption *options = parse_conninfo(name, conninfo);
 	StringInfoData result;
@@ -160,7 +160,7 @@ get_list_item(const char *list, int n)
 }
 
 char *
-worker_probe_address(const char *conninfo)
+worker_check_address(const char *conninfo)
 {
 	PQconninfoOption *options = parse_conninfo(NULL, conninfo);
 	char *hosts = get_option(options, "host");
@@ -195,11 +195,11 @@ worker_probe_address(const char *conninfo)
 /* ---------------------------------------------------------------- talking */
 
 static void
-report_unreachable(const Probe *probe, const char *detail)
+report_unreachable(const WorkerCheck *server, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not connect to worker \"%s\"", probe->name),
+			 errmsg("could not connect to worker \"%s\"", server->name),
 			 errdetail_internal("%s", detail),
 			 errhint("Check that the server runs, that its pg_hba.conf admits this role from "
 					 "here, and that the connection string is right.")));
@@ -207,87 +207,89 @@ report_unreachable(const Probe *probe, const char *detail)
 
 /* Wait for what the server says.  Frozen, it would let us hold the placement lock for ever. */
 static void
-wait_for_answer(const Probe *probe, int64 deadline)
+wait_for_answer(const WorkerCheck *server, int64 deadline)
 {
 	int64 left = strata_worker_timeout > 0 ? deadline - clock_now() : COMMAND_LIMIT_MS;
 	int ready;
 
 	if (left <= 0)
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
-						errmsg("worker \"%s\" does not answer", probe->name),
+						errmsg("worker \"%s\" does not answer", server->name),
 						errdetail("It was given up after %d ms (strata.worker_timeout, and the "
 								  "time that it may wait for locks).",
 								  strata_worker_timeout + LOCK_TIMEOUT_MS)));
 	ready = WaitLatchOrSocket(MyLatch,
 							  WL_SOCKET_READABLE | WL_TIMEOUT | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH,
-							  PQsocket(probe->pg), left, PG_WAIT_EXTENSION);
+							  PQsocket(server->pg), left, PG_WAIT_EXTENSION);
 	if (ready & WL_LATCH_SET)
 		connection_handle_latch();
 }
 
 /* Wait until one of the hosts can go on, the next one is due, or the time is over. */
 static void
-wait_for_hosts(Probe *probe, int64 wake_at)
+wait_for_hosts(WorkerCheck *server, int64 wake_at)
 {
 	WaitEvent events[8]; /* more come with the next call */
 	int occurred;
 
 	/* made anew each time: libpq changes its sockets between polls */
-	if (probe_set != NULL)
-		FreeWaitEventSet(probe_set);
-	probe_set = NULL;
-	probe_set = connection_make_wait_set(probe->dial->count);
-	dial_add_sockets(probe->dial, probe_set);
-	occurred = WaitEventSetWait(probe_set, Max(wake_at - clock_now(), 0), events, lengthof(events),
+	if (check_set != NULL)
+		FreeWaitEventSet(check_set);
+	check_set = NULL;
+	check_set = connection_make_wait_set(server->connect->count);
+	host_connect_add_sockets(server->connect, check_set);
+	occurred = WaitEventSetWait(check_set, Max(wake_at - clock_now(), 0), events, lengthof(events),
 								PG_WAIT_EXTENSION);
 	for (int i = 0; i < occurred; i++)
 	{
 		if (events[i].events & WL_LATCH_SET)
 			connection_handle_latch();
 		else
-			dial_advance(events[i].user_data);
+			host_connect_advance(events[i].user_data);
 	}
 }
 
-/* Log in to the first host that will do, as sessions and the heartbeat do it (dial.c). */
+/* Log in to the first host that will do, as sessions and the heartbeat do it (host_connect.c). */
 static void
-open_probe(Probe *probe, const char *conninfo)
+open_server(WorkerCheck *server, const char *conninfo)
 {
 	int64 deadline = clock_now() + (int64) strata_connect_timeout * 1000;
-	DialRequest request = {.conninfo = conninfo,
-						   .user = GetUserNameFromId(GetUserId(), false),
-						   .application_name = "strata add_worker",
-						   .preferred_host = -1};
+	HostConnectRequest request = {.conninfo = conninfo,
+								  .user = GetUserNameFromId(GetUserId(), false),
+								  .application_name = "strata add_worker",
+								  .preferred_host = -1};
 
-	probe->dial = dial_create(&request);
-	probe->dial->request.any_role = probe->dial->count == 1; /* check_server() says it better */
-	while (probe->dial->winner == NULL)
+	server->connect = host_connect_create(&request);
+	server->connect->request.any_role = server->connect->count ==
+										1; /* check_server() says it better */
+	while (server->connect->winner == NULL)
 	{
-		int64 due = dial_begin_due(probe->dial);
+		int64 due = host_connect_begin_due(server->connect);
 
-		if (dial_has_failed(probe->dial))
-			report_unreachable(probe, dial_describe_failure(probe->dial, ""));
+		if (host_connect_has_failed(server->connect))
+			report_unreachable(server, host_connect_describe_failure(server->connect, ""));
 		if (clock_now() >= deadline)
 			report_unreachable(
-				probe, dial_describe_failure(probe->dial, psprintf("%d s (strata.connect_timeout)",
-																   strata_connect_timeout)));
-		wait_for_hosts(probe, due > 0 ? Min(due, deadline) : deadline);
+				server, host_connect_describe_failure(
+							server->connect,
+							psprintf("%d s (strata.connect_timeout)", strata_connect_timeout)));
+		wait_for_hosts(server, due > 0 ? Min(due, deadline) : deadline);
 	}
-	probe->pg = probe->dial->winner->pg;
+	server->pg = server->connect->winner->pg;
 }
 
 static void
-close_probe(Probe *probe)
+close_server(WorkerCheck *server)
 {
-	probe->pg = NULL;
-	if (probe->dial != NULL)
-		dial_free(probe->dial);
-	probe->dial = NULL;
+	server->pg = NULL;
+	if (server->connect != NULL)
+		host_connect_free(server->connect);
+	server->connect = NULL;
 }
 
 /* Raise the server's error as ours. */
 static void
-report_result(const Probe *probe, PGresult *result, const char *sql)
+report_result(const WorkerCheck *server, PGresult *result, const char *sql)
 {
 	char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -297,14 +299,14 @@ report_result(const Probe *probe, PGresult *result, const char *sql)
 				   ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
 				   : ERRCODE_CONNECTION_FAILURE;
 
-	message = message != NULL ? pstrdup(message) : pchomp(PQerrorMessage(probe->pg));
+	message = message != NULL ? pstrdup(message) : pchomp(PQerrorMessage(server->pg));
 	detail = detail != NULL ? pstrdup(detail) : NULL;
 	hint = hint != NULL ? pstrdup(hint) : NULL;
 	PQclear(result);
 	ereport(ERROR, (errcode(code), errmsg_internal("%s", message),
 					detail != NULL ? errdetail_internal("%s", detail) : 0,
 					hint != NULL ? errhint("%s", hint) : 0,
-					errcontext("SQL on worker \"%s\": %s", probe->name, sql)));
+					errcontext("SQL on worker \"%s\": %s", server->name, sql)));
 }
 
 /*
@@ -312,30 +314,30 @@ report_result(const Probe *probe, PGresult *result, const char *sql)
  * when there is no row.
  */
 static char **
-run_query(const Probe *probe, const char *sql)
+run_query(const WorkerCheck *server, const char *sql)
 {
 	char **row = NULL;
 	PGresult *result;
 	int64 deadline = clock_now() + strata_worker_timeout + LOCK_TIMEOUT_MS;
 
-	if (!PQsendQuery(probe->pg, sql))
-		report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+	if (!PQsendQuery(server->pg, sql))
+		report_unreachable(server, pchomp(PQerrorMessage(server->pg)));
 	for (;;)
 	{
 		ExecStatusType status;
 
-		while (PQisBusy(probe->pg))
+		while (PQisBusy(server->pg))
 		{
-			wait_for_answer(probe, deadline);
-			if (!PQconsumeInput(probe->pg))
-				report_unreachable(probe, pchomp(PQerrorMessage(probe->pg)));
+			wait_for_answer(server, deadline);
+			if (!PQconsumeInput(server->pg))
+				report_unreachable(server, pchomp(PQerrorMessage(server->pg)));
 		}
-		result = PQgetResult(probe->pg);
+		result = PQgetResult(server->pg);
 		if (result == NULL)
 			return row;
 		status = PQresultStatus(result);
 		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-			report_result(probe, result, sql);
+			report_result(server, result, sql);
 		if (row == NULL && PQntuples(result) > 0)
 		{
 			row = palloc(PQnfields(result) * sizeof(char *));
@@ -376,7 +378,7 @@ run_local_query(const char *sql)
 
 /* ---------------------------------------------------------------- checks */
 
-const char *const worker_probe_identity_sql =
+const char *const worker_check_identity_sql =
 	"SELECT system_identifier::text || '/' || pg_catalog.current_database() "
 	"FROM pg_catalog.pg_control_system()";
 
@@ -407,25 +409,25 @@ static const struct
 };
 
 static void
-report_difference(const Probe *probe, const char *what, const char *theirs, const char *ours,
+report_difference(const WorkerCheck *server, const char *what, const char *theirs, const char *ours,
 				  const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("worker \"%s\" differs from the coordinator in its %s", probe->name, what),
+			 errmsg("worker \"%s\" differs from the coordinator in its %s", server->name, what),
 			 errdetail("The worker has \"%s\", the coordinator \"%s\".", theirs, ours),
 			 errhint("%s", hint)));
 }
 
 /* Each session of the coordinator may have a transaction prepared there. */
 static void
-check_prepared_transactions(const Probe *probe)
+check_prepared_transactions(const WorkerCheck *server)
 {
-	int allowed = atoi(run_query(probe, "SELECT current_setting('max_prepared_transactions')")[0]);
+	int allowed = atoi(run_query(server, "SELECT current_setting('max_prepared_transactions')")[0]);
 
 	if (allowed == 0)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("worker \"%s\" does not allow prepared transactions", probe->name),
+						errmsg("worker \"%s\" does not allow prepared transactions", server->name),
 						errdetail("Transactions over several workers commit in two phases."),
 						errhint("Set max_prepared_transactions there to at least the coordinator's "
 								"max_connections, and restart it.")));
@@ -433,7 +435,7 @@ check_prepared_transactions(const Probe *probe)
 		ereport(WARNING,
 				(errmsg("worker \"%s\" allows fewer prepared transactions than the coordinator has "
 						"connections",
-						probe->name),
+						server->name),
 				 errdetail("max_prepared_transactions is %d there, max_connections of the "
 						   "coordinator %d: under load, commits over several workers can fail.",
 						   allowed, MaxConnections),
@@ -443,86 +445,87 @@ check_prepared_transactions(const Probe *probe)
 }
 
 static void
-check_server(const Probe *probe, WorkerIdentityCheck check)
+check_server(const WorkerCheck *server, WorkerIdentityCheck check)
 {
-	char *identity = run_query(probe, worker_probe_identity_sql)[0];
-	char **theirs = run_query(probe, facts_sql);
+	char *identity = run_query(server, worker_check_identity_sql)[0];
+	char **theirs = run_query(server, facts_sql);
 	char **ours = run_local_query(facts_sql);
 
 	for (int i = 0; i < lengthof(facts); i++)
 	{
 		if (strcmp(theirs[i], ours[i]) != 0)
-			report_difference(probe, facts[i].what, theirs[i], ours[i], facts[i].hint);
+			report_difference(server, facts[i].what, theirs[i], ours[i], facts[i].hint);
 	}
 
-	if (strcmp(identity, run_local_query(worker_probe_identity_sql)[0]) == 0)
+	if (strcmp(identity, run_local_query(worker_check_identity_sql)[0]) == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("worker \"%s\" is the coordinator itself", probe->name),
+						errmsg("worker \"%s\" is the coordinator itself", server->name),
 						errdetail("The connection string leads to this very database (or to its "
 								  "standby).")));
-	if (run_query(probe, "SELECT 1 WHERE pg_is_in_recovery()") != NULL)
+	if (run_query(server, "SELECT 1 WHERE pg_is_in_recovery()") != NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("worker \"%s\" is a standby", probe->name),
+						errmsg("worker \"%s\" is a standby", server->name),
 						errhint("Name the primary, or all hosts: they are tried until one accepts "
 								"writes.")));
 	check(identity);
-	check_prepared_transactions(probe);
+	check_prepared_transactions(server);
 }
 
 /* ---------------------------------------------------------------- extensions */
 
 static void
-check_available(const Probe *probe, const char *extension)
+check_available(const WorkerCheck *server, const char *extension)
 {
 	char *sql = psprintf("SELECT 1 FROM pg_available_extensions WHERE name = %s",
 						 quote_literal_cstr(extension));
 
-	if (run_query(probe, sql) == NULL)
+	if (run_query(server, sql) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("extension \"%s\" is not available on worker \"%s\"", extension,
-							   probe->name),
+							   server->name),
 						errhint("Install the extension's files on that server.")));
 }
 
 /* Compare an extension's schema and version there with `name`'s here. */
 static void
-check_extension(const Probe *probe, const char *there, const char *here, bool compare_schema)
+check_extension(const WorkerCheck *server, const char *there, const char *here, bool compare_schema)
 {
 	const char *query = "SELECT e.extversion::text, n.nspname::text FROM pg_extension AS e "
 						"JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = %s";
-	char **theirs = run_query(probe, psprintf(query, quote_literal_cstr(there)));
+	char **theirs = run_query(server, psprintf(query, quote_literal_cstr(there)));
 	char **ours = run_local_query(psprintf(query, quote_literal_cstr(here)));
 
 	if (strcmp(theirs[0], ours[0]) != 0)
-		report_difference(probe, psprintf("version of extension \"%s\"", there), theirs[0], ours[0],
+		report_difference(server, psprintf("version of extension \"%s\"", there), theirs[0],
+						  ours[0],
 						  "Install the same version on both servers and run ALTER EXTENSION ... "
 						  "UPDATE where it is older.");
 	if (compare_schema && strcmp(theirs[1], ours[1]) != 0)
-		report_difference(probe, psprintf("schema of extension \"%s\"", there), theirs[1], ours[1],
+		report_difference(server, psprintf("schema of extension \"%s\"", there), theirs[1], ours[1],
 						  "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
 }
 
 static void
-install_extensions(const Probe *probe)
+install_extensions(const WorkerCheck *server)
 {
 	char *hll_schema = run_local_query("SELECT n.nspname::text FROM pg_extension AS e "
 									   "JOIN pg_namespace AS n ON n.oid = e.extnamespace "
 									   "WHERE e.extname = 'hll'")[0];
 
-	check_available(probe, "hll");
-	check_available(probe, "strata_worker");
-	check_available(probe, "strata_columnar");
-	check_available(probe, "strata_tiering");
-	run_query(probe, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
-	run_query(probe, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
-							  quote_identifier(hll_schema)));
-	check_extension(probe, "hll", "hll", true);
-	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_worker");
-	check_extension(probe, "strata_worker", "strata", false);
-	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_columnar");
-	check_extension(probe, "strata_columnar", "strata", false);
-	run_query(probe, "CREATE EXTENSION IF NOT EXISTS strata_tiering");
-	check_extension(probe, "strata_tiering", "strata", false);
+	check_available(server, "hll");
+	check_available(server, "strata_worker");
+	check_available(server, "strata_columnar");
+	check_available(server, "strata_tiering");
+	run_query(server, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
+	run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
+							   quote_identifier(hll_schema)));
+	check_extension(server, "hll", "hll", true);
+	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_worker");
+	check_extension(server, "strata_worker", "strata", false);
+	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_columnar");
+	check_extension(server, "strata_columnar", "strata", false);
+	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_tiering");
+	check_extension(server, "strata_tiering", "strata", false);
 }
 
 /*
@@ -531,56 +534,56 @@ install_extensions(const Probe *probe)
  * recorded a version of the schema.)
  */
 static void
-check_former_member(const Probe *probe, const ClusterIdentity *identity)
+check_former_member(const WorkerCheck *server, const ClusterIdentity *identity)
 {
-	if (run_query(probe, psprintf("SELECT 1 FROM strata_worker.cluster AS c WHERE c.id = '%s' "
-								  "AND EXISTS (SELECT FROM strata_worker.schema_version)",
-								  identity->id)) == NULL)
+	if (run_query(server, psprintf("SELECT 1 FROM strata_worker.cluster AS c WHERE c.id = '%s' "
+								   "AND EXISTS (SELECT FROM strata_worker.schema_version)",
+								   identity->id)) == NULL)
 		return;
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-		 errmsg("worker \"%s\" was removed from this cluster and has come back", probe->name),
+		 errmsg("worker \"%s\" was removed from this cluster and has come back", server->name),
 		 errdetail("It was not told of that, and still has what it had then."),
 		 errhint("Run SELECT strata_worker.leave_cluster() there, and drop its tables; or use a "
 				 "new database.")));
 }
 
 static void
-prepare_server(Probe *probe, const char *conninfo, WorkerIdentityCheck check)
+prepare_server(WorkerCheck *server, const char *conninfo, WorkerIdentityCheck check)
 {
 	ClusterIdentity identity;
 
 	cluster_identity_require();
 	cluster_identity_read(&identity);
-	open_probe(probe, conninfo);
-	run_query(probe, "SET search_path = pg_catalog");
-	run_query(probe, "SET client_min_messages = error");
-	run_query(probe, psprintf("SET lock_timeout = %d", LOCK_TIMEOUT_MS));
-	check_server(probe, check);
-	install_extensions(probe);
-	check_former_member(probe, &identity);
-	run_query(probe,
+	open_server(server, conninfo);
+	run_query(server, "SET search_path = pg_catalog");
+	run_query(server, "SET client_min_messages = error");
+	run_query(server, psprintf("SET lock_timeout = %d", LOCK_TIMEOUT_MS));
+	check_server(server, check);
+	install_extensions(server);
+	check_former_member(server, &identity);
+	run_query(server,
 			  psprintf("SELECT strata_worker.attach_coordinator('%s', " INT64_FORMAT ", '%s')",
 					   identity.id, identity.epoch, identity.holder));
-	run_query(probe, psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
-							  identity.epoch));
+	run_query(server, psprintf("SELECT strata_worker.end_older_sessions(" INT64_FORMAT ")",
+							   identity.epoch));
 }
 
 void
-worker_probe_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check)
+worker_check_prepare(const char *name, const char *conninfo, WorkerIdentityCheck check)
 {
-	Probe probe = {.name = name};
+	WorkerCheck server = {.name = name};
 
 	PG_TRY();
 	{
-		prepare_server(&probe, conninfo, check);
+		prepare_server(&server, conninfo, check);
 	}
 	PG_CATCH();
 	{
-		close_probe(&probe);
+		close_server(&server);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	close_probe(&probe);
+	close_server(&server);
 }
