@@ -30,13 +30,13 @@ UNION ALL SELECT 'pg_class'::regclass, oid, relowner, NULL FROM pg_class WHERE r
 OURS = """
 (coalesce(i.schema, '') ~ '^(strata|partman|pg_toast|pg_temp)'
  OR coalesce(i.name, '') ~ '^(strata|pg_partman|partman|pg_toast|pg_temp|hll$)'
- OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
-             WHERE (d.classid, d.objid, d.refclassid, d.deptype)
-                   = (t.class, t.oid, 'pg_extension'::regclass, 'e')
-               AND e.extname ~ '^(strata|pg_partman|hll$)')
- OR EXISTS (SELECT FROM pg_class AS r LEFT JOIN pg_type AS y ON y.oid = t.oid AND t.class = 'pg_type'::regclass
-              LEFT JOIN pg_type AS e ON e.oid = y.typelem AND y.typcategory = 'A'
-             WHERE r.relispartition AND r.oid IN (t.oid, y.typrelid, e.typrelid)))
+ OR (t.class, t.oid) IN (SELECT d.classid, d.objid FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+                          WHERE (d.refclassid, d.deptype) = ('pg_extension'::regclass, 'e')
+                            AND e.extname ~ '^(strata|pg_partman|hll$)')
+ OR (t.class, t.oid) IN (SELECT p.class, p.oid FROM pg_class AS r JOIN pg_type AS y ON y.typrelid = r.oid
+                          CROSS JOIN LATERAL (VALUES ('pg_class'::regclass::oid, r.oid),
+                                              ('pg_type'::regclass, y.oid), ('pg_type'::regclass, y.typarray)) AS p (class, oid)
+                          WHERE r.relispartition))
 """
 
 OWNERS = f"""
