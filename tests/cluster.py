@@ -18,6 +18,7 @@ coordinators' authority, as any role and without passwords.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import pwd
@@ -32,6 +33,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -179,9 +181,23 @@ def server_can_reach(path: Path) -> bool:
     return run_as_server(["test", "-x", path]).returncode == 0
 
 
+def own_ports() -> Iterator[int]:
+    """Ports that no other process of this test run takes, round and round.
+
+    Each comes once a round, for a server that is down leaves its port free to all who look.
+    """
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = PORTS[process :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    begin = random.randrange(len(own))
+    return itertools.cycle([*own[begin:], *own[:begin]])
+
+
+ports = own_ports()
+
+
 def free_port(taken: set[int]) -> int:
     """A loopback port that nobody listens on now and that is not in `taken`."""
-    for port in random.sample(PORTS, 1000):
+    for port in itertools.islice(ports, 1000):
         if port in taken:
             continue
         with socket.socket() as probe:

@@ -17,7 +17,7 @@ from tests.pair import Pair, open_pair
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "coordinator" / "src" / "ddl" / "README.md"
-SOURCE = ROOT / "coordinator" / "src" / "ddl" / "statement_class.c"
+SOURCE = ROOT / "coordinator" / "src" / "ddl" / "utility_class.c"
 
 # Nodes called ...Stmt that ProcessUtility() never gets.
 NO_STATEMENTS = {
