@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.provisioning.lab import INVENTORY
 from tests.provisioning.site import Site
+from tests.waiting import patience
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "ansible"))
 
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.timeout(3600)
 @pytest.mark.parametrize("drill", SHORT, ids=lambda drill: drill.name.replace(" ", "-"))
 def test_no_acknowledged_write_is_lost_in_a(site: Site, drill: Drill):
     faults = LabFaults(site.lab, site, read_groups(INVENTORY))
+    drill = dataclasses.replace(drill, limit=patience(drill.limit))
     row = run_drill(drill, faults, site.conninfo())
     print(to_markdown([row]))
     assert row.faults == []
