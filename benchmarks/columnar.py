@@ -24,7 +24,8 @@ from benchmarks.measure import (
     process_cpu,
     seconds_of,
 )
-from tests.cluster import Cluster, Node, find_binaries, give_to_server, run_as_server
+from tests.cluster import Cluster, Node
+from tests.installation import find_binaries, give_to_server, run_as_server
 from tests.tpch import data
 
 ROUNDS = 3

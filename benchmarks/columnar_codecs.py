@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.measure import Result
-from tests.cluster import Cluster, find_binaries
+from tests.cluster import Cluster
+from tests.installation import find_binaries
 
 UNIT = Path(__file__).parent.parent / "extensions/columnar/test/unit"
 

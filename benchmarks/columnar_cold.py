@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks.columnar import columnar_server, show_seconds
 from benchmarks.measure import Result, execute_seconds, interleave, seconds_of
-from tests.cluster import Cluster, Node, give_to_server
+from tests.cluster import Cluster, Node
+from tests.installation import give_to_server
 
 ROUNDS = 3
 DEVICE_BYTES = 4 << 30

@@ -15,7 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import Node, give_to_server
+from tests.cluster import Node
+from tests.installation import give_to_server
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 MEMORY = Path("/sys/fs/cgroup/memory")

@@ -15,7 +15,8 @@ import psycopg
 from benchmarks.against_duckdb import SETTINGS, THREADS, compare_queries
 from benchmarks.columnar import columnar_server
 from benchmarks.measure import Result
-from tests.cluster import Cluster, give_to_server
+from tests.cluster import Cluster
+from tests.installation import give_to_server
 
 HERE = Path(__file__).parent
 

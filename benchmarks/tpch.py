@@ -10,7 +10,8 @@ import psycopg
 from benchmarks.against_duckdb import SETTINGS, THREADS, compare_queries
 from benchmarks.columnar import columnar_server
 from benchmarks.measure import Result
-from tests.cluster import Cluster, give_to_server
+from tests.cluster import Cluster
+from tests.installation import give_to_server
 from tests.tpch import data
 
 # What one query may take, as a multiple of DuckDB's time; and the geometric mean of all.

@@ -21,7 +21,6 @@ import hashlib
 import itertools
 import json
 import os
-import pwd
 import random
 import re
 import secrets
@@ -35,7 +34,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -43,10 +41,20 @@ import psycopg.sql
 from psycopg.conninfo import make_conninfo
 
 from tests.certificates import Authority
+from tests.data_directory import make_data_directory
+from tests.installation import (
+    SUPERUSER,
+    ClusterError,
+    find_binaries,
+    find_directory,
+    give_to_server,
+    make_directory,
+    run_as_server,
+    server_account,
+)
 from tests.waiting import wait_until, wait_until_ended
 
 DATABASE = "strata"
-SUPERUSER = "postgres"
 SETTINGS_FILE = Path(__file__).with_name("local.conf")
 ASSERTION_LIBRARIES = Path(__file__).parent.parent / ".cache" / "assert" / "lib"
 
@@ -88,10 +96,6 @@ started_nodes: weakref.WeakSet[Node] = weakref.WeakSet()
 crashes_of_destroyed: list[str] = []
 
 
-class ClusterError(Exception):
-    """A server could not be made, started or stopped; the message holds the end of its log."""
-
-
 def parallel_workers(workers: int, cores: int | None = None) -> int:
     """Parallel workers of one query on one of so many workers, whose own processes count, too.
 
@@ -99,86 +103,6 @@ def parallel_workers(workers: int, cores: int | None = None) -> int:
     """
     cores = cores or len(os.sched_getaffinity(0))
     return max(cores // max(workers, 1) - 1, 0)
-
-
-def find_directory(which: str) -> Path:
-    """A directory that pg_config knows, of the version that PG_CONFIG belongs to."""
-    candidates = [os.environ.get("PG_CONFIG")]
-    candidates += [f"/usr/lib/postgresql/{major}/bin/pg_config" for major in (15, 17, 16, 18)]
-    candidates.append("pg_config")
-    for candidate in candidates:
-        if candidate and (program := shutil.which(candidate)):
-            answer = subprocess.run(
-                [program, f"--{which}"], capture_output=True, text=True, check=True
-            )
-            return Path(answer.stdout.strip())
-    raise ClusterError("no pg_config found: run `make build`, or set PG_CONFIG")
-
-
-@cache
-def server_major() -> int:
-    """The major version of the PostgreSQL under test."""
-    answer = subprocess.run(
-        [find_binaries() / "postgres", "--version"], capture_output=True, text=True, check=True
-    )
-    return int(re.search(r"\) (\d+)", answer.stdout)[1])
-
-
-def force_parallel_setting() -> str:
-    """The setting that has every plan run in a parallel worker, by its name in this version."""
-    return "debug_parallel_query" if server_major() >= 16 else "force_parallel_mode"
-
-
-def find_binaries() -> Path:
-    """The directory of initdb, pg_ctl and postgres."""
-    return find_directory("bindir")
-
-
-def server_account() -> pwd.struct_passwd:
-    """The account that runs the servers."""
-    if os.geteuid() == 0:
-        return pwd.getpwnam("postgres")
-    return pwd.getpwuid(os.geteuid())
-
-
-def run_as_server(arguments: list[str | Path], **options) -> subprocess.CompletedProcess:
-    """Run a program as the account of the servers, in a directory which that may enter."""
-    account = server_account()
-    if os.geteuid() == 0:
-        options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-    environment = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": account.pw_dir,
-        "LC_ALL": "C.UTF-8",
-    }
-    return subprocess.run(
-        [str(argument) for argument in arguments],
-        cwd="/",
-        env=environment,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        **options,
-    )
-
-
-def make_directory(path: Path, mode: int = 0o700) -> None:
-    """Make a directory that belongs to the account of the servers."""
-    path.mkdir(parents=True, exist_ok=True)
-    give_to_server(path, mode)
-
-
-def give_to_server(path: Path, mode: int) -> None:
-    path.chmod(mode)
-    if os.geteuid() == 0:
-        account = server_account()
-        os.chown(path, account.pw_uid, account.pw_gid)
-
-
-def server_can_reach(path: Path) -> bool:
-    """May the account of the servers enter this directory?  (Not, for one, below /root.)"""
-    while not path.exists():
-        path = path.parent
-    return run_as_server(["test", "-x", path]).returncode == 0
 
 
 def own_ports() -> Iterator[int]:
@@ -245,7 +169,7 @@ class Node:
     def initdb(self) -> None:
         """Make the data directory."""
         shutil.rmtree(self.data, ignore_errors=True)
-        run_initdb(self.data)
+        make_data_directory(self.data)
 
     def write_configuration(self) -> None:
         """Write what start() wants to be true: settings, who may connect from where."""
@@ -460,15 +384,6 @@ class Node:
         self._forgiven = self.log_size()
 
 
-def run_initdb(directory: Path) -> None:
-    arguments = [find_binaries() / "initdb", "-D", directory, "-U", SUPERUSER]
-    arguments += ["--no-sync", "--no-instructions", "--locale=C.UTF-8", "--encoding=UTF8"]
-    arguments += ["--auth-local=peer", "--auth-host=scram-sha-256", "--data-checksums"]
-    result = run_as_server(arguments, capture_output=True)
-    if result.returncode != 0:
-        raise ClusterError(f"initdb failed: {result.stderr}")
-
-
 def process_exists(pid: int) -> bool:
     """Is there such a process that is not a zombie?"""
     try:
@@ -669,7 +584,6 @@ class Cluster:
         self._save()
         if self.tls:
             self._create_authorities()
-        # no copies of one initdb: nodes tell each other apart by their system identifiers
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._prepare_node, self.nodes))
         if self.extension:

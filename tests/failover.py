@@ -15,15 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import (
-    SUPERUSER,
-    Cluster,
-    Node,
-    find_binaries,
-    free_port,
-    give_to_server,
-    run_as_server,
-)
+from tests.cluster import SUPERUSER, Cluster, Node, free_port
+from tests.installation import find_binaries, give_to_server, run_as_server
 from tests.waiting import wait_until
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import Node, give_to_server
+from tests.cluster import Node
+from tests.installation import give_to_server
 from tests.waiting import wait_until
 
 ARMED = "strata_fault_point"

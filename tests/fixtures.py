@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from tests.cluster import Cluster, Node, crashes_of_destroyed, server_major, started_nodes
+from tests.cluster import Cluster, Node, crashes_of_destroyed, started_nodes
+from tests.installation import server_major
 from tests.pair import Pair
 from tests.twin import Twin
 

@@ -15,8 +15,9 @@ import psycopg
 import pytest
 
 from tests.certificates import Authority
-from tests.cluster import Cluster, Node, give_to_server
+from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
+from tests.installation import give_to_server
 from tests.waiting import wait_until
 
 SETUP = """

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cluster import PASSWORD_RULES, Cluster, find_directory, give_to_server, server_major
+from tests.cluster import PASSWORD_RULES, Cluster
+from tests.installation import find_directory, give_to_server, server_major
 
 REPOSITORY = Path(__file__).parent.parent.parent
 RULES = PASSWORD_RULES.replace("scram-sha-256", "trust").replace("peer map=owner", "trust")

@@ -10,7 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, give_to_server
+from tests.cluster import Cluster, Node
+from tests.installation import give_to_server
 from tests.waiting import wait_until
 
 MakeCluster = Callable[..., Cluster]

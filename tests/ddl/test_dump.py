@@ -14,8 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, find_binaries
+from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
+from tests.installation import find_binaries
 
 TABLES = """
 CREATE SCHEMA "odd ""s.";

@@ -14,9 +14,10 @@ import time
 import psycopg
 from rich.console import Console
 
-from tests.cluster import Cluster, ClusterError
+from tests.cluster import Cluster
 from tests.demo import local, showcase
 from tests.demo.datasets import Dataset, Flights, Tpch
+from tests.installation import ClusterError
 
 # A cluster of the demo's data takes this many bytes: for the data of scale 1, and for the rest.
 BYTES_PER_SCALE = 4 << 30

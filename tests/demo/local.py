@@ -9,14 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cluster import (
-    DATABASE,
-    SUPERUSER,
-    Cluster,
-    find_binaries,
-    server_account,
-    server_can_reach,
-)
+from tests.cluster import DATABASE, SUPERUSER, Cluster
+from tests.installation import find_binaries, server_account, server_can_reach
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LINK = CHECKOUT / ".strata"

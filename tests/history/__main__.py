@@ -12,10 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.cluster import Cluster, server_can_reach
+from tests.cluster import Cluster
 from tests.history.checker import check
 from tests.history.model import History
 from tests.history.workload import CLERK, KEEPER, Faults, create_tables, record
+from tests.installation import server_can_reach
 
 
 def run_round(arguments: argparse.Namespace, seed: int) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node, find_binaries
+from tests.cluster import Cluster, Node
+from tests.installation import find_binaries
 from tests.pair import Pair, open_pair
 from tests.waiting import wait_until
 

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from tests.assert_same import assert_same
-from tests.cluster import Cluster, server_major
+from tests.cluster import Cluster
+from tests.installation import server_major
 
 DISTRIBUTE = "SELECT strata.create_distributed_table({!r}, 'k', 4, {})"
 

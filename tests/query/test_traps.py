@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from tests import shop
-from tests.cluster import Cluster, force_parallel_setting
+from tests.cluster import Cluster
+from tests.installation import force_parallel_setting
 from tests.pair import Pair, open_pair, workers_of
 
 

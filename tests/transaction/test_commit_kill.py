@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster import ASSERTION_LIBRARIES, Cluster, Node, find_directory
+from tests.cluster import ASSERTION_LIBRARIES, Cluster, Node
 from tests.fault_points import (
     arm,
     disarm,
@@ -21,6 +21,7 @@ from tests.fault_points import (
     wait_for_arrival,
 )
 from tests.fixtures import new_root
+from tests.installation import find_directory
 from tests.ledger import Ledger
 from tests.waiting import patience, wait_until
 

@@ -20,16 +20,10 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from tests.cluster import (
-    Cluster,
-    Node,
-    find_binaries,
-    give_to_server,
-    make_directory,
-    run_as_server,
-)
+from tests.cluster import Cluster, Node
 from tests.failover import wait_for_status
 from tests.fault_points import arm, disarm, release, wait_for_arrival
+from tests.installation import find_binaries, give_to_server, make_directory, run_as_server
 from tests.pair import Pair, open_pair
 from tests.waiting import wait_until
 

@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 from tests.assert_same import multiset_difference, run
-from tests.cluster import Cluster, Node, server_major
+from tests.cluster import Cluster, Node
+from tests.installation import server_major
 from tests.pair import open_pair
 from tests.query.test_aggregates import COLUMNS, call, column_name
 

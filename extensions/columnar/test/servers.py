@@ -6,17 +6,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.cluster import (
-    DATABASE,
-    SUPERUSER,
-    Cluster,
-    ClusterError,
-    Node,
-    find_binaries,
-    free_port,
-    give_to_server,
-    run_as_server,
-)
+from tests.cluster import DATABASE, SUPERUSER, Cluster, Node, free_port
+from tests.installation import ClusterError, find_binaries, give_to_server, run_as_server
 from tests.waiting import wait_until
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.cluster import Node, find_binaries, give_to_server
+from tests.cluster import Node
+from tests.installation import find_binaries, give_to_server
 
 # A library that registers a custom scan of our name, as another columnar store might.
 OTHER_LIBRARY = """

@@ -29,8 +29,9 @@ from extensions.columnar.test.damage import (
 )
 from extensions.columnar.test.servers import make_node
 from extensions.columnar.test.twins import connect_soon
-from tests.cluster import Cluster, Node, find_binaries, run_as_server
+from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
+from tests.installation import find_binaries, run_as_server
 
 DEFINITION = """
 CREATE TABLE {t} (id integer PRIMARY KEY, n bigint, word text, code text, x float8) USING columnar;

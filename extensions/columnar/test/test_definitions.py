@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from extensions.columnar.test.twins import Side, Twins
-from tests.cluster import make_directory
+from tests.installation import make_directory
 from tests.waiting import wait_until
 
 TABLE = "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)"

@@ -26,7 +26,9 @@ from extensions.columnar.test.servers import (
     verify,
     wait_for_replay,
 )
-from tests.cluster import Node, find_binaries, run_initdb
+from tests.cluster import Node
+from tests.data_directory import make_data_directory
+from tests.installation import find_binaries
 from tests.waiting import wait_until
 
 MakeServer = Callable[..., Node]
@@ -471,7 +473,7 @@ def test_pg_upgrade_keeps_rows_options_and_deletes(make_server: MakeServer) -> N
     options = node.query(OPTIONS)
     node.stop()
     new = sibling(node, "upgraded")
-    run_initdb(new.data)
+    make_data_directory(new.data)
     new.write_configuration()  # pg_upgrade logs in as the superuser, whoever runs it
     binaries = find_binaries()
     run_program(

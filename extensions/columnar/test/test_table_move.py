@@ -31,7 +31,8 @@ from extensions.columnar.test.tiers import (
     tier_of,
 )
 from extensions.columnar.test.twins import Twins
-from tests.cluster import Node, make_directory
+from tests.cluster import Node
+from tests.installation import make_directory
 from tests.waiting import wait_until
 
 MakeServer = Callable[..., Node]

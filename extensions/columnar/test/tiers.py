@@ -6,7 +6,8 @@ import shutil
 
 import psycopg
 
-from tests.cluster import Node, make_directory
+from tests.cluster import Node
+from tests.installation import make_directory
 
 TIERS = ("hot", "cold")
 

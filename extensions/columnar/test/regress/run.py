@@ -41,14 +41,8 @@ from extensions.columnar.test.regress.transcript import (
     compare_permutations,
     end_copies,
 )
-from tests.cluster import (
-    CRASH,
-    SUPERUSER,
-    find_binaries,
-    give_to_server,
-    make_directory,
-    run_as_server,
-)
+from tests.cluster import CRASH, SUPERUSER
+from tests.installation import find_binaries, give_to_server, make_directory, run_as_server
 
 LIST = Path(__file__).with_name("differences.yml")
 RESULTS = source.CACHE.with_name("postgresql-tests")  # what was printed, to look at

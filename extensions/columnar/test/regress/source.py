@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cluster import find_binaries
+from tests.installation import find_binaries
 
 CACHE = Path(__file__).resolve().parents[4] / ".cache" / "postgresql-source"
 FIELDS = "$(REPO_URI) $(RELEASE)"
