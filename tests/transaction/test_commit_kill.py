@@ -361,7 +361,9 @@ def test_foreign_prepared_transactions_are_never_touched(ledger: Ledger) -> None
         f"strata_{own}_1_1_77",
     ]
     with prepared(worker, names):
-        cluster.coordinator.restart()
+        cluster.coordinator.stop()
+        begin = cluster.coordinator.log_size()
+        cluster.coordinator.start()
         with cluster.coordinator.connect() as connection:
             ledger.write(connection)
         # a name that is ours but of a worker that this is not is shown, once it has been looked at
@@ -373,7 +375,7 @@ def test_foreign_prepared_transactions_are_never_touched(ledger: Ledger) -> None
         left = {gid for (gid,) in worker.query("SELECT gid FROM pg_prepared_xacts")}
         assert left == set(names)
         assert in_doubt(cluster.coordinator) == shown
-        assert cluster.coordinator.log_text().count("was prepared on another worker") == 1
+        assert cluster.coordinator.log_text(begin).count("was prepared on another worker") == 1
 
 
 # ---- what administrators see ---------------------------------------------------------------------
