@@ -67,11 +67,11 @@ def test_new_worker_and_dump(make_cluster: Callable[..., Cluster], tmp_path: Pat
     totals = coordinator.query(TOTALS)
 
     done = run("pg_dump", "-Fc", "-d", coordinator.conninfo(), "-f", dump, node=coordinator)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     other = make_cluster(workers=2, assertions=True)
     theirs = other.coordinator
     done = run("pg_restore", "-j", "2", "-d", theirs.conninfo(), dump, node=theirs)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert theirs.query(TOTALS) == totals
     with theirs.connect() as restored:
         nodes_alike(restored, other.workers)
