@@ -22,6 +22,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/partition.h"
@@ -397,7 +398,21 @@ is_rebuilt(Oid index, const List *members, const TreeIndexes *before)
 					   makeString(relation_name_qualified(find_whole_index(index, members))));
 }
 
-/* The relation's indexes that were not there; without `replaced` one made anew under its name counts as the old one. */
+/* An index that another session has made meanwhile is sent by that one. */
+static bool
+is_made_here(Oid index)
+{
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool made = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+
+	ReleaseSysCache(tuple);
+	return made;
+}
+
+/*
+ * The relation's indexes that were not there and that this transaction has made; without `replaced` one made
+ * anew under its name counts as the old one.
+ */
 static List *
 list_new_indexes(Relation relation, const List *members, const TreeIndexes *before, bool replaced)
 {
@@ -408,7 +423,7 @@ list_new_indexes(Relation relation, const List *members, const TreeIndexes *befo
 	{
 		Oid index = lfirst_oid(cell);
 
-		if (!list_member_oid(before->oids, index) &&
+		if (!list_member_oid(before->oids, index) && is_made_here(index) &&
 			(replaced || !is_rebuilt(index, members, before)))
 			added = lappend_oid(added, index);
 	}
