@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
 from tests.same_trees import SHAPES, nodes_alike
+from tests.waiting import patience, wait_until
 
 SCHEMA = "test_reference_trees"
 
@@ -380,6 +383,39 @@ def test_concurrent_detach_without_worker(pair: Pair, worker: int) -> None:
     pair.ours.execute("ALTER TABLE p DETACH PARTITION q FINALIZE")
     pair.same("SELECT count(*) FROM p JOIN d ON d.k = p.a")
     pair.same("SELECT count(*) FROM q JOIN d ON d.k = q.a")
+    alike(pair)
+
+
+def test_an_index_that_another_session_makes_meanwhile(pair: Pair) -> None:
+    """One command finds the other's index on its tree, whose own command has sent it to the workers."""
+    pair.ours.execute(
+        "CREATE TABLE p (a integer) PARTITION BY RANGE (a);"
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (100);"
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (100) TO (200);"
+        "INSERT INTO p VALUES (1), (101);"
+        "CREATE FUNCTION trees.slow (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
+        " $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7); RETURN $1; END $$;"
+        "SELECT create_reference_table('p')"
+    )
+    coordinator = pair.cluster.coordinator
+    with coordinator.connect() as one, coordinator.connect() as holder:
+        holder.execute("SELECT pg_advisory_lock(7)")
+        making = threading.Thread(
+            target=one.execute, args=["CREATE INDEX one ON trees.p (trees.slow(a))"]
+        )
+        making.start()
+        for _ in wait_until("the first command waits"):
+            if holder.execute(
+                "SELECT 1 FROM pg_locks WHERE NOT granted AND pid = %s", [one.info.backend_pid]
+            ).fetchall():
+                break
+        pair.ours.execute("CREATE INDEX other ON p2 (a)")
+        holder.execute("SELECT pg_advisory_unlock(7)")
+        making.join(patience(30))
+        assert one.info.transaction_status == TransactionStatus.IDLE
+    assert pair.ours.execute("SELECT to_regclass('one'), to_regclass('other')").fetchall() == [
+        ("one", "other")
+    ]
     alike(pair)
 
 
