@@ -8,7 +8,6 @@ bears it.  A copy takes a sixth of the CPU of an initdb.
 from __future__ import annotations
 
 import atexit
-import os
 import secrets
 import shutil
 import struct
@@ -42,18 +41,13 @@ def make_data_directory(directory: Path) -> None:
 @cache
 def make_template(binaries: Path) -> Path:
     parent = Path(tempfile.mkdtemp(prefix="strata-initdb-"))
-    atexit.register(remove_template, parent, os.getpid())
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
     make_directory(parent)
     arguments = [binaries / "initdb", "-D", parent / "data", "-U", SUPERUSER]
     arguments += ["--no-sync", "--no-instructions", "--locale=C.UTF-8", "--encoding=UTF8"]
     arguments += ["--auth-local=peer", "--auth-host=scram-sha-256", "--data-checksums"]
     run_or_raise(arguments)
     return parent / "data"
-
-
-def remove_template(directory: Path, process: int) -> None:
-    if os.getpid() == process:  # not in its forked children
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def run_or_raise(arguments: list[str | Path]) -> None:
