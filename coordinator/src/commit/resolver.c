@@ -40,11 +40,10 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-#include "wire/connection_internal.h"
 #include "commit/decision_log.h"
+#include "wire/connection_internal.h"
 #include "fault_point.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
@@ -52,6 +51,7 @@
 #include "commit/prepared_gid.h"
 #include "server/clock.h"
 #include "server/settings.h"
+#include "server/subtransaction.h"
 
 /* How long one command on a worker may take, if strata.worker_timeout does not say less. */
 #define COMMAND_TIMEOUT_MS 10000
@@ -348,6 +348,25 @@ log_failure(Visit *visit, const ErrorData *error)
 				  error->detail ? errdetail_internal("%s", error->detail) : 0));
 }
 
+/* A visit of one worker. */
+typedef struct Attempt
+{
+	int worker_id;
+	bool confirm; /* what it did is durable; else list what it has prepared */
+	List *gids;	  /* what it listed */
+} Attempt;
+
+static void
+run_attempt(void *argument)
+{
+	Attempt *attempt = argument;
+
+	if (attempt->confirm)
+		confirm_durability(attempt->worker_id);
+	else
+		attempt->gids = visit_worker(attempt->worker_id);
+}
+
 /*
  * Visit a worker in a subtransaction; false when that failed.  *gids is what it listed.  One that the
  * heartbeat knows to be down is not even tried: others wait for their turn.
@@ -355,44 +374,27 @@ log_failure(Visit *visit, const ErrorData *error)
 static bool
 try_worker(Visit *visit, bool confirm, List **gids)
 {
-	MemoryContext caller = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool success = false;
+	Attempt attempt = {visit->worker_id, confirm, NIL};
+	ErrorData *error;
 
 	if (worker_state_is_down(visit->worker_id))
 	{
 		in_doubt_attempted(visit->worker_id, IN_DOUBT_WORKER_SILENT);
 		return false;
 	}
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(caller);
-	PG_TRY();
+	error = subtransaction_try(run_attempt, &attempt);
+	if (error == NULL)
 	{
-		if (confirm)
-			confirm_durability(visit->worker_id);
-		else
-			*gids = visit_worker(visit->worker_id);
-		ReleaseCurrentSubTransaction();
 		visit->complaint[0] = '\0';
-		success = true;
+		if (!confirm)
+			*gids = attempt.gids;
+		return true;
 	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		connection_drop_worker(visit->worker_id); /* nobody knows their state */
-		in_doubt_attempted(visit->worker_id, IN_DOUBT_WORKER_SILENT);
-		log_failure(visit, error);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(caller);
-	CurrentResourceOwner = owner;
-	return success;
+	connection_drop_worker(visit->worker_id); /* nobody knows their state */
+	in_doubt_attempted(visit->worker_id, IN_DOUBT_WORKER_SILENT);
+	log_failure(visit, error);
+	FreeErrorData(error);
+	return false;
 }
 
 /* ----------------------------------------------------------------

@@ -7,10 +7,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
-
+#include "server/subtransaction.h"
 #include "stream/try_command.h"
 #include "wire/connection.h"
 
@@ -40,35 +37,32 @@ fetch_first_value(WorkerConnection *conn, RemoteAccess access, const char *sql)
 	return value;
 }
 
+typedef struct Command
+{
+	int worker_id;
+	RemoteAccess access;
+	const char *sql;
+	char *value; /* result */
+} Command;
+
+static void
+run_command(void *argument)
+{
+	Command *command = argument;
+
+	command->value = fetch_first_value(connection_open(command->worker_id), command->access,
+									   command->sql);
+}
+
 WorkerAnswer
 try_command(int worker_id, RemoteAccess access, const char *sql)
 {
-	MemoryContext caller = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile WorkerAnswer answer = {false, NULL, NULL};
+	Command command = {worker_id, access, sql, NULL};
+	ErrorData *error = subtransaction_try(run_command, &command);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(caller);
-	PG_TRY();
-	{
-		answer.value = fetch_first_value(connection_open(worker_id), access, sql);
-		ReleaseCurrentSubTransaction();
-		answer.success = true;
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		answer.error = error;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(caller);
-	CurrentResourceOwner = owner;
-	return answer;
+	if (error == NULL)
+		return (WorkerAnswer){true, command.value, NULL};
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return (WorkerAnswer){false, NULL, error};
 }

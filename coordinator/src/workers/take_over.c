@@ -69,7 +69,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -80,6 +79,7 @@
 #include "server/clock.h"
 #include "server/launcher.h"
 #include "server/service_transaction.h"
+#include "server/subtransaction.h"
 #include "stream/try_command.h"
 #include "transaction/remote_transaction.h"
 #include "values/row_format.h"
@@ -270,40 +270,39 @@ note_failure(Telling *telling, const ErrorData *error)
 				  error->hint ? errhint("%s", error->hint) : 0));
 }
 
+typedef struct Attempt
+{
+	int worker_id;
+	const ClusterIdentity *identity;
+} Attempt;
+
+static void
+run_attempt(void *argument)
+{
+	const Attempt *attempt = argument;
+
+	tell_worker(attempt->worker_id, attempt->identity);
+}
+
 /* In a subtransaction: one that fails does not keep others from being told. */
 static void
 try_worker(Telling *telling, const ClusterIdentity *identity)
 {
-	MemoryContext caller = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	Attempt attempt = {telling->worker_id, identity};
 	uint32 returns = count_returns(telling->worker_id);
+	ErrorData *error = subtransaction_try(run_attempt, &attempt);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(caller);
-	PG_TRY();
+	if (error == NULL)
 	{
-		tell_worker(telling->worker_id, identity);
-		ReleaseCurrentSubTransaction();
 		telling->epoch = identity->epoch;
 		telling->returns = returns;
 		telling->retry_ms = 0;
 		telling->complaint[0] = '\0';
+		return;
 	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		connection_drop_worker(telling->worker_id);
-		note_failure(telling, error);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(caller);
-	CurrentResourceOwner = owner;
+	connection_drop_worker(telling->worker_id);
+	note_failure(telling, error);
+	FreeErrorData(error);
 }
 
 /* One that is down is told as soon as it is up. */
