@@ -39,8 +39,8 @@
 
 #include "commit/commit_abort.h"
 #include "commit/commit_protocol.h"
-#include "wire/connection.h"
 #include "commit/decision_log.h"
+#include "wire/connection.h"
 #include "fault_point.h"
 #include "commit/gate.h"
 #include "commit/participants.h"

@@ -48,8 +48,8 @@
 #include "plan/explicit_cast.h"
 #include "stream/remote_ddl.h"
 #include "table/table_rules.h"
-#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* A column that was added. */

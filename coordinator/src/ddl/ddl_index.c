@@ -47,8 +47,8 @@
 #include "compat.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
-#include "table/table_rules.h"
 #include "table/index_validity.h"
+#include "table/table_rules.h"
 #include "table/table_tree.h"
 #include "values/row_format.h"
 

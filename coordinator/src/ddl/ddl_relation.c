@@ -33,8 +33,8 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
-#include "table/table_rules.h"
 #include "table/dropped_names.h"
+#include "table/table_rules.h"
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
 

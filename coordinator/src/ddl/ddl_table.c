@@ -33,10 +33,10 @@
 #include "compat.h"
 #include "ddl/ddl_alter_part.h"
 #include "stream/remote_ddl.h"
-#include "table/table_rules.h"
 #include "table/index_validity.h"
 #include "table/table_am.h"
 #include "table/table_lifecycle.h"
+#include "table/table_rules.h"
 #include "table/table_tree.h"
 
 /* What to do with one part of an ALTER TABLE. */

@@ -25,9 +25,9 @@
 
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
-#include "table/worker_table_sql.h"
 #include "table/table_lifecycle.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- mixtures */

@@ -40,13 +40,13 @@
 #include "utils/ruleutils.h"
 
 #include "compat.h"
+#include "plan/deparse_path.h"
 #include "plan/explicit_cast.h"
 #include "plan/partial_aggregate.h"
-#include "plan/deparse_path.h"
 #include "plan/round_trip.h"
-#include "values/row_format.h"
 #include "plan/row_null_test.h"
 #include "plan/shippable.h"
+#include "values/row_format.h"
 
 typedef struct DeparseLevel
 {

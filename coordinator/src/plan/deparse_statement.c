@@ -28,10 +28,10 @@
 #include "utils/rel.h"
 
 #include "compat.h"
-#include "plan/planner.h"
 #include "plan/deparse_path.h"
-#include "plan/shippable.h"
 #include "plan/deparse_statement.h"
+#include "plan/planner.h"
+#include "plan/shippable.h"
 
 typedef struct StatementContext
 {

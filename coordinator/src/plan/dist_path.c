@@ -17,8 +17,8 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
-#include "plan/dist_path.h"
 #include "cluster/shard_map.h"
+#include "plan/dist_path.h"
 #include "plan/shippable.h"
 
 List *

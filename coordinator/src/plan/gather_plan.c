@@ -20,10 +20,10 @@
 #include "parser/parsetree.h"
 
 #include "compat.h"
+#include "plan/deparse_path.h"
 #include "plan/gather_plan.h"
 #include "plan/named_schemas.h"
 #include "plan/planner.h"
-#include "plan/deparse_path.h"
 #include "plan/shippable.h"
 
 /* Costs, in units of cpu_tuple_cost: a statement's round trip, and a row on the wire. */

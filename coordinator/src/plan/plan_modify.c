@@ -32,13 +32,13 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "plan/deparse_path.h"
+#include "plan/deparse_statement.h"
 #include "plan/gather_plan.h"
 #include "plan/modify_obstacle.h"
 #include "plan/only_here.h"
 #include "plan/planner.h"
-#include "plan/deparse_path.h"
 #include "plan/shippable.h"
-#include "plan/deparse_statement.h"
 
 typedef struct ModifyPlan
 {

@@ -46,10 +46,10 @@
 #include "fault_point.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
-#include "stream/remote_command.h"
-#include "stream/remote_scan.h"
 #include "server/service_transaction.h"
 #include "server/settings.h"
+#include "stream/remote_command.h"
+#include "stream/remote_scan.h"
 
 #define LOCK_TIMEOUT_MS 200
 

@@ -25,10 +25,10 @@
 
 #include "cluster/metadata.h"
 #include "commit/resolver.h"
-#include "table/auto_analyze.h"
 #include "services/deadlock.h"
 #include "services/period_maintenance.h"
 #include "services/tier_service.h"
+#include "table/auto_analyze.h"
 #include "workers/take_over.h"
 
 /*

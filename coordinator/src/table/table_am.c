@@ -53,8 +53,8 @@
 #include "plan/planner.h"
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"
-#include "table/index_validity.h"
 #include "table/analyze_sample.h"
+#include "table/index_validity.h"
 #include "table/shell_reader.h"
 #include "table/table_lifecycle.h"
 

@@ -66,13 +66,13 @@
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "stream/remote_insert.h"
-#include "table/table_rules.h"
 #include "table/owner_guard.h"
 #include "table/table_am.h"
-#include "table/worker_table_sql.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
+#include "table/table_rules.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "transaction/pending_rows.h"
 
 int table_lifecycle_local_depth = 0;

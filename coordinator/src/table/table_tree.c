@@ -43,10 +43,10 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
-#include "table/table_rules.h"
 #include "table/owner_guard.h"
-#include "table/worker_table_sql.h"
 #include "table/table_lifecycle.h"
+#include "table/table_rules.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- the tree */

@@ -44,8 +44,8 @@
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "table/period.h"
-#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 static void append_columns(StringInfo sql, Relation relation);

@@ -38,8 +38,8 @@
 #include "stream/remote_command.h"
 #include "stream/try_command.h"
 #include "table/columnar_options.h"
-#include "table/worker_table_sql.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 #include "workers/worker_seed.h"
 
