@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from psycopg.errors import Diagnostic
 
 from tests.cluster import Cluster
 from tests.pair import Pair
@@ -58,6 +59,25 @@ def test_types_of_local_columns_are_sent_as_types(pair: Pair) -> None:
         ]
     )
     assert pair.on_workers(FUNCTIONS) == [0, 0]
+
+
+def test_a_replaced_function_says_once_what_its_types_stand_for(pair: Pair) -> None:
+    for command in ("CREATE", "CREATE OR REPLACE", "CREATE OR REPLACE"):
+        said: dict[str, list[str]] = {}
+        for name, session in (("ours", pair.ours), ("plain", pair.theirs)):
+            heard = said.setdefault(name, [])
+
+            def hear(notice: Diagnostic, heard: list[str] = heard) -> None:
+                heard.append(notice.message_primary or "")
+
+            session.add_notice_handler(hear)
+            session.execute(
+                f"{command} FUNCTION f (here.a%TYPE, {SCHEMA}.seen.twice%TYPE) RETURNS integer"
+                " LANGUAGE sql AS 'SELECT $1 + $2'"
+            )
+            session.remove_notice_handler(hear)
+        assert said["ours"] == said["plain"]
+        assert len(said["plain"]) == 2
 
 
 def test_what_is_built_on_local_rows_stays(pair: Pair) -> None:

@@ -23,6 +23,7 @@
 #include "parser/parse_type.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
@@ -54,6 +55,26 @@ get_replaced_parameters(Node *statement, List **name, List **parameters)
 	return false;
 }
 
+/*
+ * The type of a parameter; InvalidOid when there is none of that name.  What "table.column%TYPE" stands for is
+ * looked up without the NOTICE of LookupTypeName(), which the command itself is to give.
+ */
+static Oid
+find_parameter_type(const TypeName *type)
+{
+	int table_names = list_length(type->names) - 1;
+	Oid found;
+
+	if (!type->pct_type)
+		return LookupTypeNameOid(NULL, type, true);
+	if (table_names < 1 || table_names > 3)
+		return InvalidOid;
+	found = RangeVarGetRelid(
+		makeRangeVarFromNameList(list_truncate(list_copy(type->names), table_names)), NoLock, true);
+	found = get_atttype(found, get_attnum(found, strVal(llast(type->names))));
+	return type->arrayBounds != NIL ? get_array_type(found) : found;
+}
+
 /* The function that the command is about to replace; InvalidOid: none. */
 static Oid
 find_replaced(Node *statement)
@@ -77,7 +98,7 @@ find_replaced(Node *statement)
 			continue;
 		if (count == FUNC_MAX_ARGS)
 			return InvalidOid;
-		types[count] = LookupTypeNameOid(NULL, parameter->argType, true);
+		types[count] = find_parameter_type(parameter->argType);
 		if (!OidIsValid(types[count++]))
 			return InvalidOid;
 	}
