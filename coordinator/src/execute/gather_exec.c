@@ -363,6 +363,7 @@ start_gather(GatherScanState *state)
 {
 	MemoryContext old_context;
 	Bitmapset *workers;
+	List *wires;
 	char *sql;
 	TupleDesc desc = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	RemoteAccess access = state->plan.writes ? REMOTE_WRITE : REMOTE_READ;
@@ -378,8 +379,8 @@ start_gather(GatherScanState *state)
 		pending_rows_flush();
 	statement_snapshot_take_pending(state->css.ss.ps.state);
 	saved = gather_enter_role(state);
-	statement_snapshot_prepare(state->css.ss.ps.state, workers, access);
-	state->scan = remote_scan_begin(workers, access, sql, desc);
+	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, access);
+	state->scan = remote_scan_begin(wires, access, sql, desc);
 	(void) remote_role_enter(saved);
 	/* a cursor from outside of a savepoint goes on when that is rolled back, but the wires do not */
 	if (state->subtransaction != GetCurrentSubTransactionId())
@@ -609,6 +610,7 @@ static void
 run_modify(GatherScanState *state)
 {
 	Bitmapset *workers = gather_current_workers(state);
+	List *wires;
 	char *sql;
 	RemoteRole saved;
 	uint64 rows;
@@ -618,8 +620,8 @@ run_modify(GatherScanState *state)
 	pending_rows_flush();
 	sql = gather_current_sql(state);
 	saved = gather_enter_role(state);
-	statement_snapshot_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
-	rows = remote_command_run(workers, REMOTE_WRITE, sql);
+	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
+	rows = remote_command_run_on(wires, REMOTE_WRITE, sql);
 	(void) remote_role_enter(saved);
 	if (state->plan.can_set_tag)
 		state->css.ss.ps.state->es_processed += rows;

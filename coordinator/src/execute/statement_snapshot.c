@@ -206,12 +206,11 @@ wires_of_statement(const QueryDesc *query, const StatementReads *reads)
 			continue;
 		saved = gather_enter_role(gather);
 		wires = list_concat_unique_ptr(
-			wires, snapshot_pin_ready_wires(gather_possible_workers(gather), REMOTE_READ));
+			wires, remote_transaction_ready_all(gather_possible_workers(gather)));
 		(void) remote_role_enter(saved);
 	}
 	if (!certain && statement_reads_functions(query->plannedstmt))
-		wires = list_concat_unique_ptr(
-			wires, snapshot_pin_ready_wires(metadata_all_workers(), REMOTE_READ));
+		wires = list_concat_unique_ptr(wires, remote_transaction_ready_all(metadata_all_workers()));
 	return wires;
 }
 
@@ -310,7 +309,7 @@ start_function_scope(EState *estate, const Bitmapset *workers)
 	return scope;
 }
 
-void
+List *
 statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access)
 {
 	Scope *scope = find_scope(estate->es_snapshot);
@@ -322,7 +321,7 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAcces
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
 	if (scope == NULL && IsolationUsesXactSnapshot() &&
 		(owner == NULL || owner->estate == estate || !statement_reads_writes(owner->plannedstmt)))
-		return;
+		return remote_transaction_ready_all(workers);
 	if (scope == NULL && (statement_reads_functions(estate->es_plannedstmt) ||
 						  (owner != NULL && owner->estate != estate)))
 		scope = start_function_scope(estate, workers);
@@ -331,10 +330,10 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAcces
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
 		snapshot_pin_wait(bms_next_member(workers, -1));
-		return;
+		return remote_transaction_ready_all(workers);
 	}
 
-	wires = snapshot_pin_ready_wires(workers, access);
+	wires = remote_transaction_ready_all(workers);
 	foreach(lc, wires)
 	{
 		WorkerConnection *conn = lfirst(lc);
@@ -348,20 +347,21 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAcces
 			add_wire(scope, conn);
 	}
 	if (missing == NIL || IsolationUsesXactSnapshot())
-		return;
+		return wires;
 	(void) snapshot_pin_enter_gate(workers, false);
 	snapshot_pin_open_window(missing);
+	return wires;
 }
 
-void
+List *
 statement_snapshot_prepare_scan(const Bitmapset *workers)
 {
 	List *wires;
 	ListCell *lc;
 
+	wires = remote_transaction_ready_all(workers);
 	if (IsolationUsesXactSnapshot())
-		return;
-	wires = snapshot_pin_ready_wires(workers, REMOTE_READ);
+		return wires;
 	foreach(lc, wires)
 	{
 		WorkerConnection *conn = lfirst(lc);
@@ -371,6 +371,7 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 	}
 	(void) snapshot_pin_enter_gate(workers, false);
 	snapshot_pin_open_window(wires);
+	return wires;
 }
 
 /* ----------------------------------------------------------------

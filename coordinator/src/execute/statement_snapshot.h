@@ -32,15 +32,15 @@ extern void statement_snapshot_take_pending(const EState *estate);
 
 /*
  * Before one SQL text is sent to these workers as the current user, on behalf of a running query:
- * opens the wires, waits for the gate, and sees to it that remote_transaction_send()
- * puts the text under the right snapshot.  snapshot_pin_sent() must follow when all is sent, and
- * nothing that takes long may be done in between.
+ * opens the wires and makes them ready, waits for the gate, and sees to it that
+ * remote_transaction_send_ready() puts the text under the right snapshot.  Returns the wires;
+ * snapshot_pin_sent() must follow when all is sent, and nothing that takes long may be done in between.
  */
-extern void
+extern List *
 statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
 
 /* The same for a command that reads a table without the executor: COPY TO, ANALYZE. */
-extern void statement_snapshot_prepare_scan(const Bitmapset *workers);
+extern List *statement_snapshot_prepare_scan(const Bitmapset *workers);
 
 /*
  * Could the running query's remote statement be sent again under new snapshots, because nothing

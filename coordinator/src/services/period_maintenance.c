@@ -231,7 +231,8 @@ list_work(Oid relation, int worker, List **items)
 				   quote_literal_cstr(name),
 				   table->periods.cutoff[0] == '\0' ? "NULL"
 													: quote_literal_cstr(table->periods.cutoff));
-	scan = remote_scan_begin(bms_make_singleton(worker), REMOTE_READ, sql, desc);
+	scan = remote_scan_begin(remote_transaction_ready_all(bms_make_singleton(worker)), REMOTE_READ,
+							 sql, desc);
 	while (remote_scan_next(scan, slot))
 	{
 		slot_getallattrs(slot);

@@ -11,7 +11,6 @@
 #include "miscadmin.h"
 
 #include "stream/remote_command.h"
-#include "transaction/pending_rows.h"
 #include "transaction/snapshot_pin.h"
 #include "wire/wire_cleanup.h"
 
@@ -141,18 +140,16 @@ abandon_commands(Command *commands, int count)
 	}
 }
 
-uint64
-remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAccess access)
+/*
+ * Send sqls[i] on conns[i] and wait for all.  The wires are ready; one that is there again is vacated, which waits for
+ * its command before.
+ */
+static uint64
+run_commands(WorkerConnection **conns, char **sqls, int count, RemoteAccess access)
 {
 	Command *commands = palloc0((count + 1) * sizeof(Command));
-	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
-	Bitmapset *workers = NULL;
+	WorkerConnection **waiting = palloc((count + 1) * sizeof(WorkerConnection *));
 	uint64 rows = 0;
-
-	for (int i = 0; i < count; i++)
-		workers = bms_add_member(workers, worker_ids[i]);
-	pending_rows_flush();
-	connection_open_all(workers);
 
 	PG_TRY();
 	{
@@ -161,12 +158,15 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 			Command *command = &commands[i];
 
 			command->occupant.yield = finish_command;
-			command->conn = connection_open(worker_ids[i]);
-			remote_transaction_send(command->conn, access, sqls[i]);
-			command->conn->occupant = &command->occupant;
+			command->conn = conns[i];
+			if (conns[i]->occupant != NULL)
+				remote_transaction_send(conns[i], access, sqls[i]);
+			else
+				remote_transaction_send_ready(conns[i], access, sqls[i]);
+			conns[i]->occupant = &command->occupant;
 		}
 		snapshot_pin_sent();
-		wait_for_commands(commands, count, conns);
+		wait_for_commands(commands, count, waiting);
 	}
 	PG_CATCH();
 	{
@@ -177,30 +177,70 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 
 	for (int i = 0; i < count; i++)
 		rows += commands[i].rows;
-	bms_free(workers);
-	pfree(conns);
+	pfree(waiting);
 	pfree(commands);
+	return rows;
+}
+
+uint64
+remote_command_run_on(const List *wires, RemoteAccess access, const char *sql)
+{
+	int count = list_length(wires);
+	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
+	char **sqls = palloc((count + 1) * sizeof(char *));
+	uint64 rows;
+
+	for (int i = 0; i < count; i++)
+	{
+		conns[i] = list_nth(wires, i);
+		sqls[i] = unconstify(char *, sql);
+	}
+	rows = run_commands(conns, sqls, count, access);
+	pfree(conns);
+	pfree(sqls);
 	return rows;
 }
 
 uint64
 remote_command_run(const Bitmapset *workers, RemoteAccess access, const char *sql)
 {
-	int count = bms_num_members(workers);
-	int *worker_ids = palloc((count + 1) * sizeof(int));
-	char **sqls = palloc((count + 1) * sizeof(char *));
-	int worker_id = -1;
+	return remote_command_run_on(remote_transaction_ready_all(workers), access, sql);
+}
+
+/* The wire to a worker, of several. */
+static WorkerConnection *
+find_wire(const List *wires, int worker_id)
+{
+	ListCell *lc;
+
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->worker_id == worker_id)
+			return conn;
+	}
+	elog(ERROR, "worker %d has no wire", worker_id);
+	pg_unreachable();
+}
+
+uint64
+remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAccess access)
+{
+	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
+	Bitmapset *workers = NULL;
+	List *wires;
 	uint64 rows;
 
-	count = 0;
-	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
-	{
-		worker_ids[count] = worker_id;
-		sqls[count++] = unconstify(char *, sql);
-	}
-	rows = remote_command_run_each(worker_ids, sqls, count, access);
-	pfree(worker_ids);
-	pfree(sqls);
+	for (int i = 0; i < count; i++)
+		workers = bms_add_member(workers, worker_ids[i]);
+	wires = remote_transaction_ready_all(workers);
+	for (int i = 0; i < count; i++)
+		conns[i] = find_wire(wires, worker_ids[i]);
+	rows = run_commands(conns, sqls, count, access);
+	bms_free(workers);
+	list_free(wires);
+	pfree(conns);
 	return rows;
 }
 

@@ -15,6 +15,9 @@
  */
 extern uint64 remote_command_run(const Bitmapset *workers, RemoteAccess access, const char *sql);
 
+/* The same on wires that are ready (remote_transaction_ready_all()). */
+extern uint64 remote_command_run_on(const List *wires, RemoteAccess access, const char *sql);
+
 /* The same with another SQL per worker: sqls[i] goes to worker_ids[i]. */
 extern uint64
 remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAccess access);

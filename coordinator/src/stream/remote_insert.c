@@ -242,19 +242,20 @@ create_buffer(Target *target, int worker_id)
 	const Bitmapset *workers = target->table->kind == TABLE_DISTRIBUTED
 								   ? bms_make_singleton(worker_id)
 								   : metadata_table_workers(target->table);
-	int member = -1;
+	List *wires = connection_open_all(workers);
 	MemoryContext previous;
 	RowBuffer *buffer;
+	ListCell *lc;
 
-	connection_open_all(workers);
 	previous = MemoryContextSwitchTo(target->context);
 	buffer = palloc0(sizeof(RowBuffer));
 	buffer->occupant.yield = yield_buffer;
 	buffer->target = target;
-	buffer->conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
+	buffer->conns = palloc((list_length(wires) + 1) * sizeof(WorkerConnection *));
 	MemoryContextSwitchTo(previous);
-	while ((member = bms_next_member(workers, member)) >= 0)
-		buffer->conns[buffer->conn_count++] = connection_open(member);
+	foreach(lc, wires)
+		buffer->conns[buffer->conn_count++] = lfirst(lc);
+	list_free(wires);
 	return buffer;
 }
 

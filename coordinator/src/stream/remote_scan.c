@@ -36,7 +36,6 @@
 #include "utils/tuplestore.h"
 
 #include "stream/remote_scan.h"
-#include "transaction/pending_rows.h"
 #include "transaction/snapshot_pin.h"
 #include "values/row_format.h"
 #include "wire/wire_reclaim.h"
@@ -96,21 +95,22 @@ static void spool_stream(void *occupant);
  */
 
 static void
-begin_stream(RemoteScan *scan, int index, int worker_id, RemoteAccess access, const char *sql)
+begin_stream(RemoteScan *scan, int index, WorkerConnection *conn, RemoteAccess access,
+			 const char *sql)
 {
 	Stream *stream = &scan->streams[index];
 	StringInfoData copy;
 
 	stream->occupant.yield = spool_stream;
 	stream->scan = scan;
-	stream->conn = connection_open(worker_id);
+	stream->conn = conn;
 	stream->row_context = AllocSetContextCreate(scan->context, "remote row",
 												ALLOCSET_DEFAULT_SIZES);
 
 	initStringInfo(&copy);
 	appendStringInfo(&copy, "COPY (%s) TO STDOUT (FORMAT binary)", sql);
-	remote_transaction_send(stream->conn, access, copy.data);
-	stream->conn->occupant = &stream->occupant;
+	remote_transaction_send_ready(conn, access, copy.data);
+	conn->occupant = &stream->occupant;
 	scan->count++;
 	pfree(copy.data);
 }
@@ -132,15 +132,13 @@ forget_scan(void *arg)
 	}
 }
 
-RemoteScan *
-remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAccess access,
-					   TupleDesc desc)
+static RemoteScan *
+create_scan(int count, TupleDesc desc)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "remote scan",
 												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext previous = MemoryContextSwitchTo(context);
-	RemoteScan *scan = palloc0(offsetof(RemoteScan, streams) + count * sizeof(Stream));
-	Bitmapset *workers = NULL;
+	RemoteScan *scan = MemoryContextAllocZero(context, offsetof(RemoteScan, streams) +
+														   count * sizeof(Stream));
 
 	scan->context = context;
 	scan->forget.func = forget_scan;
@@ -148,38 +146,33 @@ remote_scan_begin_each(const int *worker_ids, char **sqls, int count, RemoteAcce
 	MemoryContextRegisterResetCallback(context, &scan->forget);
 	scan->owner = CurrentResourceOwner;
 	scan->desc = desc;
-	scan->decoder = row_decoder_create(desc, scan->context);
-	scan->waiting = palloc((count + 1) * sizeof(WorkerConnection *));
+	scan->decoder = row_decoder_create(desc, context);
+	scan->waiting = MemoryContextAlloc(context, (count + 1) * sizeof(WorkerConnection *));
+	return scan;
+}
 
-	pending_rows_flush();
-	for (int i = 0; i < count; i++)
-		workers = bms_add_member(workers, worker_ids[i]);
-	connection_open_all(workers);
-	bms_free(workers);
-	for (int i = 0; i < count; i++)
-		begin_stream(scan, i, worker_ids[i], access, sqls[i]);
+RemoteScan *
+remote_scan_begin_each(const List *wires, char **sqls, RemoteAccess access, TupleDesc desc)
+{
+	RemoteScan *scan = create_scan(list_length(wires), desc);
+	MemoryContext previous = MemoryContextSwitchTo(scan->context);
+
+	for (int i = 0; i < list_length(wires); i++)
+		begin_stream(scan, i, list_nth(wires, i), access, sqls[i]);
 	snapshot_pin_sent();
 	MemoryContextSwitchTo(previous);
 	return scan;
 }
 
 RemoteScan *
-remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc)
+remote_scan_begin(const List *wires, RemoteAccess access, const char *sql, TupleDesc desc)
 {
-	int count = bms_num_members(workers);
-	int *worker_ids = palloc((count + 1) * sizeof(int));
-	char **sqls = palloc((count + 1) * sizeof(char *));
-	int worker_id = -1;
+	char **sqls = palloc((list_length(wires) + 1) * sizeof(char *));
 	RemoteScan *scan;
 
-	count = 0;
-	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
-	{
-		worker_ids[count] = worker_id;
-		sqls[count++] = unconstify(char *, sql);
-	}
-	scan = remote_scan_begin_each(worker_ids, sqls, count, access, desc);
-	pfree(worker_ids);
+	for (int i = 0; i < list_length(wires); i++)
+		sqls[i] = unconstify(char *, sql);
+	scan = remote_scan_begin_each(wires, sqls, access, desc);
 	pfree(sqls);
 	return scan;
 }

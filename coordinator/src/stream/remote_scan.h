@@ -16,18 +16,18 @@
 typedef struct RemoteScan RemoteScan;
 
 /*
- * Start.  `sql` is a SELECT, or a DML statement with RETURNING (REMOTE_WRITE), whose
+ * Start on wires that are ready (remote_transaction_ready_all()).  `sql` is a SELECT, or a DML statement with RETURNING (REMOTE_WRITE), whose
  * columns correspond to `desc`, those that are not row_format_is_binary() cast to text.
  * Everything is allocated in CurrentMemoryContext, which must live until remote_scan_end();
  * a scan left open by an error is cleaned up by the transaction's abort.
- * Streams are numbered 0 .. count - 1 in the order of the workers' ids.
+ * Streams are numbered 0 .. count - 1 in the order of the wires.
  */
 extern RemoteScan *
-remote_scan_begin(const Bitmapset *workers, RemoteAccess access, const char *sql, TupleDesc desc);
+remote_scan_begin(const List *wires, RemoteAccess access, const char *sql, TupleDesc desc);
 
-/* The same with an SQL text per worker. */
-extern RemoteScan *remote_scan_begin_each(const int *worker_ids, char **sqls, int count,
-										  RemoteAccess access, TupleDesc desc);
+/* The same with an SQL text per wire. */
+extern RemoteScan *
+remote_scan_begin_each(const List *wires, char **sqls, RemoteAccess access, TupleDesc desc);
 
 extern int remote_scan_stream_count(const RemoteScan *scan);
 

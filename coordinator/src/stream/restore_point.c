@@ -79,28 +79,19 @@ strata_create_restore_point(PG_FUNCTION_ARGS)
 	const Bitmapset *workers = metadata_all_workers();
 	char *command = psprintf("SELECT pg_catalog.pg_create_restore_point(%s)",
 							 quote_literal_cstr(text_to_cstring(PG_GETARG_TEXT_PP(0))));
-	List *wires = NIL;
-	int worker_id = -1;
+	List *wires;
 	Datum lsn;
 	ListCell *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	connection_open_all(workers);
-	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
-	{
-		WorkerConnection *conn = connection_open(worker_id);
-
-		remote_transaction_ready(conn, REMOTE_READ);
-		wires = lappend(wires, conn);
-	}
-
+	wires = remote_transaction_ready_all(workers);
 	gate_restore_point_begin(workers);
 	PG_TRY();
 	{
 		lsn = DirectFunctionCall1(pg_create_restore_point, PG_GETARG_DATUM(0));
 		put_row(result, "coordinator", lsn);
 		foreach(lc, wires)
-			remote_transaction_send(lfirst(lc), REMOTE_READ, command);
+			remote_transaction_send_ready(lfirst(lc), REMOTE_READ, command);
 		foreach(lc, wires)
 		{
 			WorkerConnection *conn = lfirst(lc);

@@ -102,7 +102,7 @@ estimate_rows(const Bitmapset *workers, const char *table_name)
 				   " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
 				   " WHERE p.isleaf",
 				   SAMPLE_DEFAULT_DENSITY, quote_literal_cstr(table_name));
-	scan = remote_scan_begin(workers, REMOTE_READ, sql, desc);
+	scan = remote_scan_begin(remote_transaction_ready_all(workers), REMOTE_READ, sql, desc);
 	while (remote_scan_next(scan, slot))
 	{
 		bool null;

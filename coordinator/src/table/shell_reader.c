@@ -102,9 +102,8 @@ shell_reader_begin(Relation relation, const char *clause)
 	if (live->natts != RelationGetDescr(relation)->natts)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
 	caller = remote_role_enter(remote_role_for_relation(relation));
-	statement_snapshot_prepare_scan(metadata_table_workers(table));
-	reader->scan = remote_scan_begin(metadata_table_workers(table), REMOTE_READ,
-									 build_select(relation, live, clause), live);
+	reader->scan = remote_scan_begin(statement_snapshot_prepare_scan(metadata_table_workers(table)),
+									 REMOTE_READ, build_select(relation, live, clause), live);
 	(void) remote_role_enter(caller);
 	return reader;
 }

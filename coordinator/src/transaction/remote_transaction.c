@@ -174,16 +174,35 @@ prepare_wire(WorkerConnection *conn)
 	check_wire(conn);
 }
 
-void
-remote_transaction_ready(WorkerConnection *conn, RemoteAccess access)
+/* Make the wire idle, and wait for what the worker's first snapshot must see. */
+static void
+ready_wire(WorkerConnection *conn)
 {
-	if (access == REMOTE_READ)
-		pending_rows_flush();
 	prepare_wire(conn);
 	serializable_check_join(conn);
 	if (IsolationIsSerializable() && conn->xact_depth == 0)
 		snapshot_pin_wait(conn->worker_id);
 	snapshot_pin_transaction(NULL);
+}
+
+void
+remote_transaction_ready(WorkerConnection *conn)
+{
+	pending_rows_flush();
+	ready_wire(conn);
+}
+
+List *
+remote_transaction_ready_all(const Bitmapset *workers)
+{
+	List *wires;
+	ListCell *lc;
+
+	pending_rows_flush();
+	wires = connection_open_all(workers);
+	foreach(lc, wires)
+		ready_wire(lfirst(lc));
+	return wires;
 }
 
 /* Send a statement on a ready wire, behind what the worker has to know before. */
@@ -229,7 +248,16 @@ send_in_transaction(WorkerConnection *conn, const char *sql)
 void
 remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char *sql)
 {
-	remote_transaction_ready(conn, access);
+	if (access == REMOTE_READ)
+		pending_rows_flush();
+	ready_wire(conn);
+	remote_transaction_send_ready(conn, access, sql);
+}
+
+void
+remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const char *sql)
+{
+	serializable_check_join(conn); /* another wire may have joined since it was ready */
 	snapshot_pin_check_join(conn);
 	reserve_for_callbacks();
 	participating = true;

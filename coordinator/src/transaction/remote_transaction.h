@@ -42,10 +42,16 @@ remote_transaction_participates(const WorkerConnection *conn)
 }
 
 /*
- * Bring a wire to where remote_transaction_send() with the same access waits for nothing: flush,
- * vacate, collect what is left.
+ * One text for several workers: flush pending inserts, open the wires, once each, and bring them to where
+ * remote_transaction_send_ready() waits for nothing.  The wires (list of WorkerConnection) in the order of
+ * the workers' ids; remote_transaction_ready() does the same for one that is open.
  */
-extern void remote_transaction_ready(WorkerConnection *conn, RemoteAccess access);
+extern List *remote_transaction_ready_all(const Bitmapset *workers);
+extern void remote_transaction_ready(WorkerConnection *conn);
+
+/* remote_transaction_send() on a wire that is ready, and that nobody has used since. */
+extern void
+remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const char *sql);
 
 /*
  * Could all workers begin anew, because the transaction has only read there, in READ COMMITTED, and

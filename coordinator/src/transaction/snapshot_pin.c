@@ -27,7 +27,6 @@
 #include "cluster/metadata.h"
 #include "commit/gate.h"
 #include "commit/in_doubt.h"
-#include "transaction/pending_rows.h"
 #include "transaction/snapshot_renew.h"
 
 /* Wires that were sent something while we are in the gate; NIL when we are not. */
@@ -128,24 +127,6 @@ close_window(void)
 	window_open = false;
 }
 
-List *
-snapshot_pin_ready_wires(const Bitmapset *workers, RemoteAccess access)
-{
-	List *wires = NIL;
-	int worker_id = -1;
-
-	pending_rows_flush();
-	connection_open_all(workers);
-	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
-	{
-		WorkerConnection *conn = connection_open(worker_id);
-
-		remote_transaction_ready(conn, access);
-		wires = lappend(wires, conn);
-	}
-	return wires;
-}
-
 char *
 snapshot_pin_command(uint64 token, uint64 oldest)
 {
@@ -163,7 +144,7 @@ snapshot_pin_take(List *wires, const char *command, bool in_gate)
 		WorkerConnection *conn = lfirst(lc);
 
 		conn->snapshot_pinned = false;
-		remote_transaction_send(conn, REMOTE_READ, command);
+		remote_transaction_send_ready(conn, REMOTE_READ, command);
 	}
 	if (in_gate)
 	{
@@ -220,7 +201,7 @@ snapshot_pin_reachable_wires(void)
 
 		if (conn == NULL)
 			continue;
-		remote_transaction_ready(conn, REMOTE_READ);
+		remote_transaction_ready(conn);
 		wires = lappend(wires, conn);
 	}
 	return wires;

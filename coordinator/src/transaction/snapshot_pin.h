@@ -20,10 +20,7 @@ extern void snapshot_pin_transaction(Snapshot snapshot);
  */
 extern void snapshot_pin_wait(int worker_id);
 
-/* Open wires, and bring them to where a statement can be sent at once. */
-extern List *snapshot_pin_ready_wires(const Bitmapset *workers, RemoteAccess access);
-
-/* Those to all workers that can be reached, ready to read. */
+/* The wires to all workers that can be reached, ready to read. */
 extern List *snapshot_pin_reachable_wires(void);
 
 /* The workers of wires (list of WorkerConnection). */

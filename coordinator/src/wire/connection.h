@@ -112,12 +112,12 @@ typedef struct WorkerConnection
 /*
  * The session's connection to a worker, or the one that its transaction uses; opens it if needed.
  * ERROR (SQLSTATE 08001, naming the worker) when it does not answer within connect_timeout.
- * Several may be opened at once: connection_open_all() connects concurrently.  connection_try()
- * returns NULL when the worker cannot be reached.
+ * Several may be opened at once: connection_open_all() connects concurrently, and returns them in the
+ * order of the workers' ids.  connection_try() returns NULL when the worker cannot be reached.
  */
 extern WorkerConnection *connection_open(int worker_id);
 extern WorkerConnection *connection_try(int worker_id);
-extern void connection_open_all(const Bitmapset *workers);
+extern List *connection_open_all(const Bitmapset *workers);
 
 /* The same, logged in as a certain role, for commands outside of transactions. */
 extern WorkerConnection *connection_open_as(int worker_id, Oid role);

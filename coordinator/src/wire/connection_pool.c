@@ -195,10 +195,11 @@ connection_open_as(int worker_id, Oid role)
 }
 
 /* InvalidOid: the session's */
-static void
+static List *
 open_all(const Bitmapset *workers, Oid role)
 {
 	WorkerConnection **conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
+	List *opened = NIL;
 	int count = 0;
 	int worker_id = -1;
 
@@ -207,6 +208,7 @@ open_all(const Bitmapset *workers, Oid role)
 		WorkerConnection *conn = OidIsValid(role) ? find_connection(worker_id, role)
 												  : find_session_connection(worker_id);
 
+		opened = lappend(opened, conn);
 		worker_use_join(conn);
 		if (!check_connection(conn))
 			conns[count++] = conn;
@@ -214,16 +216,17 @@ open_all(const Bitmapset *workers, Oid role)
 	if (count > 0)
 		connection_connect(conns, count);
 	pfree(conns);
+	return opened;
 }
 
-void
+List *
 connection_open_all(const Bitmapset *workers)
 {
-	open_all(workers, InvalidOid);
+	return open_all(workers, InvalidOid);
 }
 
 void
 connection_open_all_as(const Bitmapset *workers, Oid role)
 {
-	open_all(workers, role);
+	(void) open_all(workers, role);
 }
