@@ -175,7 +175,8 @@ scans_tables_here(Plan *plan)
 
 /*
  * Send changes of reference tables before a query, or after it.  One as a foreign key's check, which sees nothing of the
- * workers and changes nothing, may come between the two halves of a row's move to another partition.
+ * workers and changes nothing, may come between rows of one statement, and between the two halves of a row's move to
+ * another partition.
  */
 static void
 flush_changes(const QueryDesc *query)
@@ -185,8 +186,6 @@ flush_changes(const QueryDesc *query)
 	if (statement_reads_writes(plan) || statement_reads_functions(plan) || plan->subplans != NIL ||
 		!scans_tables_here(plan->planTree))
 		reference_write_flush();
-	else
-		reference_write_flush_changes();
 }
 
 static void

@@ -8,13 +8,14 @@
  * defaults and BEFORE triggers are evaluated once, and the coordinator's row locks
  * order concurrent writers before any worker is asked.
  *
- * Inserted rows take the way of all inserts (remote_insert.h).  Updated and deleted
- * rows become one UPDATE or DELETE each, by primary key; their text is
+ * Inserted rows take the way of all inserts (remote_insert.h).  Updated rows become one
+ * UPDATE each, rows deleted one after another a DELETE of all of them, by primary key:
+ * those that refer to each other must go in one statement.  The text is
  * collected and sent in batches.  Both ways keep the order of the changes: whoever
  * adds to one first empties the other.
  *
  * A batch never outlives the ExecutorFinish() whose triggers filled it, and is sent
- * before any nested query starts (executor_hooks.c) or subtransaction begins: what
+ * before any nested query that may look at workers (executor_hooks.c) or subtransaction: what
  * an aborted subtransaction leaves here is its own, and is thrown away.
  *
  * An UPDATE that moves a row to another partition deletes it in one leaf and inserts it into another.  Foreign keys to
@@ -51,9 +52,14 @@
 /* A batch of this many bytes is sent. */
 #define BATCH_BYTES (64 * 1024)
 
+/* So much is collected if it ends with a DELETE of rows that may refer to each other. */
+#define DELETE_BYTES (16 * 1024 * 1024)
+
 /* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
 static StringInfoData batch = {0};
-static RemoteRole batch_role;		 /* whose changes are in the batch */
+static RemoteRole batch_role; /* whose changes are in the batch */
+static Oid open_delete =
+	InvalidOid; /* the batch ends with a DELETE of this table's rows, still to be closed */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
 
 /* A row, in TopTransactionContext, that has left a leaf and has not arrived in another; NULL: none. */
@@ -71,23 +77,28 @@ forget_batch(void)
 	if (batch.data != NULL)
 		pfree(batch.data);
 	batch.data = NULL;
+	open_delete = InvalidOid;
 	inserts_pending = false;
 	moved_row = NULL;
+}
+
+static void
+close_delete(void)
+{
+	if (OidIsValid(open_delete))
+		appendStringInfoString(&batch, ");\n");
+	open_delete = InvalidOid;
 }
 
 void
 reference_write_flush(void)
 {
-	settle_moved_row();
-	reference_write_flush_changes();
-}
-
-void
-reference_write_flush_changes(void)
-{
-	char *sql = batch.data;
+	char *sql;
 	RemoteRole before;
 
+	settle_moved_row();
+	close_delete();
+	sql = batch.data;
 	if (sql == NULL || batch.len == 0)
 		return;
 
@@ -99,23 +110,29 @@ reference_write_flush_changes(void)
 }
 
 static void
-append_column(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
+append_value(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
 {
-	Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1);
 	bool null;
 	Datum value = slot_getattr(slot, attribute, &null);
 
-	appendStringInfo(sql, "%s = ", quote_identifier(NameStr(column->attname)));
-	row_format_append_literal(sql, column->atttypid, value, null);
+	row_format_append_literal(
+		sql, TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1)->atttypid, value, null);
 }
 
-/* WHERE clause that finds `row` by the primary key; ERROR when there is none. */
 static void
-append_key(StringInfo sql, Relation relation, TupleTableSlot *row)
+append_column(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
+{
+	Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1);
+
+	appendStringInfo(sql, "%s = ", quote_identifier(NameStr(column->attname)));
+	append_value(sql, slot, attribute);
+}
+
+/* The attributes of the primary key, as RelationGetIndexAttrBitmap() numbers them; ERROR when there is none. */
+static Bitmapset *
+get_key(Relation relation)
 {
 	Bitmapset *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
-	const char *separator = " WHERE ";
-	int member = -1;
 
 	if (bms_is_empty(key))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -124,6 +141,17 @@ append_key(StringInfo sql, Relation relation, TupleTableSlot *row)
 							   RelationGetRelationName(relation)),
 						errdetail("The workers find a changed row by its primary key."),
 						errhint("Add one with ALTER TABLE ... ADD PRIMARY KEY.")));
+	return key;
+}
+
+/* WHERE clause that finds `row` by the primary key. */
+static void
+append_key(StringInfo sql, Relation relation, TupleTableSlot *row)
+{
+	Bitmapset *key = get_key(relation);
+	const char *separator = " WHERE ";
+	int member = -1;
+
 	while ((member = bms_next_member(key, member)) >= 0)
 	{
 		appendStringInfoString(sql, separator);
@@ -181,9 +209,9 @@ append_update(StringInfo sql, Relation relation, const char *table_name, TupleTa
 	}
 }
 
-/* A change of this role's may be added to the batch now. */
+/* A change of this role's may be added to the batch now; deleted rows of a table behind the last ones. */
 static void
-begin_change(RemoteRole role)
+begin_change(RemoteRole role, Oid deletes_from)
 {
 	if (role.user != batch_role.user || role.security_context != batch_role.security_context)
 		reference_write_flush();
@@ -200,32 +228,82 @@ begin_change(RemoteRole role)
 		initStringInfo(&batch);
 		MemoryContextSwitchTo(old);
 	}
+	if (open_delete != deletes_from)
+		close_delete();
 }
 
 static void
-end_change(void)
+end_change(int limit)
 {
-	if (batch.len >= BATCH_BYTES)
+	if (batch.len >= limit)
 		reference_write_flush();
 }
 
-/* Collect an UPDATE (new_row given) or DELETE of one row. */
+/* Do foreign keys refer to the table's rows? */
+static bool
+is_referenced(Relation relation)
+{
+	const TriggerDesc *triggers = relation->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		if (RI_FKey_trigger_type(triggers->triggers[i].tgfoid) == RI_TRIGGER_PK)
+			return true;
+	}
+	return false;
+}
+
+/* Collect the DELETE of a row, as part of the last one if that deleted of the same table. */
 static void
-collect_change(Relation relation, RemoteRole role, TupleTableSlot *old_row, TupleTableSlot *new_row)
+collect_delete(Relation relation, RemoteRole role, TupleTableSlot *row)
+{
+	Bitmapset *key = get_key(relation);
+	Oid relation_oid = RelationGetRelid(relation);
+	const char *separator = "";
+	int member = -1;
+
+	begin_change(role, relation_oid);
+	if (OidIsValid(open_delete))
+		appendStringInfoString(&batch, ", ");
+	else
+	{
+		char *name = relation_name_qualified(relation_oid);
+
+		appendStringInfo(&batch, "DELETE FROM ONLY %s WHERE (", name);
+		while ((member = bms_next_member(key, member)) >= 0)
+		{
+			AttrNumber attribute = member + FirstLowInvalidHeapAttributeNumber;
+
+			appendStringInfo(&batch, "%s%s", separator,
+							 quote_identifier(get_attname(relation_oid, attribute, false)));
+			separator = ", ";
+		}
+		appendStringInfoString(&batch, ") IN (VALUES ");
+		open_delete = relation_oid;
+		pfree(name);
+	}
+	separator = "(";
+	member = -1;
+	while ((member = bms_next_member(key, member)) >= 0)
+	{
+		appendStringInfoString(&batch, separator);
+		append_value(&batch, row, member + FirstLowInvalidHeapAttributeNumber);
+		separator = ", ";
+	}
+	appendStringInfoChar(&batch, ')');
+	bms_free(key);
+	end_change(is_referenced(relation) ? DELETE_BYTES : BATCH_BYTES);
+}
+
+static void
+collect_update(Relation relation, RemoteRole role, TupleTableSlot *old_row, TupleTableSlot *new_row)
 {
 	char *name = relation_name_qualified(RelationGetRelid(relation));
 
-	begin_change(role);
-	if (new_row != NULL)
-		append_update(&batch, relation, name, old_row, new_row);
-	else
-	{
-		appendStringInfo(&batch, "DELETE FROM ONLY %s", name);
-		append_key(&batch, relation, old_row);
-		appendStringInfoString(&batch, ";\n");
-	}
+	begin_change(role, InvalidOid);
+	append_update(&batch, relation, name, old_row, new_row);
 	pfree(name);
-	end_change();
+	end_change(BATCH_BYTES);
 }
 
 /* ---------------------------------------------------------------- rows that move between partitions */
@@ -270,20 +348,6 @@ find_root(Oid partition)
 	return ancestors == NIL ? partition : llast_oid(ancestors);
 }
 
-/* Do foreign keys refer to the table's rows? */
-static bool
-is_referenced(Relation relation)
-{
-	const TriggerDesc *triggers = relation->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		if (RI_FKey_trigger_type(triggers->triggers[i].tgfoid) == RI_TRIGGER_PK)
-			return true;
-	}
-	return false;
-}
-
 /* Something comes between the deletion and the insertion of a row that moves: the deletion goes on its own. */
 static void
 settle_moved_row(void)
@@ -303,7 +367,7 @@ settle_moved_row(void)
 						   "foreign keys refer to the table."),
 				 errhint("Delete the row and insert it again.")));
 	row = take_moved_row(leaf);
-	collect_change(leaf, moved_role, row, NULL);
+	collect_delete(leaf, moved_role, row);
 	ExecDropSingleTupleTableSlot(row);
 	table_close(leaf, NoLock);
 }
@@ -321,7 +385,7 @@ collect_arrival(Relation relation, TupleTableSlot *new_row)
 		return false;
 	leaf = table_open(moved_from, NoLock);
 	old_row = take_moved_row(leaf);
-	begin_change(moved_role);
+	begin_change(moved_role, InvalidOid);
 	appendStringInfo(&batch, "UPDATE %s",
 					 relation_name_qualified(find_root(RelationGetRelid(relation))));
 	for (int i = 0; i < desc->natts; i++)
@@ -339,7 +403,7 @@ collect_arrival(Relation relation, TupleTableSlot *new_row)
 					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(leaf))));
 	ExecDropSingleTupleTableSlot(old_row);
 	table_close(leaf, NoLock);
-	end_change();
+	end_change(BATCH_BYTES);
 	return true;
 }
 
@@ -372,9 +436,10 @@ collect_event(const TriggerData *trigger)
 		remote_insert_row(trigger->tg_relation, trigger->tg_trigslot);
 		inserts_pending = true;
 	}
+	else if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+		collect_update(trigger->tg_relation, role, trigger->tg_trigslot, trigger->tg_newslot);
 	else
-		collect_change(trigger->tg_relation, role, trigger->tg_trigslot,
-					   TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newslot : NULL);
+		collect_delete(trigger->tg_relation, role, trigger->tg_trigslot);
 }
 
 /*

@@ -19,9 +19,6 @@
 /* Send the collected changes and wait for the workers; cheap when there are none. */
 extern void reference_write_flush(void);
 
-/* The same but for a row that is on its way from one partition to another. */
-extern void reference_write_flush_changes(void);
-
 /* The reference table of a trigger; ERROR unless the trigger is one of those that keep its copies in step. */
 extern const DistributedTable *reference_write_trigger_table(const TriggerData *trigger);
 
