@@ -52,6 +52,9 @@ extern char *ddl_statement_text(const UtilityCall *call);
 /* The same, with names in the place of CURRENT_USER and the like among these roles (RoleSpec *, may be NULL) of its tree. */
 extern char *ddl_text_with_role_names(const UtilityCall *call, List *roles);
 
+/* The type of the column that a name written table.column%TYPE stands for; InvalidOid if there is none. */
+extern Oid ddl_column_type(const TypeName *name);
+
 /* Objects created by the call so far (list of ObjectAddress *, catalogs' internal ones included). */
 extern List *ddl_created_objects(const UtilityCall *call);
 

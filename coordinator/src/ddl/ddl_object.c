@@ -56,23 +56,18 @@ get_replaced_parameters(Node *statement, List **name, List **parameters)
 }
 
 /*
- * The type of a parameter; InvalidOid when there is none of that name.  What "table.column%TYPE" stands for is
- * looked up without the NOTICE of LookupTypeName(), which the command itself is to give.
+ * The type of a parameter; InvalidOid when there is none of that name.  LookupTypeName() would give a NOTICE of
+ * what table.column%TYPE stands for, which the command itself is to give.
  */
 static Oid
 find_parameter_type(const TypeName *type)
 {
-	int table_names = list_length(type->names) - 1;
-	Oid found;
+	Oid column;
 
 	if (!type->pct_type)
 		return LookupTypeNameOid(NULL, type, true);
-	if (table_names < 1 || table_names > 3)
-		return InvalidOid;
-	found = RangeVarGetRelid(
-		makeRangeVarFromNameList(list_truncate(list_copy(type->names), table_names)), NoLock, true);
-	found = get_atttype(found, get_attnum(found, strVal(llast(type->names))));
-	return type->arrayBounds != NIL ? get_array_type(found) : found;
+	column = ddl_column_type(type);
+	return type->arrayBounds != NIL ? get_array_type(column) : column;
 }
 
 /* The function that the command is about to replace; InvalidOid: none. */

@@ -145,9 +145,8 @@ find_column_types(Node *node, List **found)
 	}
 }
 
-/* The column's type, InvalidOid if there is no such column. */
-static Oid
-get_column_type(const TypeName *name)
+Oid
+ddl_column_type(const TypeName *name)
 {
 	List *table = list_copy_head(name->names, list_length(name->names) - 1);
 	Oid relation = InvalidOid;
@@ -190,7 +189,7 @@ edit_column_types(List *edits, const UtilityCall *call, const char *text)
 	foreach(cell, names)
 	{
 		const TypeName *name = lfirst_node(TypeName, cell);
-		Oid type = get_column_type(name);
+		Oid type = ddl_column_type(name);
 		int offset = name->location - start;
 		int length = offset < 0 ? 0 : measure_column_type(text + offset);
 
