@@ -39,7 +39,6 @@
 #include "execute/statement_snapshot.h"
 #include "execute/upsert_rows.h"
 #include "stream/remote_command.h"
-#include "transaction/pending_rows.h"
 #include "values/row_format.h"
 
 static void begin_gather(CustomScanState *node, EState *estate, int eflags);
@@ -375,8 +374,6 @@ start_gather(GatherScanState *state)
 	state->worker_count = bms_num_members(workers);
 	state->started = true;
 
-	if (access == REMOTE_WRITE)
-		pending_rows_flush();
 	statement_snapshot_take_pending(state->css.ss.ps.state);
 	saved = gather_enter_role(state);
 	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, access);
@@ -617,7 +614,6 @@ run_modify(GatherScanState *state)
 
 	state->worker_count = bms_num_members(workers);
 	state->started = true;
-	pending_rows_flush();
 	sql = gather_current_sql(state);
 	saved = gather_enter_role(state);
 	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);

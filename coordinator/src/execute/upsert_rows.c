@@ -108,16 +108,6 @@ collect_rows(GatherScanState *state)
 	return buffers;
 }
 
-/* In the order of the workers' ids, as wires are. */
-static int
-compare_workers(const ListCell *left, const ListCell *right)
-{
-	const WorkerRows *a = lfirst(left);
-	const WorkerRows *b = lfirst(right);
-
-	return a->worker_id - b->worker_id;
-}
-
 RemoteScan *
 upsert_rows_run(GatherScanState *state)
 {
@@ -128,7 +118,6 @@ upsert_rows_run(GatherScanState *state)
 	char *prefix;
 	char *suffix;
 	List *buffers;
-	Bitmapset *workers = NULL;
 	int width = list_length(state->plan.row_columns);
 	int *worker_ids;
 	char **sqls;
@@ -149,14 +138,12 @@ upsert_rows_run(GatherScanState *state)
 	suffix = gather_substitute(state, position + marker.len, width);
 
 	buffers = collect_rows(state);
-	list_sort(buffers, compare_workers);
 	worker_ids = palloc(sizeof(int) * Max(list_length(buffers), 1));
 	sqls = palloc(sizeof(char *) * Max(list_length(buffers), 1));
 	foreach(lc, buffers)
 	{
 		WorkerRows *rows = lfirst(lc);
 
-		workers = bms_add_member(workers, rows->worker_id);
 		worker_ids[count] = rows->worker_id;
 		sqls[count++] = psprintf("%sVALUES %s%s", prefix, rows->values.data, suffix);
 		pfree(rows->values.data);
@@ -165,7 +152,8 @@ upsert_rows_run(GatherScanState *state)
 	state->worker_count = count;
 	saved = gather_enter_role(state);
 	if (count > 0 && state->plan.returning)
-		scan = remote_scan_begin_each(remote_transaction_ready_all(workers), sqls, REMOTE_WRITE,
+		scan = remote_scan_begin_each(remote_transaction_ready_each(worker_ids, count), sqls,
+									  REMOTE_WRITE,
 									  state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor);
 	else if (count > 0)
 	{

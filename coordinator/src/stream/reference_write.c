@@ -57,10 +57,11 @@
 
 /* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
 static StringInfoData batch = {0};
-static RemoteRole batch_role; /* whose changes are in the batch */
-static Oid open_delete =
-	InvalidOid; /* the batch ends with a DELETE of this table's rows, still to be closed */
+static RemoteRole batch_role;		 /* whose changes are in the batch */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
+
+/* The batch ends with a DELETE of this table's rows, to which more may be added; InvalidOid: it does not. */
+static Oid open_delete = InvalidOid;
 
 /* A row, in TopTransactionContext, that has left a leaf and has not arrived in another; NULL: none. */
 static HeapTuple moved_row = NULL;

@@ -141,12 +141,13 @@ abandon_commands(Command *commands, int count)
 }
 
 /*
- * Send sqls[i] on conns[i] and wait for all.  The wires are ready; one that is there again is vacated, which waits for
- * its command before.
+ * Send sqls[i] on the wire of that number and wait for all.  The wires are ready; one that is there again is
+ * vacated, which waits for its command before.
  */
 static uint64
-run_commands(WorkerConnection **conns, char **sqls, int count, RemoteAccess access)
+run_commands(const List *wires, char **sqls, RemoteAccess access)
 {
+	int count = list_length(wires);
 	Command *commands = palloc0((count + 1) * sizeof(Command));
 	WorkerConnection **waiting = palloc((count + 1) * sizeof(WorkerConnection *));
 	uint64 rows = 0;
@@ -156,14 +157,15 @@ run_commands(WorkerConnection **conns, char **sqls, int count, RemoteAccess acce
 		for (int i = 0; i < count; i++)
 		{
 			Command *command = &commands[i];
+			WorkerConnection *conn = list_nth(wires, i);
 
 			command->occupant.yield = finish_command;
-			command->conn = conns[i];
-			if (conns[i]->occupant != NULL)
-				remote_transaction_send(conns[i], access, sqls[i]);
+			command->conn = conn;
+			if (conn->occupant != NULL)
+				remote_transaction_send(conn, access, sqls[i]);
 			else
-				remote_transaction_send_ready(conns[i], access, sqls[i]);
-			conns[i]->occupant = &command->occupant;
+				remote_transaction_send_ready(conn, access, sqls[i]);
+			conn->occupant = &command->occupant;
 		}
 		snapshot_pin_sent();
 		wait_for_commands(commands, count, waiting);
@@ -185,18 +187,12 @@ run_commands(WorkerConnection **conns, char **sqls, int count, RemoteAccess acce
 uint64
 remote_command_run_on(const List *wires, RemoteAccess access, const char *sql)
 {
-	int count = list_length(wires);
-	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
-	char **sqls = palloc((count + 1) * sizeof(char *));
+	char **sqls = palloc((list_length(wires) + 1) * sizeof(char *));
 	uint64 rows;
 
-	for (int i = 0; i < count; i++)
-	{
-		conns[i] = list_nth(wires, i);
+	for (int i = 0; i < list_length(wires); i++)
 		sqls[i] = unconstify(char *, sql);
-	}
-	rows = run_commands(conns, sqls, count, access);
-	pfree(conns);
+	rows = run_commands(wires, sqls, access);
 	pfree(sqls);
 	return rows;
 }
@@ -204,43 +200,20 @@ remote_command_run_on(const List *wires, RemoteAccess access, const char *sql)
 uint64
 remote_command_run(const Bitmapset *workers, RemoteAccess access, const char *sql)
 {
-	return remote_command_run_on(remote_transaction_ready_all(workers), access, sql);
-}
+	List *wires = remote_transaction_ready_all(workers);
+	uint64 rows = remote_command_run_on(wires, access, sql);
 
-/* The wire to a worker, of several. */
-static WorkerConnection *
-find_wire(const List *wires, int worker_id)
-{
-	ListCell *lc;
-
-	foreach(lc, wires)
-	{
-		WorkerConnection *conn = lfirst(lc);
-
-		if (conn->worker_id == worker_id)
-			return conn;
-	}
-	elog(ERROR, "worker %d has no wire", worker_id);
-	pg_unreachable();
+	list_free(wires);
+	return rows;
 }
 
 uint64
 remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAccess access)
 {
-	WorkerConnection **conns = palloc((count + 1) * sizeof(WorkerConnection *));
-	Bitmapset *workers = NULL;
-	List *wires;
-	uint64 rows;
+	List *wires = remote_transaction_ready_each(worker_ids, count);
+	uint64 rows = run_commands(wires, sqls, access);
 
-	for (int i = 0; i < count; i++)
-		workers = bms_add_member(workers, worker_ids[i]);
-	wires = remote_transaction_ready_all(workers);
-	for (int i = 0; i < count; i++)
-		conns[i] = find_wire(wires, worker_ids[i]);
-	rows = run_commands(conns, sqls, count, access);
-	bms_free(workers);
 	list_free(wires);
-	pfree(conns);
 	return rows;
 }
 

@@ -16,8 +16,9 @@
 typedef struct RemoteScan RemoteScan;
 
 /*
- * Start on wires that are ready (remote_transaction_ready_all()).  `sql` is a SELECT, or a DML statement with RETURNING (REMOTE_WRITE), whose
- * columns correspond to `desc`, those that are not row_format_is_binary() cast to text.
+ * Start on wires that are ready (remote_transaction_ready_all()).  `sql` is a SELECT, or a DML
+ * statement with RETURNING (REMOTE_WRITE), whose columns correspond to `desc`, those that are not
+ * row_format_is_binary() cast to text.
  * Everything is allocated in CurrentMemoryContext, which must live until remote_scan_end();
  * a scan left open by an error is cleaned up by the transaction's abort.
  * Streams are numbered 0 .. count - 1 in the order of the wires.

@@ -205,6 +205,40 @@ remote_transaction_ready_all(const Bitmapset *workers)
 	return wires;
 }
 
+/* The wire to a worker, of several. */
+static WorkerConnection *
+find_wire(const List *wires, int worker_id)
+{
+	ListCell *lc;
+
+	foreach(lc, wires)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->worker_id == worker_id)
+			return conn;
+	}
+	elog(ERROR, "worker %d has no wire", worker_id);
+	pg_unreachable();
+}
+
+List *
+remote_transaction_ready_each(const int *worker_ids, int count)
+{
+	Bitmapset *workers = NULL;
+	List *ready;
+	List *wires = NIL;
+
+	for (int i = 0; i < count; i++)
+		workers = bms_add_member(workers, worker_ids[i]);
+	ready = remote_transaction_ready_all(workers);
+	for (int i = 0; i < count; i++)
+		wires = lappend(wires, find_wire(ready, worker_ids[i]));
+	list_free(ready);
+	bms_free(workers);
+	return wires;
+}
+
 /* Send a statement on a ready wire, behind what the worker has to know before. */
 static void
 send_in_transaction(WorkerConnection *conn, const char *sql)

@@ -44,9 +44,14 @@ remote_transaction_participates(const WorkerConnection *conn)
 /*
  * One text for several workers: flush pending inserts, open the wires, once each, and bring them to where
  * remote_transaction_send_ready() waits for nothing.  The wires (list of WorkerConnection) in the order of
- * the workers' ids; remote_transaction_ready() does the same for one that is open.
+ * the workers' ids.
  */
 extern List *remote_transaction_ready_all(const Bitmapset *workers);
+
+/* The same in the order of the array, which may name a worker more than once. */
+extern List *remote_transaction_ready_each(const int *worker_ids, int count);
+
+/* The same for one that is open. */
 extern void remote_transaction_ready(WorkerConnection *conn);
 
 /* remote_transaction_send() on a wire that is ready, and that nobody has used since. */
