@@ -8,25 +8,14 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
-from tests.pair import Pair
-
-SCHEMA = "test_reference_deletes"
-FINGERPRINT = "SELECT count(*) || ' ' || coalesce(md5(string_agg(t::text, ';' ORDER BY t::text)), '') FROM {} AS t"  # fmt: skip
+from tests.ddl.test_ddl import check_copies
+from tests.pair import Pair, open_pair
 
 
 @pytest.fixture
 def pair(cluster: Cluster) -> Iterator[Pair]:
-    made = Pair(cluster, SCHEMA)
-    yield made
-    made.reset()
-    made.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
-    made.close()
-
-
-def check_copies(pair: Pair, *tables: str) -> None:
-    for table in tables:
-        ((here,),) = pair.same(FINGERPRINT.format(table))
-        assert pair.on_workers(FINGERPRINT.format(table)) == [here, here]
+    with open_pair(cluster, "test_reference_deletes") as made:
+        yield made
 
 
 def make_tree(pair: Pair, action: str = "") -> None:
@@ -102,6 +91,8 @@ def test_changes_of_several_tables_keep_their_order(pair: Pair) -> None:
     for table in ('"odd ""one"', "seen"):
         pair.ours.execute(f"SELECT strata.create_reference_table('{table}')")
     pair.same('DELETE FROM "odd ""one" WHERE v > 10')
-    check_copies(pair, '"odd ""one"', "seen")
+    check_copies(pair, '"odd ""one"')
+    check_copies(pair, "seen")
     pair.same('DELETE FROM "odd ""one" WHERE v = 1')
-    check_copies(pair, '"odd ""one"', "seen")
+    check_copies(pair, '"odd ""one"')
+    check_copies(pair, "seen")
