@@ -57,8 +57,9 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
 
 def prepare(pair: Pair, function: str, deferred: str = "") -> None:
     pair.execute(SETUP.replace("%1$s", function).replace("%2$s", deferred))
-    for table in ("list", "parent", "by_cast", "by_check"):
+    for table in ("list", "parent", "by_check"):
         pair.reference(table)
+    pair.distribute("by_cast", "k")
     pair.execute("INSERT INTO list VALUES (1, ''); INSERT INTO parent VALUES (1), (2)")
 
 

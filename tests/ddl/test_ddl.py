@@ -541,18 +541,6 @@ def test_copies_follow_savepoints(pair: Pair) -> None:
     check_copies(pair)
 
 
-def test_a_reference_table_without_primary_key_only_grows(pair: Pair) -> None:
-    pair.execute("CREATE TABLE bag (a integer, b integer)")
-    pair.reference("bag")
-    pair.same("INSERT INTO bag VALUES (1, 2), (1, 2)")
-    refused(pair, "UPDATE bag SET b = 3", "55000", names="bag primary")
-    refused(pair, "DELETE FROM bag", "55000", names="bag primary")
-    check_copies(pair, "bag")
-    pair.execute("TRUNCATE bag; ALTER TABLE bag ADD PRIMARY KEY (a); INSERT INTO bag VALUES (1, 2)")
-    pair.same("UPDATE bag SET b = 3")
-    check_copies(pair, "bag")
-
-
 def test_a_delete_from_a_reference_table_cascades_on_the_workers(pair: Pair) -> None:
     pair.execute(
         "CREATE TABLE child (id integer PRIMARY KEY, rid integer REFERENCES r ON DELETE CASCADE)"

@@ -8,11 +8,14 @@
  * defaults and BEFORE triggers are evaluated once, and the coordinator's row locks
  * order concurrent writers before any worker is asked.
  *
- * Inserted rows take the way of all inserts (remote_insert.h).  Updated rows become one
- * UPDATE each, rows deleted one after another a DELETE of all of them, by primary key:
- * those that refer to each other must go in one statement.  The text is
- * collected and sent in batches.  Both ways keep the order of the changes: whoever
- * adds to one first empties the other.
+ * Inserted rows take the way of all inserts (remote_insert.h).  Updated and deleted rows become
+ * one UPDATE or DELETE each (reference_row.c); their text is collected and sent in batches.
+ * Each changes one row of each copy: anything else means that a copy is not what it should be, and fails.
+ * Both ways keep the order of the changes: whoever adds to one first empties the other.
+ *
+ * Foreign keys between reference tables are checked here alone, with the coordinator's rows, which are all of them; what
+ * their actions change comes as changes of rows.  The copies' triggers are disabled (table_tree_trust_foreign_keys()):
+ * checked row by row there, a statement's rows that refer to each other would fail.
  *
  * A batch never outlives the ExecutorFinish() whose triggers filled it, and is sent
  * before any nested query that may look at workers (executor_hooks.c) or subtransaction: what
@@ -34,15 +37,13 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
-#include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
-#include "cluster/relation_name.h"
 #include "server/statement_depth.h"
+#include "stream/reference_row.h"
 #include "stream/remote_command.h"
 #include "stream/remote_insert.h"
 #include "transaction/pending_rows.h"
@@ -52,16 +53,11 @@
 /* A batch of this many bytes is sent. */
 #define BATCH_BYTES (64 * 1024)
 
-/* So much is collected if it ends with a DELETE of rows that may refer to each other. */
-#define DELETE_BYTES (16 * 1024 * 1024)
-
 /* Statements separated by semicolons, in TopTransactionContext; data is NULL when there are none. */
 static StringInfoData batch = {0};
+static uint64 batch_changes = 0;	 /* number of those */
 static RemoteRole batch_role;		 /* whose changes are in the batch */
 static bool inserts_pending = false; /* rows given to remote_insert_row() may still be there */
-
-/* The batch ends with a DELETE of this table's rows, to which more may be added; InvalidOid: it does not. */
-static Oid open_delete = InvalidOid;
 
 /* A row, in TopTransactionContext, that has left a leaf and has not arrived in another; NULL: none. */
 static HeapTuple moved_row = NULL;
@@ -78,141 +74,52 @@ forget_batch(void)
 	if (batch.data != NULL)
 		pfree(batch.data);
 	batch.data = NULL;
-	open_delete = InvalidOid;
+	batch_changes = 0;
 	inserts_pending = false;
 	moved_row = NULL;
 }
 
+/* Rows changed on all workers together. */
 static void
-close_delete(void)
+check_changes(uint64 changed, uint64 expected)
 {
-	if (OidIsValid(open_delete))
-		appendStringInfoString(&batch, ");\n");
-	open_delete = InvalidOid;
+	if (changed != expected)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not find all changed rows of reference tables on the workers"),
+				 errdetail("The copies have changed %llu rows in place of %llu.",
+						   (unsigned long long) changed, (unsigned long long) expected),
+				 errhint("SELECT * FROM strata.check_health() shows which copies differ.")));
 }
 
 void
 reference_write_flush(void)
 {
+	const Bitmapset *workers;
+	uint64 expected;
+	uint64 changed;
 	char *sql;
 	RemoteRole before;
 
 	settle_moved_row();
-	close_delete();
 	sql = batch.data;
 	if (sql == NULL || batch.len == 0)
 		return;
 
+	workers = metadata_all_workers();
+	expected = batch_changes * bms_num_members(workers);
 	batch.data = NULL; /* first: sending may fail, or come back here */
+	batch_changes = 0;
 	before = remote_role_enter(batch_role);
-	remote_command_run(metadata_all_workers(), REMOTE_WRITE, sql);
+	changed = remote_command_run(workers, REMOTE_WRITE, sql);
 	(void) remote_role_enter(before);
 	pfree(sql);
+	check_changes(changed, expected);
 }
 
+/* A change of this role's may be added to the batch now. */
 static void
-append_value(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
-{
-	bool null;
-	Datum value = slot_getattr(slot, attribute, &null);
-
-	row_format_append_literal(
-		sql, TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1)->atttypid, value, null);
-}
-
-static void
-append_column(StringInfo sql, TupleTableSlot *slot, AttrNumber attribute)
-{
-	Form_pg_attribute column = TupleDescAttr(slot->tts_tupleDescriptor, attribute - 1);
-
-	appendStringInfo(sql, "%s = ", quote_identifier(NameStr(column->attname)));
-	append_value(sql, slot, attribute);
-}
-
-/* The attributes of the primary key, as RelationGetIndexAttrBitmap() numbers them; ERROR when there is none. */
-static Bitmapset *
-get_key(Relation relation)
-{
-	Bitmapset *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
-
-	if (bms_is_empty(key))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("cannot update or delete rows of reference table \"%s\" because it "
-							   "has no primary key",
-							   RelationGetRelationName(relation)),
-						errdetail("The workers find a changed row by its primary key."),
-						errhint("Add one with ALTER TABLE ... ADD PRIMARY KEY.")));
-	return key;
-}
-
-/* WHERE clause that finds `row` by the primary key. */
-static void
-append_key(StringInfo sql, Relation relation, TupleTableSlot *row)
-{
-	Bitmapset *key = get_key(relation);
-	const char *separator = " WHERE ";
-	int member = -1;
-
-	while ((member = bms_next_member(key, member)) >= 0)
-	{
-		appendStringInfoString(sql, separator);
-		append_column(sql, row, member + FirstLowInvalidHeapAttributeNumber);
-		separator = " AND ";
-	}
-	bms_free(key);
-}
-
-static bool
-columns_differ(TupleTableSlot *old_row, TupleTableSlot *new_row, AttrNumber attribute)
-{
-	Form_pg_attribute column = TupleDescAttr(old_row->tts_tupleDescriptor, attribute - 1);
-	bool old_null;
-	bool new_null;
-	Datum old_value = slot_getattr(old_row, attribute, &old_null);
-	Datum new_value = slot_getattr(new_row, attribute, &new_null);
-
-	if (old_null || new_null)
-		return old_null != new_null;
-	return !datum_image_eq(old_value, new_value, column->attbyval, column->attlen);
-}
-
-/* Append the UPDATE that turns old_row into new_row; nothing when they are the same. */
-static void
-append_update(StringInfo sql, Relation relation, const char *table_name, TupleTableSlot *old_row,
-			  TupleTableSlot *new_row)
-{
-	TupleDesc desc = RelationGetDescr(relation);
-	int start = sql->len;
-	bool changed = false;
-
-	appendStringInfo(sql, "UPDATE ONLY %s SET ", table_name);
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped || column->attgenerated != '\0' ||
-			!columns_differ(old_row, new_row, i + 1))
-			continue;
-		if (changed)
-			appendStringInfoString(sql, ", ");
-		append_column(sql, new_row, i + 1);
-		changed = true;
-	}
-	if (changed)
-	{
-		append_key(sql, relation, old_row);
-		appendStringInfoString(sql, ";\n");
-	}
-	else
-	{
-		sql->len = start;
-		sql->data[start] = '\0';
-	}
-}
-
-/* A change of this role's may be added to the batch now; deleted rows of a table behind the last ones. */
-static void
-begin_change(RemoteRole role, Oid deletes_from)
+begin_change(RemoteRole role)
 {
 	if (role.user != batch_role.user || role.security_context != batch_role.security_context)
 		reference_write_flush();
@@ -229,82 +136,30 @@ begin_change(RemoteRole role, Oid deletes_from)
 		initStringInfo(&batch);
 		MemoryContextSwitchTo(old);
 	}
-	if (open_delete != deletes_from)
-		close_delete();
 }
 
 static void
-end_change(int limit)
+end_change(void)
 {
-	if (batch.len >= limit)
+	batch_changes++;
+	if (batch.len >= BATCH_BYTES)
 		reference_write_flush();
 }
 
-/* Do foreign keys refer to the table's rows? */
-static bool
-is_referenced(Relation relation)
-{
-	const TriggerDesc *triggers = relation->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		if (RI_FKey_trigger_type(triggers->triggers[i].tgfoid) == RI_TRIGGER_PK)
-			return true;
-	}
-	return false;
-}
-
-/* Collect the DELETE of a row, as part of the last one if that deleted of the same table. */
 static void
 collect_delete(Relation relation, RemoteRole role, TupleTableSlot *row)
 {
-	Bitmapset *key = get_key(relation);
-	Oid relation_oid = RelationGetRelid(relation);
-	const char *separator = "";
-	int member = -1;
-
-	begin_change(role, relation_oid);
-	if (OidIsValid(open_delete))
-		appendStringInfoString(&batch, ", ");
-	else
-	{
-		char *name = relation_name_qualified(relation_oid);
-
-		appendStringInfo(&batch, "DELETE FROM ONLY %s WHERE (", name);
-		while ((member = bms_next_member(key, member)) >= 0)
-		{
-			AttrNumber attribute = member + FirstLowInvalidHeapAttributeNumber;
-
-			appendStringInfo(&batch, "%s%s", separator,
-							 quote_identifier(get_attname(relation_oid, attribute, false)));
-			separator = ", ";
-		}
-		appendStringInfoString(&batch, ") IN (VALUES ");
-		open_delete = relation_oid;
-		pfree(name);
-	}
-	separator = "(";
-	member = -1;
-	while ((member = bms_next_member(key, member)) >= 0)
-	{
-		appendStringInfoString(&batch, separator);
-		append_value(&batch, row, member + FirstLowInvalidHeapAttributeNumber);
-		separator = ", ";
-	}
-	appendStringInfoChar(&batch, ')');
-	bms_free(key);
-	end_change(is_referenced(relation) ? DELETE_BYTES : BATCH_BYTES);
+	begin_change(role);
+	reference_row_append_delete(&batch, relation, row);
+	end_change();
 }
 
 static void
 collect_update(Relation relation, RemoteRole role, TupleTableSlot *old_row, TupleTableSlot *new_row)
 {
-	char *name = relation_name_qualified(RelationGetRelid(relation));
-
-	begin_change(role, InvalidOid);
-	append_update(&batch, relation, name, old_row, new_row);
-	pfree(name);
-	end_change(BATCH_BYTES);
+	begin_change(role);
+	if (reference_row_append_update(&batch, relation, old_row, new_row))
+		end_change();
 }
 
 /* ---------------------------------------------------------------- rows that move between partitions */
@@ -349,6 +204,20 @@ find_root(Oid partition)
 	return ancestors == NIL ? partition : llast_oid(ancestors);
 }
 
+/* Do foreign keys refer to the table's rows? */
+static bool
+is_referenced(Relation relation)
+{
+	const TriggerDesc *triggers = relation->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		if (RI_FKey_trigger_type(triggers->triggers[i].tgfoid) == RI_TRIGGER_PK)
+			return true;
+	}
+	return false;
+}
+
 /* Something comes between the deletion and the insertion of a row that moves: the deletion goes on its own. */
 static void
 settle_moved_row(void)
@@ -377,8 +246,6 @@ settle_moved_row(void)
 static bool
 collect_arrival(Relation relation, TupleTableSlot *new_row)
 {
-	TupleDesc desc = RelationGetDescr(relation);
-	const char *separator = " SET ";
 	Relation leaf;
 	TupleTableSlot *old_row;
 
@@ -386,25 +253,11 @@ collect_arrival(Relation relation, TupleTableSlot *new_row)
 		return false;
 	leaf = table_open(moved_from, NoLock);
 	old_row = take_moved_row(leaf);
-	begin_change(moved_role, InvalidOid);
-	appendStringInfo(&batch, "UPDATE %s",
-					 relation_name_qualified(find_root(RelationGetRelid(relation))));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped || column->attgenerated != '\0')
-			continue;
-		appendStringInfoString(&batch, separator);
-		append_column(&batch, new_row, i + 1);
-		separator = ", ";
-	}
-	append_key(&batch, leaf, old_row);
-	appendStringInfo(&batch, " AND tableoid = %s::pg_catalog.regclass;\n",
-					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(leaf))));
+	begin_change(moved_role);
+	reference_row_append_move(&batch, find_root(moved_from), leaf, old_row, new_row);
+	end_change();
 	ExecDropSingleTupleTableSlot(old_row);
 	table_close(leaf, NoLock);
-	end_change(BATCH_BYTES);
 	return true;
 }
 

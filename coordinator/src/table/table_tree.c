@@ -354,6 +354,49 @@ table_tree_leave_foreign_keys_to_workers(Oid relation)
 	}
 }
 
+static bool
+is_reference_table(Oid relation)
+{
+	const DistributedTable *table = metadata_table(relation);
+
+	return table != NULL && table->kind == TABLE_REFERENCE;
+}
+
+/* Add the names of a foreign key's tables (char *) if both are reference tables. */
+static List *
+add_key_tables(List *names, Oid foreign_key)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(foreign_key));
+	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+	Oid referencing = constraint->conrelid;
+	Oid referenced = constraint->confrelid;
+
+	ReleaseSysCache(tuple);
+	if (!is_reference_table(referencing) || !is_reference_table(referenced))
+		return names;
+	names = lappend(names, relation_name_qualified(referencing));
+	return lappend(names, relation_name_qualified(referenced));
+}
+
+/* A command of its own, with a constant, as that of mark_inherited(). */
+void
+table_tree_trust_foreign_keys(const Bitmapset *workers, const List *members)
+{
+	List *names = NIL;
+	ListCell *cell;
+	ListCell *key;
+
+	foreach(cell, members)
+	{
+		foreach(key, table_rules_check_list_foreign_keys(lfirst_oid(cell)))
+			names = add_key_tables(names, lfirst_oid(key));
+	}
+	if (names != NIL && !bms_is_empty(workers))
+		remote_command_run(
+			workers, REMOTE_WRITE,
+			psprintf("SELECT strata_worker.trust_foreign_keys(%s)", quote_names(names)));
+}
+
 /* ---------------------------------------------------------------- indexes */
 
 TreeIndexes *

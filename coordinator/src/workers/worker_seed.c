@@ -323,6 +323,8 @@ worker_seed(int worker_id)
 		else if (OidIsValid(command->relation))
 			run_optional_command(worker_id, command); /* ordered after all tables */
 	}
+	table_tree_trust_foreign_keys(bms_make_singleton(worker_id),
+								  metadata_write_tables(CATALOG_KIND_REFERENCE));
 }
 
 char *
