@@ -284,7 +284,6 @@ def test_a_comment_on_the_database_is_the_coordinators(pair: Pair) -> None:
         ("CREATE CONSTRAINT TRIGGER g AFTER INSERT ON n FOR EACH ROW EXECUTE FUNCTION trg()", "g stored"),
         ("CREATE TRIGGER g AFTER DELETE ON n FOR EACH STATEMENT EXECUTE FUNCTION trg()", "g DELETE"),
         ("CREATE PUBLICATION tables_pub FOR TABLE n", "publication"),
-        ("CREATE RULE ru AS ON DELETE TO n DO INSTEAD NOTHING", "rules"),
         ("CREATE TYPE of_n AS (id integer); DROP TABLE n; CREATE TABLE n OF of_n", "typed"),
         ("CREATE TABLE child () INHERITS (n)", "inherit"),
         ("ALTER TABLE n ADD EXCLUDE USING btree (id WITH =)", "exclusion"),

@@ -154,18 +154,20 @@ ddl_create_trigger(UtilityCall *call)
 	ddl_run_locally(call);
 }
 
-/* CREATE RULE: the workers do not know of rules, and statements are sent there unrewritten. */
+/*
+ * CREATE RULE: the coordinator rewrites statements before it plans them.  ON SELECT would make a view of the
+ * table, in PostgreSQL 15, and leave what is on the workers.
+ */
 void
 ddl_create_rule(UtilityCall *call)
 {
 	RuleStmt *create = castNode(RuleStmt, call->statement->utilityStmt);
-	const DistributedTable *table = ddl_find_table_by_name(create->relation);
 
-	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+	if (create->event == CMD_SELECT && ddl_find_table_by_name(create->relation) != NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("rules on distributed table \"%s\" are not supported",
-							   create->relation->relname),
-						errhint("Use a trigger, or a view with rules.")));
+						errmsg("table \"%s\" cannot become a view", create->relation->relname),
+						errdetail("Its rows are on the workers."),
+						errhint("Drop the table and create a view.")));
 	ddl_run_locally(call);
 }
 

@@ -166,9 +166,6 @@ table_rules_check_table(Relation relation, bool is_reference, const List *member
 	if (is_reference && metadata_is_shell(relation))
 		refuse_table(relation, is_reference, ERRCODE_WRONG_OBJECT_TYPE,
 					 "Its access method is \"distributed\".", NULL);
-	if (relation->rd_rules != NULL)
-		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED, "It has rewrite rules.",
-					 "Drop the rules, or use triggers.");
 	if (!is_reference)
 	{
 		check_triggers(relation);
