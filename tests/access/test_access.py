@@ -52,7 +52,7 @@ EVERYBODY = {
         strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
         strata_worker.rename_periods strata_worker.rename_schema strata_worker.shard_list
-        strata_worker.table_list strata_worker.trust_foreign_keys strata_worker.use_snapshot
+        strata_worker.table_list strata_worker.trust_constraints strata_worker.use_snapshot
     """,
 }
 MONITORS = {
@@ -120,7 +120,7 @@ DEFINERS = {
     " strata_worker.lend_create strata_worker.mark_inherited strata_worker.own_database strata_worker.own_leaves"
     " strata_worker.own_schema strata_worker.place_objects"
     " strata_worker.record_schema_version strata_worker.rename_periods strata_worker.rename_schema"
-    " strata_worker.trust_foreign_keys"
+    " strata_worker.trust_constraints"
     " strata_partial.create_partials strata_partial.follow_aggregates",
 }
 

@@ -119,6 +119,50 @@ def test_odd_settings_and_names(pair: Pair) -> None:
         check_copies(pair, '"odd ""r"')
 
 
+def test_values_that_their_domain_takes_no_more(pair: Pair) -> None:
+    pair.execute("CREATE DOMAIN low AS integer")
+    make(pair, "a low, b integer", "VALUES (55, 1), (66, 2)")
+    pair.execute("CREATE TABLE keyed (a low PRIMARY KEY, b integer)")
+    pair.reference("keyed")
+    pair.execute("INSERT INTO keyed VALUES (55, 1), (66, 2)")
+    pair.execute("ALTER DOMAIN low ADD CHECK (VALUE < 11) NOT VALID")
+    for table in ("r", "keyed"):
+        for statement in (
+            "UPDATE {0} SET a = 10 WHERE b = 1",
+            "UPDATE {0} SET b = 3 WHERE b = 2",
+            "DELETE FROM {0}",
+        ):
+            pair.same(statement.format(table))
+            check_copies(pair, table)
+
+
+@pytest.mark.parametrize("key", ["UNIQUE", "PRIMARY KEY"])
+@pytest.mark.parametrize("initially", ["IMMEDIATE", "DEFERRED"])
+def test_unique_constraints_that_can_be_deferred(pair: Pair, key: str, initially: str) -> None:
+    make(
+        pair,
+        f"a integer {key} DEFERRABLE INITIALLY {initially}, b integer",
+        "SELECT g, g FROM generate_series(1, 9) AS g",
+    )
+    pair.execute("ALTER TABLE r ADD EXCLUDE USING btree (b WITH =) DEFERRABLE INITIALLY DEFERRED")
+    for statement in (
+        "UPDATE r SET a = a + 1, b = 10 - b",
+        "UPDATE r SET a = 3 WHERE a = 4",
+        "BEGIN",
+        "UPDATE r SET a = 5 WHERE a = 6",
+        "SET CONSTRAINTS ALL IMMEDIATE",
+        "ROLLBACK",
+        "BEGIN",
+        "SET CONSTRAINTS ALL DEFERRED",
+        "INSERT INTO r VALUES (2, 2)",
+        "UPDATE r SET a = 100, b = 100 WHERE b = 2 AND a > 2",
+        "DELETE FROM r WHERE a = 2 AND b > 2",
+        "COMMIT",
+    ):
+        pair.same(statement)
+    check_copies(pair)
+
+
 def test_partitions_and_children(pair: Pair) -> None:
     pair.execute(
         """

@@ -639,8 +639,9 @@ $$;
 COMMENT ON FUNCTION strata_worker.mark_inherited(regclass, text[], text[]) IS
     'the child''s columns and CHECK constraints that it has from its parents alone: they go with those';
 
--- The coordinator checks them with its own rows, and sends what their actions change.
-CREATE FUNCTION strata_worker.trust_foreign_keys(tables text[]) RETURNS void
+-- Foreign keys, and unique and exclusion constraints that can be deferred: the coordinator checks them with its own rows, and
+-- sends what their actions change.  Row by row, as the copies are changed, they would not hold.
+CREATE FUNCTION strata_worker.trust_constraints(tables text[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
     SET client_min_messages = warning
@@ -649,19 +650,19 @@ DECLARE
     relations CONSTANT oid[] := tables::regclass[]::oid[];
     item record;
 BEGIN
-    PERFORM strata_worker.check_own_statement('trust_foreign_keys');
+    PERFORM strata_worker.check_own_statement('trust_constraints');
     FOR item IN
         SELECT t.tgrelid::regclass AS relation, t.tgname
           FROM pg_trigger AS t JOIN pg_constraint AS c ON c.oid = t.tgconstraint
-         WHERE c.contype = 'f' AND t.tgisinternal AND t.tgenabled <> 'D'
-           AND c.conrelid = ANY (relations) AND c.confrelid = ANY (relations)
+         WHERE t.tgisinternal AND t.tgenabled <> 'D' AND c.conrelid = ANY (relations)
+           AND (c.contype <> 'f' OR c.confrelid = ANY (relations))
     LOOP
         EXECUTE format('ALTER TABLE ONLY %s DISABLE TRIGGER %I', item.relation, item.tgname);
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION strata_worker.trust_foreign_keys(text[]) IS
-    'foreign keys between copies of reference tables: checked by the coordinator alone';
+COMMENT ON FUNCTION strata_worker.trust_constraints(text[]) IS
+    'constraints of copies of reference tables that have triggers: checked by the coordinator alone';
 
 -- A partitioned index is complete when each partition below has a valid one that is attached.  No locks: see
 -- shard_list() about those of pg_partition_tree().

@@ -448,7 +448,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 	if (everywhere)
 		alter_parts_send(call, parts);
 	if (everywhere && kind == TABLE_REFERENCE)
-		table_tree_trust_foreign_keys(metadata_all_workers(), table_tree_members(relid, NoLock));
+		table_tree_trust_constraints(metadata_all_workers(), table_tree_members(relid, NoLock));
 	ddl_set_defaults(relid, defaults);
 }
 

@@ -109,7 +109,7 @@ follow_attachment(Oid child, List *members, TreeIndexes *indexes)
 			remote_ddl_send(sql);
 		table_tree_leave_foreign_keys_to_workers(lfirst_oid(cell));
 	}
-	table_tree_trust_foreign_keys(metadata_all_workers(), members);
+	table_tree_trust_constraints(metadata_all_workers(), members);
 }
 
 static void
@@ -185,7 +185,7 @@ detach(UtilityCall *call, Oid parent, const PartitionCmd *command, bool finalize
 	remote_ddl_send(table_tree_attachment(child, parent, true));
 	if (in_steps)
 		remote_ddl_send(build_missing_checks(child));
-	table_tree_trust_foreign_keys(metadata_all_workers(), table_tree_members(child, NoLock));
+	table_tree_trust_constraints(metadata_all_workers(), table_tree_members(child, NoLock));
 }
 
 /* ---------------------------------------------------------------- ALTER TABLE */

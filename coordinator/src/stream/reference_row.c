@@ -15,6 +15,7 @@
 #include "nodes/bitmapset.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "cluster/relation_name.h"
@@ -33,21 +34,42 @@ is_sent(Form_pg_attribute column)
 	return !column->attisdropped && column->attgenerated == '\0';
 }
 
+static const char *
+quote_column(TupleTableSlot *row, AttrNumber attribute)
+{
+	return quote_identifier(NameStr(get_column(row, attribute)->attname));
+}
+
 static void
-append_value(StringInfo sql, TupleTableSlot *row, AttrNumber attribute)
+append_value(StringInfo sql, TupleTableSlot *row, AttrNumber attribute, Oid type)
 {
 	bool null;
 	Datum value = slot_getattr(row, attribute, &null);
 
-	row_format_append_literal(sql, get_column(row, attribute)->atttypid, value, null);
+	row_format_append_literal(sql, type, value, null);
 }
 
-/* column = value */
+/* column = value, which the row gets */
 static void
-append_pair(StringInfo sql, TupleTableSlot *row, AttrNumber attribute)
+append_assignment(StringInfo sql, TupleTableSlot *row, AttrNumber attribute)
 {
-	appendStringInfo(sql, "%s = ", quote_identifier(NameStr(get_column(row, attribute)->attname)));
-	append_value(sql, row, attribute);
+	appendStringInfo(sql, "%s = ", quote_column(row, attribute));
+	append_value(sql, row, attribute, get_column(row, attribute)->atttypid);
+}
+
+/* The type by which a row is found: its domain may not take the value any more (NOT VALID). */
+static Oid
+get_compared_type(TupleTableSlot *row, AttrNumber attribute)
+{
+	return getBaseType(get_column(row, attribute)->atttypid);
+}
+
+/* column = value, which the row has */
+static void
+append_comparison(StringInfo sql, TupleTableSlot *row, AttrNumber attribute)
+{
+	appendStringInfo(sql, "%s = ", quote_column(row, attribute));
+	append_value(sql, row, attribute, get_compared_type(row, attribute));
 }
 
 /* ROW(column, ...)::record OPERATOR(pg_catalog.*=) ROW(value, ...)::record: the same bytes, and NULL where that is NULL */
@@ -60,11 +82,12 @@ append_same_values(StringInfo sql, TupleTableSlot *row)
 	appendStringInfoString(sql, "ROW(");
 	for (AttrNumber i = 1; i <= count; i++)
 	{
-		Form_pg_attribute column = get_column(row, i);
-
-		if (!is_sent(column))
+		if (!is_sent(get_column(row, i)))
 			continue;
-		appendStringInfo(sql, "%s%s", separator, quote_identifier(NameStr(column->attname)));
+		appendStringInfo(
+			sql, "%s%s::%s", separator, quote_column(row, i),
+			format_type_extended(get_compared_type(row, i), -1,
+								 FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
 		separator = ", ";
 	}
 	appendStringInfoString(sql, ")::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(");
@@ -74,7 +97,7 @@ append_same_values(StringInfo sql, TupleTableSlot *row)
 		if (!is_sent(get_column(row, i)))
 			continue;
 		appendStringInfoString(sql, separator);
-		append_value(sql, row, i);
+		append_value(sql, row, i, get_compared_type(row, i));
 		separator = ", ";
 	}
 	appendStringInfoString(sql, ")::pg_catalog.record");
@@ -98,7 +121,7 @@ append_condition(StringInfo sql, Relation relation, TupleTableSlot *row, const c
 	while ((member = bms_next_member(key, member)) >= 0)
 	{
 		appendStringInfoString(sql, separator);
-		append_pair(sql, row, member + FirstLowInvalidHeapAttributeNumber);
+		append_comparison(sql, row, member + FirstLowInvalidHeapAttributeNumber);
 		separator = " AND ";
 	}
 	bms_free(key);
@@ -132,7 +155,7 @@ reference_row_append_update(StringInfo sql, Relation relation, TupleTableSlot *o
 		if (!is_sent(get_column(old_row, i)) || !columns_differ(old_row, new_row, i))
 			continue;
 		appendStringInfoString(sql, separator);
-		append_pair(sql, new_row, i);
+		append_assignment(sql, new_row, i);
 		separator = ", ";
 	}
 	if (separator[0] == '\0')
@@ -168,7 +191,7 @@ reference_row_append_move(StringInfo sql, Oid root, Relation leaf, TupleTableSlo
 		if (!is_sent(get_column(new_row, i)))
 			continue;
 		appendStringInfoString(sql, separator);
-		append_pair(sql, new_row, i);
+		append_assignment(sql, new_row, i);
 		separator = ", ";
 	}
 	appendStringInfoString(sql, " WHERE ");

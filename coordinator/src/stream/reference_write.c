@@ -13,9 +13,9 @@
  * Each changes one row of each copy: anything else means that a copy is not what it should be, and fails.
  * Both ways keep the order of the changes: whoever adds to one first empties the other.
  *
- * Foreign keys between reference tables are checked here alone, with the coordinator's rows, which are all of them; what
- * their actions change comes as changes of rows.  The copies' triggers are disabled (table_tree_trust_foreign_keys()):
- * checked row by row there, a statement's rows that refer to each other would fail.
+ * Foreign keys between reference tables, and unique and exclusion constraints that can be deferred, are checked here alone, with
+ * the coordinator's rows, which are all of them; what their actions change comes as changes of rows.  The copies' triggers
+ * are disabled (table_tree_trust_constraints()): checked row by row there, statements would fail that change rows together.
  *
  * A batch never outlives the ExecutorFinish() whose triggers filled it, and is sent
  * before any nested query that may look at workers (executor_hooks.c) or subtransaction: what

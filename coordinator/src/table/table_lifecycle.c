@@ -667,7 +667,7 @@ create_copies(List *members)
 		table_tree_link(metadata_all_workers(), lfirst_oid(cell), true);
 	foreach(cell, members)
 		create_foreign_keys_on_workers(lfirst_oid(cell));
-	table_tree_trust_foreign_keys(metadata_all_workers(), members);
+	table_tree_trust_constraints(metadata_all_workers(), members);
 }
 
 void

@@ -380,7 +380,7 @@ add_key_tables(List *names, Oid foreign_key)
 
 /* A command of its own, with a constant, as that of mark_inherited(). */
 void
-table_tree_trust_foreign_keys(const Bitmapset *workers, const List *members)
+table_tree_trust_constraints(const Bitmapset *workers, const List *members)
 {
 	List *names = NIL;
 	ListCell *cell;
@@ -388,13 +388,14 @@ table_tree_trust_foreign_keys(const Bitmapset *workers, const List *members)
 
 	foreach(cell, members)
 	{
+		names = lappend(names, relation_name_qualified(lfirst_oid(cell)));
 		foreach(key, table_rules_check_list_foreign_keys(lfirst_oid(cell)))
 			names = add_key_tables(names, lfirst_oid(key));
 	}
 	if (names != NIL && !bms_is_empty(workers))
 		remote_command_run(
 			workers, REMOTE_WRITE,
-			psprintf("SELECT strata_worker.trust_foreign_keys(%s)", quote_names(names)));
+			psprintf("SELECT strata_worker.trust_constraints(%s)", quote_names(names)));
 }
 
 /* ---------------------------------------------------------------- indexes */

@@ -66,9 +66,9 @@ extern char *table_tree_index_names(const List *members);
 extern void table_tree_leave_foreign_keys_to_workers(Oid relation);
 
 /*
- * The foreign keys of these reference tables to reference tables, and those from them: workers shall not check them
- * (reference_write.c).  After each command that makes such keys, or their triggers, on workers.
+ * Workers shall not check foreign keys among reference tables, nor unique and exclusion constraints of theirs that can be
+ * deferred (reference_write.c).  After each command that makes such constraints, or their triggers, for these tables on workers.
  */
-extern void table_tree_trust_foreign_keys(const Bitmapset *workers, const List *members);
+extern void table_tree_trust_constraints(const Bitmapset *workers, const List *members);
 
 #endif
