@@ -16,6 +16,7 @@ TABLES = """
 CREATE TABLE {0} (k integer PRIMARY KEY, a integer, b text);
 CREATE TABLE {0}_log (k integer, what text, a integer);
 CREATE TABLE {0}_old (k integer PRIMARY KEY, a integer, b text);
+CREATE TABLE {0}_other (k integer, a integer, b text);
 """
 
 
@@ -26,7 +27,7 @@ def pair(cluster: Cluster, request) -> Iterator[Pair]:
     with open_pair(cluster, "test_rules") as made:
         made.execute(TABLES.format("t"))
         if request.param == "reference":
-            for table in ("t", "t_old"):
+            for table in ("t", "t_old", "t_other"):
                 made.reference(table)
         elif request.param == "distributed":
             made.distribute("t", "k")
@@ -36,6 +37,11 @@ def pair(cluster: Cluster, request) -> Iterator[Pair]:
                 "SELECT create_distributed_table('t', 'k', partition_by => 'k', partition_interval => '10')"
             )
             made.distribute("t_old", "k", colocate_with="t")
+        if request.param != "reference":
+            made.distribute("t_other", "k", colocate_with="t")
+        made.execute(
+            "INSERT INTO t_other SELECT g + 600, g % 3, 'o' FROM generate_series(1, 40) AS g"
+        )
         made.execute("INSERT INTO t SELECT g, g % 7, 'b' || g FROM generate_series(1, 40) AS g")
         yield made
         made.reset()
@@ -52,6 +58,8 @@ def check(pair: Pair) -> None:
 
 
 STATEMENTS = [
+    "INSERT INTO t SELECT k + 400, k % 3, b FROM t_old UNION ALL SELECT k + 400, a % 3, b FROM t",
+    "INSERT INTO t SELECT k, a, b || '!' FROM t_other WHERE k > 5",
     "INSERT INTO t VALUES (100, 1, 'x'), (101, 2, 'y')",
     "INSERT INTO t SELECT k + 200, a, b FROM t WHERE a = 3",
     "UPDATE t SET a = a + 1 WHERE k BETWEEN 5 AND 9",

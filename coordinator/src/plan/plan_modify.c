@@ -272,6 +272,23 @@ compare_sources(const ListCell *a, const ListCell *b)
 }
 
 /*
+ * The target list of the one SELECT whose rows a statement inserts; NIL if there is more to it: a rule has given
+ * it conditions, or other relations, for which INSERT has no text.
+ */
+static List *
+get_insert_source(const Query *insert)
+{
+	const FromExpr *from = insert->jointree;
+	const RangeTblEntry *rte;
+
+	if (from->quals != NULL || list_length(from->fromlist) != 1 ||
+		!IsA(linitial(from->fromlist), RangeTblRef))
+		return NIL;
+	rte = rt_fetch(linitial_node(RangeTblRef, from->fromlist)->rtindex, insert->rtable);
+	return rte->rtekind == RTE_SUBQUERY ? rte->subquery->targetList : NIL;
+}
+
+/*
  * Can the text of INSERT ... SELECT name the columns that its SELECT gives, in that order?  The rewriter has
  * sorted the target list by column, and added defaults, of which the SELECT knows nothing.  Puts the target
  * list in the SELECT's order.
@@ -279,9 +296,7 @@ compare_sources(const ListCell *a, const ListCell *b)
 static bool
 match_insert_columns(Query *original)
 {
-	RangeTblRef *from = linitial(original->jointree->fromlist);
-	RangeTblEntry *rte = rt_fetch(from->rtindex, original->rtable);
-	List *tlist = rte->rtekind == RTE_SUBQUERY ? rte->subquery->targetList : NIL;
+	List *tlist = get_insert_source(original);
 	bool in_order = true;
 	bool only_vars = true;
 	int i = 0;
