@@ -33,7 +33,7 @@ SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
 .PHONY: help build install demo down clean check check-fast check-slow fuzz compat bench lint format psql
-.PHONY: packages python lab lab-down deb check-17 drill
+.PHONY: packages python lab lab-down deb check-17 check-18 drill
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -99,7 +99,7 @@ lab-down: ## Remove the lab's hosts with all that is on them, and labs whose tes
 
 PG ?= $(PG_MAJOR)
 
-deb: python ## Build the Debian package into dist/, for PG=15 with Patroni (PG=15 or 17; not the machine's own: needs root)
+deb: python ## Build the Debian package into dist/, for PG=15 with Patroni (PG=15, 17 or 18; not the machine's own: needs root)
 ifeq ($(PG),15)
 	@scripts/fetch_patroni.sh dist
 endif
@@ -124,9 +124,11 @@ check-slow: install .venv/tests ## The slow tests
 	@test $$EUID -ne 0 || { scripts/install_packages.sh lab && scripts/install_packages.sh virtual; }
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
 
-check-17: ## Tests on PostgreSQL 17 of Debian 13, with the package installed, in a chroot (needs root)
-	@$(MAKE) deb PG=17
-	@$(LAB_TOOL) check 17 -m "not slow and not long" $(PARALLEL) $(PYTEST)
+check-17: ## All of check but the lab on PostgreSQL 17 of Debian 13, in a chroot (needs root)
+check-18: ## The same on PostgreSQL 18 of Debian testing
+check-17 check-18: check-%:
+	@$(MAKE) deb PG=$*
+	@$(LAB_TOOL) check $* -m "not slow" $(PARALLEL) $(PYTEST)
 
 fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
 	@$(PYTHON) -m tests.fuzz $(FUZZ)
@@ -143,7 +145,7 @@ drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--
 	@PYTHONPATH=ansible:. $(PYTHON) -m drills --lab $(LAB) --suite $(SUITE) \
 		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
-lint: packages python ## Warnings on PostgreSQL 15 and 17, formats, ruff, shellcheck, yamllint, ansible-lint
+lint: packages python ## Warnings on PostgreSQL 15, 17 and 18, formats, ruff, shellcheck, yamllint, ansible-lint
 	@scripts/lint.sh
 
 format: python ## Format C and Python sources

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every check that needs no server: the C code compiles without warnings against PostgreSQL 15
-# and 17, and all sources are formatted and free of what the linters know.
+# Every check that needs no server: the C code compiles without warnings against every PostgreSQL
+# of scripts/releases, and all sources are formatted and free of what the linters know.
 # All checks run, also after one that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,8 +45,10 @@ shell()
 }
 
 echo "lint"
-check "C against PostgreSQL 15" compile 15
-check "C against PostgreSQL 17" compile 17
+mapfile -t majors < <(awk '$1 ~ /^[0-9]+$/ { print $1 }' scripts/releases)
+for major in "${majors[@]}"; do
+	check "C against PostgreSQL $major" compile "$major"
+done
 check "layers of includes" "$bin/python" scripts/check_layers.py
 check "clang-format" c_format
 check "ruff" "$bin/ruff" check --quiet .

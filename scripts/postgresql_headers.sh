@@ -16,8 +16,8 @@ if [[ -x $installed && -d $("$installed" --includedir-server) ]]; then
 	exit 0
 fi
 
-declare -A suites=([15]=bookworm [17]=trixie)
-suite=${suites[$major]:?no Debian release has PostgreSQL $major}
+suite=$(awk -v major="$major" '$1 == major { print $2 }' scripts/releases)
+[[ -n $suite ]] || { echo "scripts/releases has no PostgreSQL $major" >&2 && exit 1; }
 cache=$PWD/.cache/pg$major
 include=$cache/root/usr/include/postgresql
 

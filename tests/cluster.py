@@ -51,6 +51,7 @@ from tests.installation import (
     make_directory,
     run_as_server,
     server_account,
+    server_major,
 )
 from tests.waiting import wait_until, wait_until_ended
 
@@ -511,13 +512,16 @@ class Cluster:
     # ---- assertions -----------------------------------------------------------------------------
 
     def _assertion_settings(self) -> dict[str, str]:
-        """Settings that find libraries in the cluster's root first, by name and below $libdir."""
+        """Settings that find libraries in the cluster's root first, by name and below $libdir.
+
+        Names below $libdir are looked for by the path, too, since 18; before, Debian's own setting does it.
+        """
         pkglibdir = find_directory("pkglibdir")
         libraries = self.root / "assert" / pkglibdir.relative_to("/")
-        return {
-            "extension_destdir": f"'{self.root / 'assert'}'",
-            "dynamic_library_path": f"'{libraries}:$libdir'",
-        }
+        settings = {"dynamic_library_path": f"'{libraries}:$libdir'"}
+        if server_major() < 18:
+            settings["extension_destdir"] = f"'{self.root / 'assert'}'"
+        return settings
 
     def _copy_assertion_libraries(self) -> None:
         """Into the root: the account of the servers may not be able to read the repository."""

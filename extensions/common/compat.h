@@ -162,8 +162,14 @@ compat_statistics_target(Oid relation, AttrNumber attribute)
 #define compat_nsitem_permissions(nsitem) ((nsitem)->p_perminfo)
 #define compat_check_permissions(pstate, permissions) \
 	((void) ExecCheckPermissions((pstate)->p_rtable, list_make1(permissions), true))
+#if PG_VERSION_NUM >= 180000
+/* which relations initial pruning leaves: all, and there is one */
+#define compat_copy_init_range_table(estate, cstate) \
+	ExecInitRangeTable(estate, (cstate)->range_table, (cstate)->rteperminfos, bms_make_singleton(1))
+#else
 #define compat_copy_init_range_table(estate, cstate) \
 	ExecInitRangeTable(estate, (cstate)->range_table, (cstate)->rteperminfos)
+#endif
 typedef RTEPermissionInfo CompatPermissions;
 #else
 #define compat_nsitem_permissions(nsitem) ((nsitem)->p_rte)
@@ -577,6 +583,243 @@ compat_extend_relation(Relation relation, BufferAccessStrategy strategy, uint32 
 	AlterObjectOwner_internal(RelationGetRelid(catalog), object, owner)
 #else
 #define compat_alter_owner(catalog, object, owner) AlterObjectOwner_internal(catalog, object, owner)
+#endif
+
+/* ---- what 18 changed -------------------------------------------------------------------------------- */
+
+/* The functions that print EXPLAIN's lines left commands/explain.h in 18. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#endif
+
+/*
+ * What enable_seqscan = off and its like do to a path: 18 counts its disabled nodes, and compares these before
+ * costs; before, a huge cost was added, which made all other costs of such a plan look the same.
+ */
+#if PG_VERSION_NUM >= 180000
+#define compat_disabled_nodes(path) ((path)->disabled_nodes)
+#define compat_set_disabled_nodes(path, count) ((path)->disabled_nodes = (count))
+#define compat_disable(path) ((path)->disabled_nodes += 1)
+#else
+#define compat_disabled_nodes(path) 0
+#define compat_set_disabled_nodes(path, count) ((void) (count))
+#define compat_disable(path) ((path)->startup_cost += disable_cost)
+#endif
+#define compat_is_cheaper(path, other)                                \
+	(compat_disabled_nodes(path) != compat_disabled_nodes(other)      \
+		 ? compat_disabled_nodes(path) < compat_disabled_nodes(other) \
+		 : (path)->total_cost < (other)->total_cost)
+
+/* The cost of sorting an input in which nothing is disabled; needs optimizer/cost.h. */
+#if PG_VERSION_NUM >= 180000
+#define compat_cost_sort(path, root, pathkeys, cost, rows, width, comparison, memory, limit) \
+	cost_sort(path, root, pathkeys, 0, cost, rows, width, comparison, memory, limit)
+#else
+#define compat_cost_sort cost_sort
+#endif
+
+/*
+ * How operators order: 18 says it by CompareType, which has btree's numbers for what btree has, so that
+ * access methods other than btree may order.
+ */
+#if PG_VERSION_NUM >= 180000
+#define CompatStrategy CompareType
+#define CompatOpInterpretation OpIndexInterpretation
+#define compat_op_interpretations(opno) get_op_index_interpretation(opno)
+#define compat_pathkey_is_descending(pathkey) ((pathkey)->pk_cmptype == COMPARE_GT)
+#else
+#define CompatStrategy int16
+#define CompatOpInterpretation OpBtreeInterpretation
+#define compat_op_interpretations(opno) get_op_btree_interpretation(opno)
+#define compat_pathkey_is_descending(pathkey) ((pathkey)->pk_strategy == BTGreaterStrategyNumber)
+#endif
+
+/* Does the collation order texts as memcmp() does?  A field of the locale since 18. */
+#if PG_VERSION_NUM >= 180000
+#include "utils/pg_locale.h"
+
+static inline bool
+compat_collation_is_c(Oid collation)
+{
+	return OidIsValid(collation) && pg_newlocale_from_collation(collation)->collate_is_c;
+}
+#else
+#define compat_collation_is_c(collation) lc_collate_is_c(collation)
+#endif
+
+/* ExecutorRun: a portal that is read in pieces no longer tells whether this is the only one, since 18. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_RUN_ARGUMENTS(query) QueryDesc *query, ScanDirection direction, uint64 count
+#define COMPAT_PASS_RUN(query) query, direction, count
+#else
+#define COMPAT_RUN_ARGUMENTS(query) \
+	QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once
+#define COMPAT_PASS_RUN(query) query, direction, count, execute_once
+#endif
+
+/* A scan of an index that nobody counts for EXPLAIN; 18 has such counts. */
+#if PG_VERSION_NUM >= 180000
+#define compat_index_beginscan(table, index, snapshot, keys, orders) \
+	index_beginscan(table, index, snapshot, NULL, keys, orders)
+#else
+#define compat_index_beginscan index_beginscan
+#endif
+
+/* Locks that are not waited for: log_lock_failures, since 18, logs those that NOWAIT did not get. */
+#if PG_VERSION_NUM >= 180000
+#define compat_conditional_lock_tuple(relation, tid, mode, nowait) \
+	ConditionalLockTuple(relation, tid, mode, (nowait) && log_lock_failures)
+#define compat_conditional_xact_wait(xid, nowait) \
+	ConditionalXactLockTableWait(xid, (nowait) && log_lock_failures)
+#else
+#define compat_conditional_lock_tuple(relation, tid, mode, nowait) \
+	ConditionalLockTuple(relation, tid, mode)
+#define compat_conditional_xact_wait(xid, nowait) ConditionalXactLockTableWait(xid)
+#endif
+
+/* VACUUM's report to pg_class, which counts all-frozen pages since 18: none of ours has a visibility map. */
+#if PG_VERSION_NUM >= 180000
+#define compat_update_relstats(relation, pages, rows, visible, indexed, xid, multi, xid_set, \
+							   multi_set, outer)                                             \
+	vac_update_relstats(relation, pages, rows, visible, 0, indexed, xid, multi, xid_set,     \
+						multi_set, outer)
+#define compat_vacuum_delay_point(is_analyze) vacuum_delay_point(is_analyze)
+#define compat_report_vacuum(relation, shared, live, dead, start) \
+	pgstat_report_vacuum(relation, shared, live, dead, start)
+#else
+#define compat_update_relstats vac_update_relstats
+#define compat_vacuum_delay_point(is_analyze) vacuum_delay_point()
+#define compat_report_vacuum(relation, shared, live, dead, start) \
+	((void) (start), pgstat_report_vacuum(relation, shared, live, dead))
+#endif
+
+/* The primary key's index; one that is deferrable is asked for by name since 18. */
+#if PG_VERSION_NUM >= 180000
+#define compat_primary_key_index(relation) RelationGetPrimaryKeyIndex(relation, false)
+#else
+#define compat_primary_key_index(relation) RelationGetPrimaryKeyIndex(relation)
+#endif
+
+/* How old a snapshot is, for old_snapshot_threshold, which 17 removed and whose fields 18 did. */
+#if PG_VERSION_NUM >= 180000
+#define compat_snapshot_copy_age(to, from) ((void) 0)
+#else
+#define compat_snapshot_copy_age(to, from) \
+	((to)->lsn = (from)->lsn, (to)->whenTaken = (from)->whenTaken)
+#endif
+
+/* Which table a parallel scan reads: its file since 18. */
+#if PG_VERSION_NUM >= 180000
+#define compat_parallel_scan_set_relation(scan, relation) \
+	((scan)->phs_locator = (relation)->rd_locator)
+#else
+#define compat_parallel_scan_set_relation(scan, relation) \
+	((scan)->phs_relid = RelationGetRelid(relation))
+#endif
+
+/* The path of a relation's file, as a string to free; 18 returns an array. */
+#if PG_VERSION_NUM >= 180000
+#define compat_relation_path(relation) \
+	pstrdup(relpathbackend((relation)->rd_locator, (relation)->rd_backend, MAIN_FORKNUM).str)
+#else
+#define compat_relation_path(relation) \
+	relpathbackend(compat_file_locator(relation), (relation)->rd_backend, MAIN_FORKNUM)
+#endif
+
+/* Bitmap scans: the executor walked over blocks and prefetched; since 18 the access method does both. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_BITMAP_BY_TABLE_AM 1
+#define compat_stop_bitmap_prefetch(scan) ((void) (scan))
+#else
+#define COMPAT_BITMAP_BY_TABLE_AM 0
+#define compat_stop_bitmap_prefetch(scan) ((scan)->prefetch_maximum = 0)
+#endif
+
+/*
+ * What GROUP BY groups by is a relation of the range table since 18: the target list and HAVING name its columns,
+ * so that the planner knows what a grouping set makes NULL, and what HAVING may not ask of single rows.
+ * compat_flatten_groups() puts the expressions in their place, as before 18; not with grouping sets.
+ */
+#if PG_VERSION_NUM >= 180000
+#include "optimizer/optimizer.h"
+#include "rewrite/rewriteManip.h"
+
+#define compat_has_group_relation(query) ((query)->hasGroupRTE)
+
+static inline void
+compat_flatten_groups(Query *query)
+{
+	ListCell *cell;
+
+	if (!query->hasGroupRTE)
+		return;
+	query->targetList = (List *) flatten_group_exprs(NULL, query, (Node *) query->targetList);
+	query->havingQual = flatten_group_exprs(NULL, query, query->havingQual);
+	foreach(cell, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
+
+		if (rte->rtekind != RTE_GROUP)
+			continue;
+		rte->rtekind = RTE_RESULT;
+		rte->groupexprs = NIL;
+	}
+	query->hasGroupRTE = false;
+}
+
+/* An expression over groups as its input computes it: nothing that a grouping set has made NULL. */
+#define compat_forget_grouping(root, node) \
+	((root)->group_rtindex == 0            \
+		 ? (node)                          \
+		 : remove_nulling_relids((node), bms_make_singleton((int) (root)->group_rtindex), NULL))
+#else
+#define compat_has_group_relation(query) ((void) (query), false)
+#define compat_flatten_groups(query) ((void) (query))
+#define compat_forget_grouping(root, node) (node)
+#endif
+
+/* ALTER TABLE ... ALTER CONSTRAINT changes more than when a constraint is checked since 18, which has a node for it. */
+#if PG_VERSION_NUM >= 180000
+#define CompatAlterConstraint ATAlterConstraint
+#define compat_alters_deferrability(change) ((change)->alterDeferrability)
+#define compat_new_enforcement(change) \
+	(!(change)->alterEnforceability ? "" : (change)->is_enforced ? " ENFORCED" : " NOT ENFORCED")
+#define compat_new_inheritance(change) \
+	(!(change)->alterInheritability ? "" : (change)->noinherit ? " NO INHERIT" : " INHERIT")
+#else
+#define CompatAlterConstraint Constraint
+#define compat_alters_deferrability(change) true
+#define compat_new_enforcement(change) ""
+#define compat_new_inheritance(change) ""
+#endif
+
+/* Foreign keys that are not checked: NOT ENFORCED, and NOT VALID ones of partitioned tables, are of 18. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_TREES_HAVE_INVALID_KEYS true
+#define compat_is_enforced(constraint) ((constraint)->is_enforced)
+#define compat_constraint_is_enforced(form) ((form)->conenforced)
+#else
+#define COMPAT_TREES_HAVE_INVALID_KEYS false
+#define compat_is_enforced(constraint) true
+#define compat_constraint_is_enforced(form) true
+#endif
+
+/*
+ * NOT NULL of a table's column is a constraint with a name since 18, which may be NOT VALID or NO INHERIT.
+ * compat_find_not_null(): a column's, NULL if it has none; compat_not_null_column(): the constraint's column, 0 if it is another
+ * kind of constraint.
+ */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_NOT_NULL_IS_CONSTRAINT true
+#define compat_find_not_null(relation, column) findNotNullConstraintAttnum(relation, column)
+#define compat_not_null_column(tuple)                                       \
+	(((Form_pg_constraint) GETSTRUCT(tuple))->contype == CONSTRAINT_NOTNULL \
+		 ? extractNotNullColumn(tuple)                                      \
+		 : InvalidAttrNumber)
+#else
+#define COMPAT_NOT_NULL_IS_CONSTRAINT false
+#define compat_find_not_null(relation, column) ((HeapTuple) NULL)
+#define compat_not_null_column(tuple) InvalidAttrNumber
 #endif
 
 #endif

@@ -193,7 +193,8 @@ may_join_here(DecorrelateSplit *split, Level *level)
 		if (level->is_grouped && !is_of_group(condition, level))
 			return false;
 	}
-	if (level->is_grouped && (split->gates != NIL || level->query->groupingSets != NIL))
+	if (level->is_grouped && (split->gates != NIL || level->query->groupingSets != NIL ||
+							  compat_has_group_relation(level->query)))
 		return false;
 	outer = list_concat(outer, split->gates);
 	if ((level->is_guarded || !level->is_filter) && decorrelate_may_fail((Node *) outer))
@@ -641,6 +642,7 @@ decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool rest
 {
 	Rewrite rewrite = {.judge = judge, .context = context, .restricts = restricts};
 
+	(void) decorrelate_flatten_groups((Node *) query, NULL);
 	rewrite_query(query, &rewrite);
 	return restricts ? rewrite.restricted : rewrite.changed;
 }

@@ -20,6 +20,8 @@
 #include "parser/parse_oper.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 /* Adds an expression to the targets, as a grouping one if a list of clauses is given. */
 static void
@@ -330,8 +332,9 @@ group_within_keys(DecorrelateSplit *split)
 	List *aggregates = NIL;
 	ListCell *cell;
 
-	if (query->groupClause == NIL || query->groupingSets != NIL || query->setOperations != NULL ||
-		query->hasWindowFuncs || query->hasTargetSRFs || !decorrelate_limit_leaves_a_row(query) ||
+	if (query->groupClause == NIL || query->groupingSets != NIL ||
+		compat_has_group_relation(query) || query->setOperations != NULL || query->hasWindowFuncs ||
+		query->hasTargetSRFs || !decorrelate_limit_leaves_a_row(query) ||
 		decorrelate_may_fail(query->havingQual))
 		return false;
 	find_aggregate(query->havingQual, &aggregates);
@@ -383,4 +386,47 @@ decorrelate_group_exists(DecorrelateSplit *split, Index varno, Index join, Decor
 	result->condition = make_join_condition(split, varno);
 	result->value = make_null_test((Node *) make_output(query, 0, varno, join), IS_NOT_NULL);
 	return true;
+}
+
+/* ---- the relation of groups --------------------------------------------------------------------------- */
+
+/* May HAVING tell values apart that GROUP BY holds equal?  Then it must go on naming groups. */
+static bool
+having_may_tell_apart(Query *query)
+{
+	ListCell *cell;
+
+	if (query->havingQual == NULL)
+		return false;
+	foreach(cell, query->groupClause)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
+		Node *group = get_sortgroupclause_expr(clause, query->targetList);
+		Oid type = exprType(group);
+		Oid collation = exprCollation(group);
+
+		if (get_typtype(getBaseType(type)) == TYPTYPE_COMPOSITE || type == RECORDOID ||
+			clause->eqop != lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr ||
+			(OidIsValid(collation) && !get_collation_isdeterministic(collation)))
+			return true;
+	}
+	return false;
+}
+
+/* Walker: groups become their expressions at all levels of the query, in place, where that changes nothing. */
+bool
+decorrelate_flatten_groups(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+	{
+		Query *query = (Query *) node;
+
+		if (compat_has_group_relation(query) && query->groupingSets == NIL &&
+			!having_may_tell_apart(query))
+			compat_flatten_groups(query);
+		return query_tree_walker(query, decorrelate_flatten_groups, context, 0);
+	}
+	return expression_tree_walker(node, decorrelate_flatten_groups, context);
 }

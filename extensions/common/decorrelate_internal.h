@@ -70,6 +70,7 @@ extern bool decorrelate_group_scalar(DecorrelateSplit *split, bool exists, Index
 									 DecorrelateJoin *result);
 extern bool
 decorrelate_group_exists(DecorrelateSplit *split, Index varno, Index join, DecorrelateJoin *result);
+extern bool decorrelate_flatten_groups(Node *node, void *context);
 
 /* decorrelate_membership.c */
 extern Node *decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where);

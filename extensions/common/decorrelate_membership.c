@@ -164,7 +164,7 @@ is_test_never_null(Node *test, Query *query, Node *quals, Query *subselect, bool
 		Node *left;
 
 		if (!IsA(comparison, OpExpr) || list_length(comparison->args) != 2 ||
-			get_op_btree_interpretation(comparison->opno) == NIL)
+			compat_op_interpretations(comparison->opno) == NIL)
 			return false;
 		left = linitial(comparison->args);
 		if (equality && !op_mergejoinable(comparison->opno, exprType(left)) &&

@@ -209,9 +209,9 @@ is_congruent(Oid opno, Oid collation, const OpExpr *test)
 
 	if (collation != test->inputcollid)
 		return false;
-	foreach(cell, get_op_btree_interpretation(opno))
+	foreach(cell, compat_op_interpretations(opno))
 	{
-		OpBtreeInterpretation *interpretation = lfirst(cell);
+		CompatOpInterpretation *interpretation = lfirst(cell);
 
 		if (op_in_opfamily(test->opno, interpretation->opfamily_id))
 			return true;

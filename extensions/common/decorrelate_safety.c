@@ -22,6 +22,8 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
+
 static bool
 is_harmless_function(Oid function)
 {
@@ -80,7 +82,7 @@ is_plain_comparison(Oid opno)
 	Oid left;
 	Oid right;
 
-	if (opno >= FirstNormalObjectId || get_op_btree_interpretation(opno) == NIL)
+	if (opno >= FirstNormalObjectId || compat_op_interpretations(opno) == NIL)
 		return false;
 	op_input_types(opno, &left, &right);
 	return get_typtype(left) == TYPTYPE_BASE && get_typtype(right) == TYPTYPE_BASE;

@@ -1,4 +1,4 @@
-"""What a chroot cannot have: left out of `make check-17` by name, and told at the end of the run.
+"""What a chroot cannot have: left out of `make check-17` and `make check-18` by name, and told at the end of the run.
 
 A pytest plugin (-p tests.provisioning.chroot), used by foreign.py.  A tool that Debian has is no reason to leave a
 test out: it belongs to BUILDING in root.py.

@@ -30,7 +30,6 @@ from tests.provisioning.root import (
 TREE = Path(__file__).parents[2]
 # what a package is made of
 PACKAGED = ("coordinator", "worker", "extensions", "debian", "scripts/build_deb.sh")
-PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 
 
 def suite_of(major: int) -> str:
@@ -135,9 +134,11 @@ def install_python(root: Path, suite: str) -> None:
     if stamp.exists():
         return
     wheels = CACHE / f"wheels-{suite}"
+    version = "import sys; print('%d.%d' % sys.version_info[:2])"
+    python = run_inside(root, ["python3", "-c", version]).stdout.strip()
     run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-        + [f"--python-version={PYTHON[suite]}", "--requirement", TREE / "tests/requirements.txt"]
+        + [f"--python-version={python}", "--requirement", TREE / "tests/requirements.txt"]
         + ["--dest", wheels]
     )
     shutil.copytree(wheels, root / "wheels", dirs_exist_ok=True)

@@ -28,8 +28,15 @@ from tests.provisioning.commands import LabError, run
 
 CACHE = Path(__file__).parents[2] / ".cache" / "lab"
 
-# The PostgreSQL of each Debian release.
-MAJORS = {"bookworm": 15, "trixie": 17}
+
+def read_majors() -> dict[str, int]:
+    """The PostgreSQL of each Debian release."""
+    lines = (Path(__file__).parents[2] / "scripts" / "releases").read_text().splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return {suite: int(major) for major, suite, _ in rows}
+
+
+MAJORS = read_majors()
 
 # Another number is another root: raise it when bootstrap() makes something else of a recipe.
 FORMAT = 2
@@ -49,6 +56,7 @@ PREFETCHED = {
         " etcd-server etcd-client pgbackrest prometheus-node-exporter prometheus-postgres-exporter"
         " nftables openssl e2fsprogs xfsprogs logrotate locales python3-psycopg2 chrony"
     ),
+    "testing": "patroni python3-etcd",
     "trixie": "patroni python3-etcd",
     "bookworm": (
         "python3-venv python3-setuptools python3-cdiff python3-click python3-dateutil python3-etcd"
@@ -111,6 +119,12 @@ def debian_mirror() -> str:
     raise LabError("apt knows no Debian mirror: run apt-get update once")
 
 
+def age_of_indexes() -> list[str]:
+    """What this machine's apt was told of indexes that are past their date, as those of a snapshot are."""
+    options = run(["apt-config", "dump", "Acquire::Check-Valid-Until"]).stdout
+    return [option.rstrip(";") for option in options.splitlines()]
+
+
 def make_root(recipe: Recipe) -> Path:
     """The directory of the root, made now if it is not there yet."""
     root = CACHE / "roots" / recipe.name()
@@ -138,6 +152,7 @@ def bootstrap(recipe: Recipe, root: Path) -> None:
         ]
     run(
         ["mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-confold", *hooks]
+        + [f"--aptopt={option}" for option in age_of_indexes()]
         + [f"--include={','.join(recipe.packages)}"]
         + [recipe.suite, root, f"deb {debian_mirror()} {recipe.suite} main"]
     )

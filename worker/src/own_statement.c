@@ -237,22 +237,22 @@ start_query(QueryDesc *query, int eflags)
 }
 
 static void
-call_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+call_run(COMPAT_RUN_ARGUMENTS(query))
 {
 	if ((query->estate->es_top_eflags & STARTED_FOR_USERS) != 0 && !caller_runs_for_users)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot run a cursor on a worker after the statement that opened it")));
 	if (previous_executor_run)
-		previous_executor_run(query, direction, count, execute_once);
+		previous_executor_run(COMPAT_PASS_RUN(query));
 	else
-		standard_ExecutorRun(query, direction, count, execute_once);
+		standard_ExecutorRun(COMPAT_PASS_RUN(query));
 }
 
 static void
-run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+run_query(COMPAT_RUN_ARGUMENTS(query))
 {
-	WITHIN_SCOPE(query, call_run(query, direction, count, execute_once));
+	WITHIN_SCOPE(query, call_run(COMPAT_PASS_RUN(query)));
 }
 
 static void

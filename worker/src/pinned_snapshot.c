@@ -233,16 +233,16 @@ start_query(QueryDesc *query, int eflags)
 }
 
 static void
-run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+run_query(COMPAT_RUN_ARGUMENTS(query))
 {
 	bool pinned = query == pinned_query;
 
 	if (pinned)
 		PushActiveSnapshot(query->snapshot);
 	if (previous_executor_run)
-		previous_executor_run(query, direction, count, execute_once);
+		previous_executor_run(COMPAT_PASS_RUN(query));
 	else
-		standard_ExecutorRun(query, direction, count, execute_once);
+		standard_ExecutorRun(COMPAT_PASS_RUN(query));
 	if (pinned)
 		PopActiveSnapshot();
 }

@@ -159,8 +159,7 @@ find_decision(Relation catalog, Decision decision, Snapshot snapshot)
 				Int64GetDatum((int64) decision.incarnation));
 	ScanKeyInit(&keys[1], DECISION_COUNTER, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum((int64) decision.counter));
-	return systable_beginscan(catalog, RelationGetPrimaryKeyIndex(catalog), true, snapshot, 2,
-							  keys);
+	return systable_beginscan(catalog, compat_primary_key_index(catalog), true, snapshot, 2, keys);
 }
 
 /* Whoever else deletes the row at the same time wins; we neither wait nor complain. */

@@ -460,12 +460,21 @@ build_options(List *options, bool values)
 static void
 build_constraint_change(AlterParts *parts, const AlterTableCmd *command)
 {
-	const Constraint *constraint = castNode(Constraint, command->def);
+	const CompatAlterConstraint *change = (const CompatAlterConstraint *) command->def;
+	const char *inheritance = compat_new_inheritance(change);
+	const char *enforcement = compat_new_enforcement(change);
 
-	append_part(&parts->after, "ALTER CONSTRAINT %s %s INITIALLY %s",
-				quote_identifier(constraint->conname),
-				constraint->deferrable ? "DEFERRABLE" : "NOT DEFERRABLE",
-				constraint->initdeferred ? "DEFERRED" : "IMMEDIATE");
+	if (inheritance[0] != '\0' && parts->kind == TABLE_REFERENCE)
+		append_part(&parts->after, "ALTER CONSTRAINT %s%s", quote_identifier(change->conname),
+					inheritance);
+	if (compat_alters_deferrability(change))
+		append_part(&parts->after, "ALTER CONSTRAINT %s %s INITIALLY %s",
+					quote_identifier(change->conname),
+					change->deferrable ? "DEFERRABLE" : "NOT DEFERRABLE",
+					change->initdeferred ? "DEFERRED" : "IMMEDIATE");
+	if (enforcement[0] != '\0')
+		append_part(&parts->after, "ALTER CONSTRAINT %s%s", quote_identifier(change->conname),
+					enforcement);
 }
 
 /* ADD CONSTRAINT ... USING INDEX: partitioned tables cannot, so the constraint gets a new index there. */
@@ -512,9 +521,13 @@ build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
 			build_column_type(parts, relation, command->name, using);
 			break;
 		case AT_SetNotNull:
-			/* a new column has it from the start; a partitioned table would look for the column too early */
+			/*
+			 * A new column has it from the start; a partitioned table would look for the column too early.  A
+			 * constraint comes first, by its name; then there is nothing more to do, but to validate an old one.
+			 */
 			if (get_attnum(parts->relation, command->name) <= parts->last_column)
-				append_part(&parts->changes, "ALTER COLUMN %s SET NOT NULL", column);
+				append_part(COMPAT_NOT_NULL_IS_CONSTRAINT ? &parts->after : &parts->changes,
+							"ALTER COLUMN %s SET NOT NULL", column);
 			break;
 		case AT_DropNotNull:
 			append_part(&parts->drops, "ALTER COLUMN %s DROP NOT NULL", column);
@@ -578,8 +591,8 @@ build_part(const UtilityCall *call, AlterParts *parts, Relation relation,
 /* ---------------------------------------------------------------- after: all parts */
 
 /*
- * The constraint's ALTER TABLE, NULL if it is of another table, comes with another constraint, or was there before.  Those of
- * a partitioned table's indexes are made with the partitions' parts.
+ * The constraint's ALTER TABLE, NULL if it is of another table, comes with another constraint or a new column, or was there
+ * before.  Those of a partitioned table's indexes are made with the partitions' parts.
  */
 static char *
 build_new_constraint(const AlterParts *parts, Oid oid)
@@ -594,6 +607,7 @@ build_new_constraint(const AlterParts *parts, Oid oid)
 	if (form->conrelid == parts->relation && !OidIsValid(form->conparentid) &&
 		(parts->tree == NIL || !OidIsValid(form->conindid) ||
 		 form->contype == CONSTRAINT_FOREIGN) &&
+		compat_not_null_column(tuple) <= parts->last_column &&
 		!list_member(parts->constraints_before, makeString(pstrdup(NameStr(form->conname)))))
 		sql = worker_table_sql_inherited_check(form, pg_get_constraintdef_command(oid));
 	ReleaseSysCache(tuple);

@@ -192,7 +192,7 @@ check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 		const Constraint *constraint = castNode(Constraint, part->def);
 
 		if (constraint->contype == CONSTR_FOREIGN && constraint->skip_validation &&
-			table->kind == TABLE_DISTRIBUTED)
+			table->kind == TABLE_DISTRIBUTED && !COMPAT_TREES_HAVE_INVALID_KEYS)
 			refuse_alter(relid, describe_part(part),
 						 "PostgreSQL has no NOT VALID foreign keys on partitioned tables, which "
 						 "the workers' are.",
@@ -236,7 +236,8 @@ concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 static void
 count_as_valid(Constraint *constraint)
 {
-	if (constraint->contype == CONSTR_FOREIGN)
+	if (constraint->contype == CONSTR_FOREIGN && !constraint->skip_validation &&
+		compat_is_enforced(constraint))
 	{
 		constraint->skip_validation = true;
 		constraint->initially_valid = true;

@@ -27,6 +27,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
+#include "compat.h"
 #include "execute/statement_reads.h"
 #include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
@@ -218,7 +219,7 @@ start_query(QueryDesc *query, int eflags)
 }
 
 static void
-run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+run_query(COMPAT_RUN_ARGUMENTS(query))
 {
 	RunningQuery running = {.query = query, .outer = statement_snapshot_running};
 
@@ -230,9 +231,9 @@ run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_
 	PG_TRY();
 	{
 		if (previous_executor_run)
-			previous_executor_run(query, direction, count, execute_once);
+			previous_executor_run(COMPAT_PASS_RUN(query));
 		else
-			standard_ExecutorRun(query, direction, count, execute_once);
+			standard_ExecutorRun(COMPAT_PASS_RUN(query));
 	}
 	PG_FINALLY();
 	{

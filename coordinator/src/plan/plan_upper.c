@@ -405,9 +405,9 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		if (!target_is_shippable(path, path->target) ||
 			!shippable_order(path->sort_clause, path->target))
 			continue;
-		cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
-				  input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem,
-				  root->limit_tuples);
+		compat_cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
+						 input->rows / locus_worker_count(&input->locus), 32, 0.0, work_mem,
+						 root->limit_tuples);
 		path->cost = sorted.total_cost;
 		dist_path_add(output_rel, path);
 		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],

@@ -586,8 +586,9 @@ form_ctes(List *ctes, FormLevel *level)
 
 /* The parts of a query, each with its name, for the message. */
 static Node *
-form_query(Query *query, FormLevel *outer)
+form_query(Query *given, FormLevel *outer)
 {
+	Query *query = compat_has_group_relation(given) ? copyObject(given) : given;
 	FormLevel level = {.outer = outer, .query = query};
 	bool select = query->commandType == CMD_SELECT;
 	Node *where = query->jointree ? query->jointree->quals : NULL;
@@ -595,6 +596,7 @@ form_query(Query *query, FormLevel *outer)
 	List *form = NIL;
 	ListCell *lc;
 
+	compat_flatten_groups(query);
 	level.numbers = palloc0(sizeof(int) * (list_length(query->rtable) + 1));
 	number_relation(query->resultRelation, &level);
 	if (query->onConflict != NULL)

@@ -185,7 +185,7 @@ analyze_sample_next(AnalyzeSample *sample, TupleTableSlot *slot)
 			sample->returned++;
 			return true;
 		}
-		vacuum_delay_point();
+		compat_vacuum_delay_point(true);
 	}
 	ExecClearTuple(slot);
 	return false;

@@ -498,12 +498,14 @@ distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessS
 {
 	bool frozen_updated;
 	bool multi_updated;
+	TimestampTz start = GetCurrentTimestamp();
 
-	vac_update_relstats(relation, relation->rd_rel->relpages, relation->rd_rel->reltuples, 0,
-						relation->rd_rel->relhasindex, GetOldestNonRemovableTransactionId(relation),
-						GetOldestMultiXactId(), &frozen_updated, &multi_updated, false);
-	pgstat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
-						 Max(0, (PgStat_Counter) relation->rd_rel->reltuples), 0);
+	compat_update_relstats(relation, relation->rd_rel->relpages, relation->rd_rel->reltuples, 0,
+						   relation->rd_rel->relhasindex,
+						   GetOldestNonRemovableTransactionId(relation), GetOldestMultiXactId(),
+						   &frozen_updated, &multi_updated, false);
+	compat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
+						 Max(0, (PgStat_Counter) relation->rd_rel->reltuples), 0, start);
 }
 
 static bool

@@ -259,6 +259,31 @@ worker_table_sql_generation_expression(Relation relation, AttrNumber attribute)
 	return deparse_expression(expression, context, false, false);
 }
 
+/* Partitioned tables, which the workers' are, hand all their constraints down. */
+static bool
+is_inherited_there(Oid relation)
+{
+	const DistributedTable *table = metadata_table(relation);
+
+	return table == NULL || table->kind == TABLE_DISTRIBUTED;
+}
+
+/* NOT NULL, by the name that it has here. */
+static void
+append_not_null(StringInfo sql, Relation relation, AttrNumber attribute)
+{
+	HeapTuple constraint = compat_find_not_null(RelationGetRelid(relation), attribute);
+
+	if (constraint != NULL)
+		appendStringInfo(
+			sql, " CONSTRAINT %s",
+			quote_identifier(NameStr(((Form_pg_constraint) GETSTRUCT(constraint))->conname)));
+	appendStringInfoString(sql, " NOT NULL");
+	if (constraint != NULL && ((Form_pg_constraint) GETSTRUCT(constraint))->connoinherit &&
+		!is_inherited_there(RelationGetRelid(relation)))
+		appendStringInfoString(sql, " NO INHERIT");
+}
+
 char *
 worker_table_sql_column(Relation relation, AttrNumber attribute)
 {
@@ -273,11 +298,12 @@ worker_table_sql_column(Relation relation, AttrNumber attribute)
 	if (OidIsValid(column->attcollation) &&
 		column->attcollation != get_typcollation(column->atttypid))
 		appendStringInfo(&sql, " COLLATE %s", generate_collation_name(column->attcollation));
-	if (column->attgenerated == ATTRIBUTE_GENERATED_STORED)
-		appendStringInfo(&sql, " GENERATED ALWAYS AS (%s) STORED",
-						 worker_table_sql_generation_expression(relation, attribute));
+	if (column->attgenerated != '\0')
+		appendStringInfo(&sql, " GENERATED ALWAYS AS (%s) %s",
+						 worker_table_sql_generation_expression(relation, attribute),
+						 column->attgenerated == ATTRIBUTE_GENERATED_STORED ? "STORED" : "VIRTUAL");
 	if (column->attnotnull)
-		appendStringInfoString(&sql, " NOT NULL");
+		append_not_null(&sql, relation, attribute);
 	return sql.data;
 }
 
@@ -334,13 +360,14 @@ append_column_settings(StringInfo sql, Relation relation)
 char *
 worker_table_sql_inherited_check(Form_pg_constraint constraint, char *definition)
 {
-	const DistributedTable *table = metadata_table(constraint->conrelid);
 	const char *no_inherit = " NO INHERIT";
-	const char *end = constraint->convalidated ? "" : " NOT VALID";
+	const char *end = !compat_constraint_is_enforced(constraint) ? " NOT ENFORCED"
+					  : constraint->convalidated				 ? ""
+																 : " NOT VALID";
 	int length = strlen(definition) - strlen(no_inherit) - strlen(end);
 
-	if ((table == NULL || table->kind == TABLE_DISTRIBUTED) &&
-		constraint->contype == CONSTRAINT_CHECK && constraint->connoinherit && length > 0 &&
+	if (constraint->contype != CONSTRAINT_FOREIGN && constraint->connoinherit && length > 0 &&
+		is_inherited_there(constraint->conrelid) &&
 		strncmp(definition + length, no_inherit, strlen(no_inherit)) == 0)
 		strcpy(definition + length, end);
 	return definition;

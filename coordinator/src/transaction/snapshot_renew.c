@@ -11,6 +11,7 @@
 
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "transaction/snapshot_renew.h"
 
 static TransactionId *
@@ -38,6 +39,5 @@ snapshot_renew(Snapshot snapshot, Snapshot fresh, MemoryContext context)
 	snapshot->suboverflowed = fresh->suboverflowed;
 	snapshot->takenDuringRecovery = fresh->takenDuringRecovery;
 	snapshot->xmax = fresh->xmax;
-	snapshot->lsn = fresh->lsn;
-	snapshot->whenTaken = fresh->whenTaken;
+	compat_snapshot_copy_age(snapshot, fresh);
 }

@@ -31,7 +31,7 @@ COMMENT ON FUNCTION strata_partial.partial_name(text, text) IS
 -- Every aggregate that can be split, with the name of its partial and, when that
 -- exists, the partial's OID.  Left out: ordered-set aggregates, those without a
 -- combine function or whose internal state cannot be serialized, min and max of
--- enums (CREATE AGGREGATE takes no state of type anyenum), those whose partial's
+-- enums and records (CREATE AGGREGATE takes no state of these types), those whose partial's
 -- name would not fit, and those with an initial value of a user's own type: reading
 -- it may run code of the user's (a domain's CHECK), and partials are made by a superuser.
 CREATE VIEW strata_partial.candidates AS
@@ -52,7 +52,7 @@ SELECT original.oid AS aggregate,
  WHERE a.aggkind = 'n'
    AND a.aggcombinefn <> 0
    AND (a.aggtranstype <> 'internal'::regtype OR (a.aggserialfn <> 0 AND a.aggdeserialfn <> 0))
-   AND a.aggtranstype <> 'anyenum'::regtype
+   AND a.aggtranstype NOT IN ('anyenum'::regtype, 'record'::regtype)
    AND (a.agginitval IS NULL OR a.aggtranstype < 16384
         -- whoever owns an extension can make a type of his own its member
         OR EXISTS (SELECT FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_roles AS r ON r.oid = t.typowner

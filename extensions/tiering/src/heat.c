@@ -321,15 +321,15 @@ note_read(Oid relation, uint64 group_id, uint64 bytes)
 }
 
 static void
-run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+run(COMPAT_RUN_ARGUMENTS(query))
 {
 	nesting_level++;
 	PG_TRY();
 	{
 		if (previous_run)
-			previous_run(query, direction, count, execute_once);
+			previous_run(COMPAT_PASS_RUN(query));
 		else
-			standard_ExecutorRun(query, direction, count, execute_once);
+			standard_ExecutorRun(COMPAT_PASS_RUN(query));
 	}
 	PG_FINALLY();
 	{

@@ -415,6 +415,7 @@ make_partial_path(AggregateQuery *query, RelOptInfo *partial_rel, bool partial)
 							   batch_path_is_parallel_safe(batch);
 	path->path.parallel_workers = batch->workers;
 	path->path.rows = clamp_row_est(groups);
+	compat_set_disabled_nodes(&path->path, batch->disabled_nodes);
 	path->path.startup_cost = share * (batch->total_cost + estimate_work(query, batch->rows)) +
 							  estimate_groups_work(query, batch->rows, groups);
 	path->path.total_cost = path->path.startup_cost + groups * cpu_tuple_cost;

@@ -16,12 +16,14 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/tlist.h"
+#include "rewrite/rewriteManip.h"
 
 /* More scans of the input than these are too many. */
 #define SETS_MAX 32
 
 typedef struct GroupedSet
 {
+	PlannerInfo *root;
 	List *refs;		/* integers: its keys */
 	List *all_refs; /* the keys of all sets, and what they are */
 	List *all_keys;
@@ -54,7 +56,7 @@ fit_expression(Node *node, GroupedSet *set)
 		if (!equal(lfirst(key), node))
 			continue;
 		if (list_member_int(set->refs, lfirst_int(ref)))
-			return node;
+			return compat_forget_grouping(set->root, node);
 		return (Node *) makeNullConst(exprType(node), exprTypmod(node), exprCollation(node));
 	}
 	return expression_tree_mutator(node, fit_expression, set);
@@ -111,15 +113,17 @@ make_path(const AggregateQuery *query, GroupedSet *set)
 	part.target = grouped->reltarget;
 	part.clauses = choose_clauses(query->root->parse->groupClause, set->refs);
 	part.pathkeys = grouping_is_sortable(part.clauses)
-						? make_pathkeys_for_sortclauses(query->root, part.clauses,
-														query->root->processed_tlist)
+						? make_pathkeys_for_sortclauses(
+							  query->root, part.clauses,
+							  (List *) compat_forget_grouping(
+								  query->root, (Node *) query->root->processed_tlist))
 						: NIL;
 	aggregate_add_paths(&part);
 	foreach(cell, grouped->pathlist)
 	{
 		Path *path = lfirst(cell);
 
-		if (best == NULL || path->total_cost < best->total_cost)
+		if (best == NULL || compat_is_cheaper(path, best))
 			best = path;
 	}
 	return best;
@@ -154,7 +158,7 @@ aggregate_sets_add_paths(AggregateQuery *query)
 {
 	PlannerInfo *root = query->root;
 	const Query *parse = root->parse;
-	GroupedSet set = {0};
+	GroupedSet set = {.root = query->root};
 	List *paths = NIL;
 	ListCell *cell;
 

@@ -21,7 +21,7 @@ is_default_order(const SortKey *key, Oid sort_operator)
 	TypeCacheEntry *entry = lookup_type_cache(key->type.typid, TYPECACHE_BTREE_OPFAMILY);
 	Oid family;
 	Oid input_type;
-	int16 strategy;
+	CompatStrategy strategy;
 
 	return get_ordering_op_properties(sort_operator, &family, &input_type, &strategy) &&
 		   family == entry->btree_opf && input_type == entry->btree_opintype;

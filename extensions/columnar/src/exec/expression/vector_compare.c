@@ -107,7 +107,7 @@ vector_compare_has_kernel(VectorFamily family, VectorOrder order, Oid collation)
 	/* without a collation core raises an error */
 	if (!OidIsValid(collation) || !get_collation_isdeterministic(collation))
 		return false;
-	return order == ORDER_EQ || order == ORDER_NE || lc_collate_is_c(collation);
+	return order == ORDER_EQ || order == ORDER_NE || compat_collation_is_c(collation);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------ */

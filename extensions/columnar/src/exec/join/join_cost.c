@@ -252,6 +252,7 @@ join_cost_set(JoinCandidate *candidate)
 
 	estimate(candidate, &cost);
 	path->rows = cost.output_rows;
+	compat_set_disabled_nodes(path, candidate->build->disabled_nodes + probe->disabled_nodes);
 	path->total_cost = cost.startup + cost.build + cost.probe + probe->total_cost;
 	path->startup_cost = is_late(candidate->kind) ? path->total_cost
 												  : cost.startup + cost.build + probe->startup_cost;

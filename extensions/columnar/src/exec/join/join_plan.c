@@ -154,7 +154,11 @@ find_build(const JoinQuery *query, RelOptInfo *rel, List *columns, bool parallel
 
 	if (batch == NULL || (parallel && !batch_path_is_parallel_safe(batch)))
 		return rows;
-	return rows == NULL || batch->total_cost <= rows->total_cost ? batch : rows;
+	if (rows == NULL || batch->disabled_nodes < rows->disabled_nodes)
+		return batch;
+	return batch->disabled_nodes == rows->disabled_nodes && batch->total_cost <= rows->total_cost
+			   ? batch
+			   : rows;
 }
 
 /* The path as core sees it, with the cost of rows. */
@@ -324,8 +328,7 @@ remove_loops(PlannerInfo *root, RelOptInfo *joined)
 		return;
 	if (joined->partial_pathlist != NIL &&
 		join_risk_remove_loops(root, joined, true,
-							   partial && partial->total_cost < serial->total_cost ? partial
-																				   : serial) &&
+							   partial && compat_is_cheaper(partial, serial) ? partial : serial) &&
 		partial != NULL)
 		add_of_rows(joined, partial);
 	if (join_risk_remove_loops(root, joined, false, serial))

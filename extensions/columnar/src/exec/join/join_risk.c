@@ -161,6 +161,8 @@ join_risk_remove_loops(PlannerInfo *root, RelOptInfo *joined, bool partial, cons
 
 		if (joined->consider_startup && path->startup_cost < EARLY_SHARE * join->startup_cost)
 			continue;
+		if (compat_disabled_nodes(join) > compat_disabled_nodes(path))
+			continue;
 		if (is_risky(root, path) && find_cost_at_risk(path) > join->total_cost)
 			paths = foreach_delete_current(paths, cell);
 	}

@@ -201,6 +201,7 @@ make_of_table(PlannerInfo *root, RelOptInfo *rel, Bitmapset *columns, bool parti
 		batch->attributes = lappend(
 			batch->attributes, leaf->attributes ? lcons_int(rel->relid, leaf->attributes) : NIL);
 		batch->rows += scan->path.rows;
+		batch->disabled_nodes += compat_disabled_nodes(&scan->path);
 		batch->total_cost += scan->path.total_cost;
 	}
 	batch->startup_cost = ((Path *) linitial(batch->paths))->startup_cost;
@@ -242,6 +243,7 @@ read_rows_of(Path *path)
 	batch->attributes = list_make1(NIL);
 	batch->workers = path->parallel_workers;
 	batch->rows = path->rows;
+	batch->disabled_nodes = compat_disabled_nodes(path);
 	batch->startup_cost = path->startup_cost;
 	batch->total_cost = path->total_cost;
 	return batch;
@@ -254,7 +256,7 @@ batch_path_offer(RelOptInfo *rel, CustomPath *path)
 	bool partial = path->path.parallel_workers > 0;
 
 	if (planned->joins[partial] == NULL ||
-		path->path.total_cost < planned->joins[partial]->path.total_cost)
+		compat_is_cheaper(&path->path, &planned->joins[partial]->path))
 		planned->joins[partial] = path;
 }
 
@@ -377,6 +379,7 @@ keep_rows(Plan *plan)
 	result = makeNode(Result);
 	result->plan.targetlist = copyObject(plan->targetlist);
 	result->plan.lefttree = plan;
+	compat_set_disabled_nodes(&result->plan, compat_disabled_nodes(plan));
 	result->plan.startup_cost = plan->startup_cost;
 	result->plan.total_cost = plan->total_cost;
 	result->plan.plan_rows = plan->plan_rows;

@@ -20,8 +20,9 @@ typedef struct BatchPath
 	 * top, then the member's attribute by attribute - 1 of the top, 0 if it has none.
 	 */
 	List *attributes;
-	int workers; /* each process of a parallel query reads its share; 0: reads all */
-	double rows; /* of each process */
+	int workers;		/* each process of a parallel query reads its share; 0: reads all */
+	double rows;		/* of each process */
+	int disabled_nodes; /* always 0 where core adds their cost */
 	Cost startup_cost;
 	Cost total_cost; /* without making tuples */
 } BatchPath;

@@ -103,6 +103,10 @@ plan_cost(PlannedStmt *plan, int cursor_options)
 static PlannedStmt *
 choose_cheaper(PlannedStmt *best, PlannedStmt *other, int cursor_options)
 {
+	int more = compat_disabled_nodes(other->planTree) - compat_disabled_nodes(best->planTree);
+
+	if (more != 0)
+		return more < 0 ? other : best;
 	return plan_cost(other, cursor_options) < plan_cost(best, cursor_options) ? other : best;
 }
 

@@ -33,7 +33,7 @@ stop_prefetch(PlanState *node, void *context)
 		BitmapHeapScanState *scan = (BitmapHeapScanState *) node;
 
 		if (scan->ss.ss_currentRelation != NULL && columnar_is_table(scan->ss.ss_currentRelation))
-			scan->prefetch_maximum = 0;
+			compat_stop_bitmap_prefetch(scan);
 	}
 	return planstate_tree_walker(node, stop_prefetch, context);
 }

@@ -476,8 +476,9 @@ custom_scan_set_cost(PlannerInfo *root, RelOptInfo *rel, const ScanFacts *facts,
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
 	path->startup_cost = qual.startup + path->pathtarget->cost.startup;
+	compat_set_disabled_nodes(path, 0);
 	if (!enable_seqscan)
-		path->startup_cost += disable_cost;
+		compat_disable(path);
 	path->total_cost = path->startup_cost + cpu + pages * page_cost;
 	return survivors > 0.5;
 }

@@ -115,7 +115,7 @@ choose_form(PruneTest *test, Oid family, Oid left, Oid right)
 			if (test->strategy == BTEqualStrategyNumber)
 				return !OidIsValid(test->collation) ||
 					   get_collation_isdeterministic(test->collation);
-			return OidIsValid(type->collation) ? lc_collate_is_c(test->collation)
+			return OidIsValid(type->collation) ? compat_collation_is_c(test->collation)
 											   : type->bytes_are_ordered;
 		case ZONE_COMPARE:
 			test->form = PRUNE_DATUM;

@@ -106,7 +106,8 @@ comparison_cost(Node *key)
 
 	if (get_typbyval(type) || type == FLOAT8OID || type == NUMERICOID)
 		return 0;
-	return !OidIsValid(collation) || lc_collate_is_c(collation) ? BYTES_COST : COMPARISON_COST;
+	return !OidIsValid(collation) || compat_collation_is_c(collation) ? BYTES_COST
+																	  : COMPARISON_COST;
 }
 
 /* Sorting so many rows; only the first key without numbers is compared often. */
@@ -163,6 +164,7 @@ set_cost(SortPathOfBatches *sort, PlannerInfo *root, const BatchPath *batch)
 
 	cost += estimate_keys(root, sort->keys, rows);
 	path->rows = clamp_row_est(batch->rows);
+	compat_set_disabled_nodes(path, batch->disabled_nodes);
 	path->startup_cost = cost + path->pathtarget->cost.startup;
 	path->total_cost = path->startup_cost +
 					   path->rows * (cpu_tuple_cost + path->pathtarget->cost.per_tuple);

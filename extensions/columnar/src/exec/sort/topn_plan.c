@@ -147,6 +147,7 @@ set_cost(TopnPath *path, const BatchPath *keys_only, const BatchPath *all)
 	cost += kept * (of_keys.per_tuple +
 					COMPARISON_COST * (2 + log2(query->bound + 1) + list_length(query->columns)));
 	result->rows = clamp_row_est(Min(query->bound, rows));
+	compat_set_disabled_nodes(result, all->disabled_nodes);
 	result->startup_cost = cost + result->pathtarget->cost.startup;
 	result->total_cost = result->startup_cost +
 						 result->rows * (cpu_tuple_cost + result->pathtarget->cost.per_tuple);
@@ -182,7 +183,7 @@ is_read_backward(const TopnQuery *query, const BatchPath *batch)
 			   custom_scan_correlation(relation, find_attribute(var, lfirst(attributes)));
 		tuples += rel->tuples;
 	}
-	if (linitial_node(PathKey, query->root->sort_pathkeys)->pk_strategy == BTGreaterStrategyNumber)
+	if (compat_pathkey_is_descending(linitial_node(PathKey, query->root->sort_pathkeys)))
 		sum = -sum;
 	return sum < -TURN_CORRELATION * Max(tuples, 1);
 }

@@ -41,7 +41,7 @@ create_texts(VectorAggregate *aggregate)
 	TextExtreme *extreme = (TextExtreme *) aggregate;
 	Oid collation = aggregate->aggref->inputcollid;
 
-	extreme->bytewise = OidIsValid(collation) && lc_collate_is_c(collation);
+	extreme->bytewise = OidIsValid(collation) && compat_collation_is_c(collation);
 	/* of character(n) the first of equals stays; of texts the last, which may be another */
 	extreme->can_skip = (aggregate->variant & EXTREME_BLANKS) != 0 || !OidIsValid(collation) ||
 						get_collation_isdeterministic(collation);

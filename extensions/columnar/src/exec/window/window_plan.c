@@ -292,7 +292,7 @@ is_possible_window(WindowQuery *query)
 /* ---- paths -------------------------------------------------------------------------------------- */
 
 static void
-set_cost(WindowPath *window, Cost startup, Cost total, double rows)
+set_cost(WindowPath *window, int disabled_nodes, Cost startup, Cost total, double rows)
 {
 	const WindowQuery *query = window->query;
 	Path *path = &window->custom.path;
@@ -302,6 +302,7 @@ set_cost(WindowPath *window, Cost startup, Cost total, double rows)
 
 	cost_qual_eval(&cost, query->filter, query->root);
 	path->rows = query->replaced.path.rows;
+	compat_set_disabled_nodes(path, disabled_nodes);
 	path->startup_cost = startup + cost.startup + path->pathtarget->cost.startup;
 	path->total_cost = path->startup_cost + (total - startup) +
 					   rows * (per_row + cost.per_tuple + cpu_tuple_cost +
@@ -338,7 +339,8 @@ make_window_path(const WindowQuery *query)
 		window->custom.custom_paths = list_make1(sort);
 		window->attributes = list_make1(NIL);
 		/* it forms no rows */
-		set_cost(window, sort->startup_cost, sort->startup_cost, sort->rows);
+		set_cost(window, compat_disabled_nodes(sort), sort->startup_cost, sort->startup_cost,
+				 sort->rows);
 	}
 	else
 	{
@@ -348,7 +350,8 @@ make_window_path(const WindowQuery *query)
 			return NULL;
 		window->custom.custom_paths = batch->paths;
 		window->attributes = batch->attributes;
-		set_cost(window, batch->startup_cost, batch->total_cost, batch->rows);
+		set_cost(window, batch->disabled_nodes, batch->startup_cost, batch->total_cost,
+				 batch->rows);
 	}
 	return path;
 }
@@ -374,6 +377,9 @@ make_path_of_core(const WindowQuery *query)
 	window->subpath = sort;
 	window->path.pathkeys = sort->pathkeys;
 	window->path.parallel_safe = false;
+	compat_set_disabled_nodes(&window->path, compat_disabled_nodes(&window->path) +
+												 compat_disabled_nodes(sort) -
+												 compat_disabled_nodes(replaced->subpath));
 	window->path.startup_cost += sort->startup_cost - replaced->subpath->startup_cost;
 	window->path.total_cost += sort->total_cost - replaced->subpath->total_cost;
 	return &window->path;
@@ -419,6 +425,8 @@ replace_bottom(Path *path, const Path *old, Path *new)
 		copy = &sort->spath.path;
 	}
 	copy->parallel_safe = false;
+	compat_set_disabled_nodes(copy, compat_disabled_nodes(copy) + compat_disabled_nodes(subpath) -
+										compat_disabled_nodes(below));
 	copy->startup_cost += subpath->startup_cost - below->startup_cost;
 	copy->total_cost += subpath->total_cost - below->total_cost;
 	return copy;

@@ -201,8 +201,8 @@ begin_scan(CatalogScan *scan, GroupCatalog *catalog, int nkeys, ScanDirection di
 	scan->horizon = NULL;
 	scan->buffer = InvalidBuffer;
 	scan->locked = false;
-	scan->index = index_beginscan(catalog->toast, catalog->indexes[catalog->valid], SnapshotAny,
-								  nkeys, 0);
+	scan->index = compat_index_beginscan(catalog->toast, catalog->indexes[catalog->valid],
+										 SnapshotAny, nkeys, 0);
 	scan->index->xs_want_itup = true; /* the entries' keys */
 	index_rescan(scan->index, scan->keys, nkeys, NULL, 0);
 }

@@ -76,7 +76,7 @@ request_in_segment(const char *path, BlockNumber segment, BlockNumber first, uin
 static void
 request(Relation relation, BlockNumber first, BlockNumber end)
 {
-	char *path = relpathbackend(compat_file_locator(relation), relation->rd_backend, MAIN_FORKNUM);
+	char *path = compat_relation_path(relation);
 
 	while (first < end)
 	{

@@ -92,7 +92,7 @@ acquire_row_lock(Relation relation, uint64 row, LockTupleMode mode, LockWaitPoli
 		LockTuple(relation, &tid, row_lock_mode(mode));
 		return true;
 	}
-	if (ConditionalLockTuple(relation, &tid, row_lock_mode(mode)))
+	if (compat_conditional_lock_tuple(relation, &tid, row_lock_mode(mode), policy == LockWaitError))
 		return true;
 	if (policy == LockWaitError)
 		raise_not_available(relation);
@@ -121,7 +121,7 @@ wait_for_transaction(Relation relation, uint64 row, TransactionId xid, LockWaitP
 		XactLockTableWait(xid, relation, &tid, operation);
 		return true;
 	}
-	if (ConditionalXactLockTableWait(xid))
+	if (compat_conditional_xact_wait(xid, policy == LockWaitError))
 		return true;
 	if (policy == LockWaitError)
 		raise_not_available(relation);

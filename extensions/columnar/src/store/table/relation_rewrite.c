@@ -334,7 +334,7 @@ copy_in_order(Rewrite *rewrite, Relation index)
 							   RelationGetRelationName(rewrite->old_table)),
 						errdetail("It has changes that running transactions do not see."),
 						errhint("Try again when they have ended, or use columnar_recluster().")));
-	scan = index_beginscan(rewrite->old_table, index, snapshot, 0, 0);
+	scan = compat_index_beginscan(rewrite->old_table, index, snapshot, 0, 0);
 	index_rescan(scan, NULL, 0, NULL, 0);
 	while (index_getnext_slot(scan, ForwardScanDirection, slot))
 	{

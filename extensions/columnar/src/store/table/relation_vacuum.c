@@ -116,7 +116,7 @@ read_numbers(GroupCatalog *catalog, RowRange *range)
 		uint32 first = block * BLOCK_ROWS;
 		uint32 nrows = Min(BLOCK_ROWS, record->nrows - first);
 
-		vacuum_delay_point();
+		compat_vacuum_delay_point(false);
 		row_group_reader_row_numbers(reader, block, rows);
 		for (uint32 i = 0; dense && i < nrows; i++)
 		{
@@ -336,8 +336,9 @@ vacuum_indexes(Relation relation, GroupCatalog *catalog, TransactionId oldest_xm
 						RelationGetRelationName(indexes[i]), result->tuples_removed,
 						result->num_index_tuples, npasses)));
 		if (!result->estimated_count)
-			vac_update_relstats(indexes[i], result->num_pages, result->num_index_tuples, 0, false,
-								InvalidTransactionId, InvalidMultiXactId, NULL, NULL, false);
+			compat_update_relstats(indexes[i], result->num_pages, result->num_index_tuples, 0,
+								   false, InvalidTransactionId, InvalidMultiXactId, NULL, NULL,
+								   false);
 	}
 	vac_close_indexes(nindexes, indexes, NoLock);
 }
@@ -446,6 +447,7 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	TransactionId oldest_xmin = GetOldestNonRemovableTransactionId(relation);
+	TimestampTz start = GetCurrentTimestamp();
 	GroupCatalog *catalog;
 	GroupTuple *tuples;
 	uint32 ntuples;
@@ -475,11 +477,11 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 			truncate_file(catalog, oldest_xmin, end);
 	}
 
-	vac_update_relstats(relation, RelationGetNumberOfBlocks(relation), rows, 0,
-						relation->rd_rel->relhasindex, oldest_xmin, GetOldestMultiXactId(), NULL,
-						NULL, false);
-	pgstat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
-						 (PgStat_Counter) rows, 0);
+	compat_update_relstats(relation, RelationGetNumberOfBlocks(relation), rows, 0,
+						   relation->rd_rel->relhasindex, oldest_xmin, GetOldestMultiXactId(), NULL,
+						   NULL, false);
+	compat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
+						 (PgStat_Counter) rows, 0, start);
 	group_catalog_close(catalog);
 
 	if (compaction_is_due(relation))

@@ -394,7 +394,9 @@ static const TableAmRoutine columnar_methods = {
 	.parallelscan_estimate = columnar_parallelscan_estimate,
 	.parallelscan_initialize = columnar_parallelscan_initialize,
 	.parallelscan_reinitialize = columnar_parallelscan_reinitialize,
+#if !COMPAT_BITMAP_BY_TABLE_AM
 	.scan_bitmap_next_block = columnar_scan_bitmap_next_block,
+#endif
 	.scan_bitmap_next_tuple = columnar_scan_bitmap_next_tuple,
 	.scan_sample_next_block = columnar_scan_sample_next_block,
 	.scan_sample_next_tuple = columnar_scan_sample_next_tuple,

@@ -40,9 +40,14 @@ extern bool columnar_scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection
 extern Size columnar_parallelscan_estimate(Relation relation);
 extern Size columnar_parallelscan_initialize(Relation relation, ParallelTableScanDesc parallel);
 extern void columnar_parallelscan_reinitialize(Relation relation, ParallelTableScanDesc parallel);
+#if COMPAT_BITMAP_BY_TABLE_AM
+extern bool columnar_scan_bitmap_next_tuple(TableScanDesc scan, TupleTableSlot *slot, bool *recheck,
+											uint64 *lossy_pages, uint64 *exact_pages);
+#else
 extern bool columnar_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres);
 extern bool columnar_scan_bitmap_next_tuple(TableScanDesc scan, struct TBMIterateResult *tbmres,
 											TupleTableSlot *slot);
+#endif
 extern bool columnar_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *scanstate);
 extern bool columnar_scan_sample_next_tuple(TableScanDesc scan, struct SampleScanState *scanstate,
 											TupleTableSlot *slot);

@@ -284,9 +284,9 @@ adapt_statistics(Relation table, BlockNumber old_blocks)
 	if (pages == 0 || old_blocks == 0)
 		return;
 	pages = rint(pages * RelationGetNumberOfBlocks(table) / old_blocks);
-	vac_update_relstats(table, (BlockNumber) Max(pages, 1), table->rd_rel->reltuples, 0,
-						table->rd_rel->relhasindex, InvalidTransactionId, InvalidMultiXactId, NULL,
-						NULL, true);
+	compat_update_relstats(table, (BlockNumber) Max(pages, 1), table->rd_rel->reltuples, 0,
+						   table->rd_rel->relhasindex, InvalidTransactionId, InvalidMultiXactId,
+						   NULL, NULL, true);
 }
 
 /* What is left, under lock; then the new files are the table's. */

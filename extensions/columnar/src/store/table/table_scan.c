@@ -177,7 +177,7 @@ columnar_parallelscan_initialize(Relation relation, ParallelTableScanDesc parall
 
 	/* index builds begin parallel mode before they come here, but no worker runs yet */
 	write_buffer_flush(relation);
-	scan->base.phs_relid = RelationGetRelid(relation);
+	compat_parallel_scan_set_relation(&scan->base, relation);
 	scan->base.phs_syncscan = false;
 	pg_atomic_init_u64(&scan->shared.next_group, 0);
 	return sizeof(ColumnarParallelScan);
@@ -331,48 +331,85 @@ use_row_fetch(ColumnarScan *scan)
 	return scan->fetch;
 }
 
-bool
-columnar_scan_bitmap_next_block(TableScanDesc base, struct TBMIterateResult *tbmres)
+/* The rows of a block that a bitmap names; noffsets < 0: all, of a lossy page that the executor rechecks. */
+static void
+begin_bitmap_block(ColumnarScan *scan, BlockNumber block, const OffsetNumber *offsets, int noffsets)
 {
-	ColumnarScan *scan = (ColumnarScan *) base;
-
 	use_row_fetch(scan);
-	scan->block_first = (uint64) tbmres->blockno * TID_ROWS_PER_BLOCK;
+	scan->block_first = (uint64) block * TID_ROWS_PER_BLOCK;
 	scan->next_offset = 0;
-	if (tbmres->ntuples >= 0)
+	if (block >= scan->nblocks)
+		noffsets = 0;
+	if (noffsets >= 0)
 	{
-		scan->noffsets = Min(tbmres->ntuples, TID_ROWS_PER_BLOCK);
-		memcpy(scan->offsets, tbmres->offsets, sizeof(OffsetNumber) * scan->noffsets);
+		scan->noffsets = Min(noffsets, TID_ROWS_PER_BLOCK);
+		memcpy(scan->offsets, offsets, sizeof(OffsetNumber) * scan->noffsets);
+		return;
 	}
-	else
-	{
-		/* a lossy page: every row of it may match, the executor rechecks */
-		scan->noffsets = TID_ROWS_PER_BLOCK;
-		for (int i = 0; i < scan->noffsets; i++)
-			scan->offsets[i] = (OffsetNumber) (i + 1);
-	}
-	return tbmres->blockno < scan->nblocks;
+	scan->noffsets = TID_ROWS_PER_BLOCK;
+	for (int i = 0; i < scan->noffsets; i++)
+		scan->offsets[i] = (OffsetNumber) (i + 1);
 }
 
-bool
-columnar_scan_bitmap_next_tuple(TableScanDesc base, struct TBMIterateResult *tbmres,
-								TupleTableSlot *slot)
+/* The next visible row of the block; false after the last. */
+static bool
+fetch_of_bitmap_block(ColumnarScan *scan, TupleTableSlot *slot)
 {
-	ColumnarScan *scan = (ColumnarScan *) base;
-
 	while (scan->next_offset < scan->noffsets)
 	{
 		uint64 row = scan->block_first + scan->offsets[scan->next_offset++] - 1;
 
 		if (row_fetch_row(scan->fetch, row, scan->snapshot, NULL, slot))
 		{
-			pgstat_count_heap_fetch(base->rs_rd);
+			pgstat_count_heap_fetch(scan->base.rs_rd);
 			return true;
 		}
 	}
 	ExecClearTuple(slot);
 	return false;
 }
+
+#if COMPAT_BITMAP_BY_TABLE_AM
+bool
+columnar_scan_bitmap_next_tuple(TableScanDesc base, TupleTableSlot *slot, bool *recheck,
+								uint64 *lossy_pages, uint64 *exact_pages)
+{
+	ColumnarScan *scan = (ColumnarScan *) base;
+	TBMIterateResult page;
+
+	while (!fetch_of_bitmap_block(scan, slot))
+	{
+		OffsetNumber offsets[TBM_MAX_TUPLES_PER_PAGE];
+		int noffsets = -1;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!tbm_iterate(&base->st.rs_tbmiterator, &page))
+			return false;
+		if (!page.lossy)
+			noffsets = tbm_extract_page_tuple(&page, offsets, lengthof(offsets));
+		*(page.lossy ? lossy_pages : exact_pages) += 1;
+		*recheck = page.recheck;
+		begin_bitmap_block(scan, page.blockno, offsets, noffsets);
+	}
+	return true;
+}
+#else
+bool
+columnar_scan_bitmap_next_block(TableScanDesc base, struct TBMIterateResult *tbmres)
+{
+	ColumnarScan *scan = (ColumnarScan *) base;
+
+	begin_bitmap_block(scan, tbmres->blockno, tbmres->offsets, tbmres->ntuples);
+	return scan->noffsets > 0;
+}
+
+bool
+columnar_scan_bitmap_next_tuple(TableScanDesc base, struct TBMIterateResult *tbmres,
+								TupleTableSlot *slot)
+{
+	return fetch_of_bitmap_block((ColumnarScan *) base, slot);
+}
+#endif
 
 bool
 columnar_scan_sample_next_block(TableScanDesc base, struct SampleScanState *scanstate)

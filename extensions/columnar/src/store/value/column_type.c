@@ -141,7 +141,7 @@ has_lasting_functions(Oid typid)
 		return has_lasting_functions(entry->rngtype->type_id);
 	if (entry->typtype == TYPTYPE_RANGE)
 		return is_written_in_c(entry->rng_cmp_proc_finfo.fn_oid) &&
-			   (!OidIsValid(entry->rng_collation) || lc_collate_is_c(entry->rng_collation)) &&
+			   (!OidIsValid(entry->rng_collation) || compat_collation_is_c(entry->rng_collation)) &&
 			   has_lasting_functions(entry->rngelemtype->type_id);
 	return true;
 }
@@ -154,7 +154,7 @@ is_order_of_collation(const ColumnType *type)
 		return false;
 	/* jsonb compares its strings in the database's collation */
 	return type->typid == JSONBOID ||
-		   (OidIsValid(type->collation) && !lc_collate_is_c(type->collation));
+		   (OidIsValid(type->collation) && !compat_collation_is_c(type->collation));
 }
 
 /* What of the type follows from its operator classes. */
@@ -182,7 +182,8 @@ init_functions(ColumnType *type)
 	if (type->zone == ZONE_COMPARE)
 		fmgr_info_copy(&type->compare, &entry->cmp_proc_finfo, CurrentMemoryContext);
 	if (type->zone == ZONE_BYTES)
-		type->bytes_are_ordered = !OidIsValid(type->collation) || lc_collate_is_c(type->collation);
+		type->bytes_are_ordered = !OidIsValid(type->collation) ||
+								  compat_collation_is_c(type->collation);
 }
 
 void
