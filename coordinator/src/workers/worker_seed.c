@@ -324,7 +324,7 @@ worker_seed(int worker_id)
 			run_optional_command(worker_id, command); /* ordered after all tables */
 	}
 	table_tree_trust_constraints(bms_make_singleton(worker_id),
-								  metadata_write_tables(CATALOG_KIND_REFERENCE));
+								 metadata_write_tables(CATALOG_KIND_REFERENCE));
 }
 
 char *
