@@ -83,6 +83,7 @@ CREATE TABLE strata.shard (
     remainder integer NOT NULL CHECK (remainder >= 0 AND remainder < modulus),
     worker_id integer REFERENCES strata.worker,
     lost_with text,
+    moved_by xid8,
     PRIMARY KEY (colocation_id, remainder),
     CHECK ((worker_id IS NULL) = (lost_with IS NOT NULL))
 );
@@ -90,6 +91,8 @@ COMMENT ON TABLE strata.shard IS
     'which worker holds the keys whose partition hash modulo modulus is remainder';
 COMMENT ON COLUMN strata.shard.lost_with IS
     'the worker that was written off with this shard, which is nowhere now; NULL: it is not lost';
+COMMENT ON COLUMN strata.shard.moved_by IS
+    'the transaction that moved it here: snapshots that do not see it would look for the rows in vain';
 
 CREATE TABLE strata.distributed_table (
     relation regclass PRIMARY KEY,
@@ -344,6 +347,12 @@ CREATE FUNCTION strata.recreate_lost_shards(relation regclass) RETURNS integer
 REVOKE ALL ON FUNCTION strata.recreate_lost_shards(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata.recreate_lost_shards(regclass) IS
     'gives up the rows that were lost with workers: makes the lost shards of the table and of those colocated with it anew, empty; returns how many shards';
+
+CREATE FUNCTION strata.move_shard(relation regclass, shard integer, worker text) RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_move_shard';
+REVOKE ALL ON FUNCTION strata.move_shard(regclass, integer, text) FROM PUBLIC;
+COMMENT ON FUNCTION strata.move_shard(regclass, integer, text) IS
+    'moves a shard of the table, and of those colocated with it, to another worker; returns how many rows; the tables are locked meanwhile';
 
 CREATE FUNCTION strata.conninfo_address(conninfo text) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'strata_conninfo_address';

@@ -66,7 +66,7 @@ SUPERUSERS = {
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.extension_definition strata.extension_privileges
         strata.find_table_faults strata.is_local_extension strata.object_is_everywhere
-        strata.lock_edges strata.lock_modes_conflict strata.next_cutoff
+        strata.lock_edges strata.lock_modes_conflict strata.move_shard strata.next_cutoff
         strata.node_lock_waits strata.object_definition strata.object_owner strata.place_command
         strata.placed_object
         strata.recreate_lost_shards strata.remove_worker strata.role_commands

@@ -382,6 +382,18 @@ find_colocation(Generation *generation, int colocation_id)
 	return NULL;
 }
 
+/* Moves of one group follow one another. */
+static void
+note_move(Colocation *colocation, HeapTuple shard, Relation catalog)
+{
+	bool isnull;
+	Datum moved_by = read_column(shard, catalog, CATALOG_SHARD_MOVED_BY, &isnull);
+
+	if (!isnull &&
+		FullTransactionIdPrecedes(colocation->moved_by, DatumGetFullTransactionId(moved_by)))
+		colocation->moved_by = DatumGetFullTransactionId(moved_by);
+}
+
 static void
 load_shards(Generation *generation)
 {
@@ -407,6 +419,7 @@ load_shards(Generation *generation)
 			colocation->lost_count++;
 			continue;
 		}
+		note_move(colocation, tuple, catalog);
 		colocation->shard_workers[remainder] = DatumGetInt32(worker);
 		colocation->workers = bms_add_member(colocation->workers, DatumGetInt32(worker));
 	}
@@ -661,4 +674,17 @@ metadata_find_table(Oid relid)
 		get_rel_relkind(relid) == RELKIND_PARTITIONED_INDEX)
 		relid = IndexGetRelation(relid, true);
 	return OidIsValid(relid) ? metadata_table(relid) : NULL;
+}
+
+const DistributedTable *
+metadata_require_distributed(Oid relation)
+{
+	const DistributedTable *table = metadata_table(relation);
+
+	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("\"%s\" is not a distributed table",
+							   DatumGetCString(
+								   DirectFunctionCall1(regclassout, ObjectIdGetDatum(relation))))));
+	return table;
 }

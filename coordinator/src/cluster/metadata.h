@@ -51,7 +51,8 @@ typedef struct Colocation
 	char **lost_with;	/* [shard_count]: the worker that it was lost with; NULL: it is not lost */
 	int lost_count;		/* how many are lost */
 	Bitmapset *workers; /* ids of the workers that hold a shard */
-	FmgrInfo hash;		/* the key's extended hash function */
+	FullTransactionId moved_by; /* who has moved a shard last; 0: nobody */
+	FmgrInfo hash;				/* the key's extended hash function */
 } Colocation;
 
 /* Texts of a PeriodRule end within so many bytes. */
@@ -99,6 +100,9 @@ extern const Bitmapset *metadata_all_workers(void);
 
 /* Workers that hold rows of the table: its colocation's, or all for a reference table. */
 extern const Bitmapset *metadata_table_workers(const DistributedTable *table);
+
+/* The table's entry; ERROR unless it is a distributed table. */
+extern const DistributedTable *metadata_require_distributed(Oid relation);
 
 /* Is the extension created in this database (and are we not inside its CREATE)? */
 extern bool metadata_available(void);

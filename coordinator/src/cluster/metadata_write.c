@@ -134,6 +134,7 @@ metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_collation, 
 		shard[CATALOG_SHARD_REMAINDER - 1] = Int32GetDatum(remainder);
 		shard[CATALOG_SHARD_WORKER - 1] = Int32GetDatum(shard_workers[remainder]);
 		shard_nulls[CATALOG_SHARD_LOST_WITH - 1] = true;
+		shard_nulls[CATALOG_SHARD_MOVED_BY - 1] = true;
 		insert_row(shards, shard, shard_nulls);
 	}
 
@@ -162,6 +163,8 @@ update_shards(ScanKey keys, int key_count, int worker_id, const char *lost_with)
 	if (lost_with != NULL)
 		values[CATALOG_SHARD_LOST_WITH - 1] = CStringGetTextDatum(lost_with);
 	nulls[CATALOG_SHARD_LOST_WITH - 1] = lost_with == NULL;
+	replace[CATALOG_SHARD_MOVED_BY - 1] = lost_with == NULL;
+	values[CATALOG_SHARD_MOVED_BY - 1] = FullTransactionIdGetDatum(GetCurrentFullTransactionId());
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		HeapTuple changed = heap_modify_tuple(tuple, RelationGetDescr(catalog), values, nulls,

@@ -49,7 +49,8 @@
 #define CATALOG_SHARD_REMAINDER 3
 #define CATALOG_SHARD_WORKER 4
 #define CATALOG_SHARD_LOST_WITH 5
-#define CATALOG_SHARD_COLUMNS 5
+#define CATALOG_SHARD_MOVED_BY 6
+#define CATALOG_SHARD_COLUMNS 6
 
 /* strata.distributed_table */
 #define CATALOG_TABLE_RELATION 1
@@ -89,7 +90,7 @@ extern int metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_
 /* Shards of the worker become lost: they are nowhere, and keep its name. */
 extern void metadata_write_lose_shards(int worker_id, const char *name);
 
-/* A lost shard is on this worker from now on. */
+/* A shard is on this worker from now on: empty in place of a lost one, or with its rows, by this transaction. */
 extern void metadata_write_place_shard(int colocation_id, int remainder, int worker_id);
 
 /* The default group for this key and shard count, or 0 when there is none. */

@@ -26,11 +26,11 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/metadata.h"
 #include "compat.h"
+#include "cluster/metadata.h"
+#include "execute/moved_rows.h"
 #include "execute/statement_reads.h"
 #include "execute/statement_snapshot.h"
-#include "plan/period_cutoff.h"
 #include "server/statement_depth.h"
 #include "stream/reference_write.h"
 #include "stream/remote_insert.h"
@@ -212,7 +212,7 @@ start_query(QueryDesc *query, int eflags)
 	if (IsParallelWorker() || !metadata_available())
 		return;
 	if (!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
-		period_check_snapshot(query, nested);
+		moved_rows_check(query, nested);
 	statement_snapshot_start(query, eflags);
 	foreach(cell, query->estate->es_opened_result_relations)
 		executor_prepare_result_relation(lfirst(cell));

@@ -279,38 +279,3 @@ period_cutoff_condition(const DistributedTable *table)
 					quote_identifier(get_attname(table->relation, table->periods.attribute, false)),
 					quote_literal_cstr(table->periods.cutoff));
 }
-
-void
-period_check_snapshot(const QueryDesc *query, bool nested)
-{
-	uint64 oldest = U64FromFullTransactionId(ReadNextFullTransactionId()) - MaxTransactionId / 2;
-	ListCell *cell;
-
-	/* else the snapshot is, or will be, taken under the locks of the statement's tables */
-	if (!nested && !IsolationUsesXactSnapshot())
-		return;
-	if (query->snapshot == NULL || !IsMVCCSnapshot(query->snapshot))
-		return;
-	foreach(cell, query->plannedstmt->rtable)
-	{
-		const RangeTblEntry *rte = lfirst(cell);
-		const DistributedTable *table = rte->rtekind == RTE_RELATION ? metadata_table(rte->relid)
-																	 : NULL;
-		FullTransactionId moved_by;
-		TransactionId xid;
-
-		if (!metadata_has_periods(table))
-			continue;
-		moved_by = table->periods.moved_by;
-		xid = XidFromFullTransactionId(moved_by);
-		if (FullTransactionIdIsValid(moved_by) &&
-			(int64) (U64FromFullTransactionId(moved_by) - oldest) > 0 &&
-			!TransactionIdIsCurrentTransactionId(xid) && XidInMVCCSnapshot(xid, query->snapshot))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access because rows of table \"%s\" moved",
-							get_rel_name(rte->relid)),
-					 errdetail("They moved to another partition after the snapshot was taken."),
-					 errhint("The transaction might succeed if retried.")));
-	}
-}

@@ -18,10 +18,4 @@ extern void period_cutoff_apply(Query *query);
 /* The condition as SQL, "" when the table has no cut-off. */
 extern char *period_cutoff_condition(const DistributedTable *table);
 
-/*
- * ERROR 40001 if the statement's snapshot is older than rows' last move between a table's
- * leaves, and the statement is one that could notice.
- */
-extern void period_check_snapshot(const QueryDesc *query, bool nested);
-
 #endif

@@ -16,7 +16,7 @@
  * new leaf in the worker's catalog, would look for the rows where its snapshot does not show them yet.
  * Therefore the move has AccessExclusiveLock on the coordinator's shell: no statement of ours is between
  * taking its snapshots and its end.  Snapshots that live longer (REPEATABLE READ; STABLE functions)
- * are found by period_check_snapshot(): the metadata says which transaction moved, and who does not see
+ * are found by execute/moved_rows.c: the metadata says which transaction moved, and who does not see
  * that one gets 40001.
  * So the worker truncates a default partition that a move has emptied, though older snapshots would
  * miss its rows: only a session of an administrator on the worker itself can have one and use it.

@@ -18,6 +18,8 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
+#include "execute/moved_rows.h"
 #include "execute/statement_snapshot.h"
 #include "plan/period_cutoff.h"
 #include "stream/remote_scan.h"
@@ -54,9 +56,9 @@ describe_live_columns(TupleDesc full, AttrNumber **attributes)
 	return live;
 }
 
-/* SELECT of the columns of `live` from the relation. */
+/* SELECT of the columns of `live` from the relation, or from the part of it that has this name on workers. */
 static char *
-build_select(Relation relation, TupleDesc live, const char *clause)
+build_select(Relation relation, TupleDesc live, const char *name, const char *clause)
 {
 	StringInfoData sql;
 	char *condition;
@@ -71,10 +73,7 @@ build_select(Relation relation, TupleDesc live, const char *clause)
 			&sql, row_format_is_binary(attribute->atttypid) ? "%s %s" : "%s strata.as_text(%s)",
 			i == 0 ? "" : ",", quote_identifier(NameStr(attribute->attname)));
 	}
-	appendStringInfo(&sql, " FROM %s%s%s",
-					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-												RelationGetRelationName(relation)),
-					 clause[0] == '\0' ? "" : " ", clause);
+	appendStringInfo(&sql, " FROM %s%s%s", name, clause[0] == '\0' ? "" : " ", clause);
 	condition = period_cutoff_condition(metadata_table(RelationGetRelid(relation)));
 	if (condition[0] != '\0')
 		appendStringInfo(&sql, " %s %s", strstr(clause, " WHERE ") != NULL ? "AND" : "WHERE",
@@ -82,30 +81,46 @@ build_select(Relation relation, TupleDesc live, const char *clause)
 	return sql.data;
 }
 
-ShellReader *
-shell_reader_begin(Relation relation, const char *clause)
+static ShellReader *
+begin_on(const Bitmapset *workers, Relation relation, const char *name, const char *clause)
 {
 	ShellReader *reader = palloc0(sizeof(ShellReader));
-	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	TupleDesc live;
 	RemoteRole caller;
 
-	if (IsParallelWorker())
-		elog(ERROR, "a parallel worker cannot read from the workers of table \"%s\"",
-			 RelationGetRelationName(relation));
-
 	reader->relation = relation;
-	if (table == NULL)
-		return reader;
-
 	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes);
 	if (live->natts != RelationGetDescr(relation)->natts)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
 	caller = remote_role_enter(remote_role_for_relation(relation));
-	reader->scan = remote_scan_begin(statement_snapshot_prepare_scan(metadata_table_workers(table)),
-									 REMOTE_READ, build_select(relation, live, clause), live);
+	reader->scan = remote_scan_begin(statement_snapshot_prepare_scan(workers), REMOTE_READ,
+									 build_select(relation, live, name, clause), live);
 	(void) remote_role_enter(caller);
 	return reader;
+}
+
+ShellReader *
+shell_reader_begin(Relation relation, const char *clause)
+{
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	ShellReader *reader;
+
+	if (IsParallelWorker())
+		elog(ERROR, "a parallel worker cannot read from the workers of table \"%s\"",
+			 RelationGetRelationName(relation));
+	moved_rows_check_table(RelationGetRelid(relation));
+	if (table != NULL)
+		return begin_on(metadata_table_workers(table), relation,
+						relation_name_qualified(RelationGetRelid(relation)), clause);
+	reader = palloc0(sizeof(ShellReader));
+	reader->relation = relation;
+	return reader;
+}
+
+ShellReader *
+shell_reader_begin_shard(Relation relation, int worker_id, const char *shard)
+{
+	return begin_on(bms_make_singleton(worker_id), relation, shard, "");
 }
 
 bool

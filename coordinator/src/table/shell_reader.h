@@ -17,6 +17,9 @@ typedef struct ShellReader ShellReader;
  */
 extern ShellReader *shell_reader_begin(Relation relation, const char *clause);
 
+/* The same of one shard: `shard` is its name on the worker, quoted and qualified. */
+extern ShellReader *shell_reader_begin_shard(Relation relation, int worker_id, const char *shard);
+
 /* Next row into a slot of the shell's row type; false at the end. */
 extern bool shell_reader_next(ShellReader *reader, TupleTableSlot *slot);
 

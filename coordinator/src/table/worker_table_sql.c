@@ -54,8 +54,8 @@ static void append_column_settings(StringInfo sql, Relation relation);
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
 
-static char *
-get_partition_qualified_name(Relation relation, int remainder)
+char *
+worker_table_sql_shard_name(Relation relation, int remainder)
 {
 	return quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)),
@@ -208,7 +208,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 }
 
 char *
-worker_table_sql_partitions(Relation relation, int modulus, List *remainders)
+worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods)
 {
 	StringInfoData sql;
 	ListCell *cell;
@@ -216,7 +216,7 @@ worker_table_sql_partitions(Relation relation, int modulus, List *remainders)
 
 	initStringInfo(&sql);
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), NIL);
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
@@ -226,7 +226,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 {
 	char *options = get_storage_parameters(relation);
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
-	char *name = get_partition_qualified_name(relation, remainder);
+	char *name = worker_table_sql_shard_name(relation, remainder);
 	const char *access_method = table != NULL && table->is_columnar ? "columnar" : "heap";
 
 	appendStringInfo(sql,
@@ -669,7 +669,7 @@ worker_table_sql_owner(Relation relation, List *remainders)
 									   relation_name_qualified(RelationGetRelid(relation)), name));
 		foreach(cell, remainders)
 		{
-			char *shard = get_partition_qualified_name(relation, lfirst_int(cell));
+			char *shard = worker_table_sql_shard_name(relation, lfirst_int(cell));
 
 			append_if_role_exists(&sql, owner, psprintf("ALTER TABLE %s OWNER TO %s", shard, name));
 			if (metadata_has_periods(metadata_table(RelationGetRelid(relation))))

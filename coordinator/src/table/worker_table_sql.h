@@ -16,6 +16,9 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
+/* The name of the relation's partition `remainder`, quoted and qualified. */
+extern char *worker_table_sql_shard_name(Relation relation, int remainder);
+
 /* Create a schema, with its privileges, unless it exists. */
 extern char *worker_table_sql_schema(Oid schema_oid);
 
@@ -28,8 +31,9 @@ extern char *worker_table_sql_schema(Oid schema_oid);
 extern char *worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus,
 									 List *remainders, List *periods);
 
-/* The partitions `remainders` of a table of ours that exists already. */
-extern char *worker_table_sql_partitions(Relation relation, int modulus, List *remainders);
+/* The partitions `remainders` of a table of ours that exists already; periods as above. */
+extern char *
+worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods);
 
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
 extern char *worker_table_sql_column(Relation relation, AttrNumber attribute);

@@ -197,26 +197,14 @@ create_partitions(Oid relation_oid, const int *places)
 		if (remainders == NIL)
 			continue;
 		worker_ids[count] = worker_id;
-		sqls[count++] = psprintf("%s%s", worker_table_sql_partitions(relation, modulus, remainders),
+		sqls[count++] = psprintf("%s%s",
+								 worker_table_sql_partitions(relation, modulus, remainders, NIL),
 								 worker_table_sql_owner(relation, remainders));
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	if (guarded)
 		owner_guard_end(workers);
 	table_close(relation, NoLock);
-}
-
-static const DistributedTable *
-require_distributed(Oid relation)
-{
-	const DistributedTable *table = metadata_table(relation);
-
-	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("\"%s\" is not a distributed table",
-							   DatumGetCString(
-								   DirectFunctionCall1(regclassout, ObjectIdGetDatum(relation))))));
-	return table;
 }
 
 /* recreate_lost_shards(relation): how many there were, of each table of its group */
@@ -234,13 +222,13 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	relation = PG_GETARG_OID(0);
 	PreventCommandIfReadOnly("strata.recreate_lost_shards()");
 	remote_ddl_lock_for_seed();
-	table = require_distributed(relation);
+	table = metadata_require_distributed(relation);
 	tables = metadata_write_group_tables(table->colocation->id);
 	foreach(cell, tables)
 		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
 	metadata_write_lock_placement();
 
-	colocation = require_distributed(relation)->colocation;
+	colocation = metadata_require_distributed(relation)->colocation;
 	if (colocation->lost_count == 0)
 		PG_RETURN_INT32(0);
 	remote_ddl_note_change();

@@ -28,23 +28,19 @@
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
+#include "stream/copy_stream.h"
 #include "stream/remote_command.h"
 #include "stream/try_command.h"
 #include "table/columnar_options.h"
 #include "table/table_tree.h"
 #include "table/worker_table_sql.h"
-#include "values/row_format.h"
 #include "workers/worker_seed.h"
-
-/* Rows are collected up to this many bytes before they are sent. */
-#define COPY_CHUNK_BYTES (64 * 1024)
 
 /* One row of strata.schema_commands(). */
 typedef struct SchemaCommand
@@ -101,118 +97,30 @@ run_optional_command(int worker_id, const SchemaCommand *command)
 
 /* ---------------------------------------------------------------- rows of reference tables */
 
-/* Hand a chunk to libpq and wait until the kernel has taken it. */
-static void
-send_chunk(WorkerConnection *conn, StringInfo buffer, const char *sql)
-{
-	int pending;
-
-	if (PQputCopyData(conn->pg, buffer->data, buffer->len) != 1)
-		connection_report(ERROR, conn, NULL, sql);
-	while ((pending = PQflush(conn->pg)) > 0)
-		connection_wait_any(&conn, 1);
-	if (pending < 0)
-		connection_report(ERROR, conn, NULL, sql);
-	resetStringInfo(buffer);
-}
-
-/* Send all rows of the table over a COPY that the worker waits for. */
-static void
-stream_rows(WorkerConnection *conn, Relation relation, RowEncoder *encoder, const char *sql)
-{
-	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "strata seed row",
-													  ALLOCSET_DEFAULT_SIZES);
-	StringInfoData buffer;
-
-	initStringInfo(&buffer);
-	row_encoder_begin(encoder, &buffer);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		MemoryContext caller = MemoryContextSwitchTo(row_context);
-
-		CHECK_FOR_INTERRUPTS();
-		slot_getallattrs(slot);
-		row_encoder_append(encoder, &buffer, slot->tts_values, slot->tts_isnull);
-		MemoryContextSwitchTo(caller);
-		MemoryContextReset(row_context);
-		if (buffer.len >= COPY_CHUNK_BYTES)
-			send_chunk(conn, &buffer, sql);
-	}
-	row_encoder_end(encoder, &buffer);
-	if (buffer.len > 0)
-		send_chunk(conn, &buffer, sql);
-
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	MemoryContextDelete(row_context);
-	pfree(buffer.data);
-}
-
-/* Wait for the end of the statement, and raise what the worker says against it. */
-static void
-finish_copy(WorkerConnection *conn, const char *sql)
-{
-	PGresult *result;
-
-	while ((result = connection_get_result(conn)) != NULL)
-	{
-		if (PQresultStatus(result) != PGRES_COMMAND_OK)
-			connection_report(ERROR, conn, result, sql);
-		PQclear(result);
-	}
-}
-
-/* The worker copies as the table's owner: functions in CHECK, domains and indexes are his. */
-static char *
-get_copy_command(Relation relation, const RowEncoder *encoder)
-{
-	TupleDesc desc = RelationGetDescr(relation);
-	StringInfoData sql;
-	const char *separator = "";
-
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "CALL strata_worker.copy_rows(%s::pg_catalog.regclass, ARRAY[",
-					 quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped || column->attgenerated != '\0')
-			continue;
-		appendStringInfo(&sql, "%s%s", separator, quote_literal_cstr(NameStr(column->attname)));
-		separator = ", ";
-	}
-	appendStringInfo(&sql, "]::pg_catalog.text[], '%s')",
-					 row_encoder_is_binary(encoder) ? "binary" : "text");
-	return sql.data;
-}
-
 static void
 copy_rows(int worker_id, Relation relation)
 {
-	WorkerConnection *conn = connection_open(worker_id);
-	RowEncoder *encoder = row_encoder_create(RelationGetDescr(relation), CurrentMemoryContext);
-	char *sql;
-	PGresult *result;
+	Snapshot snapshot;
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	CopyStream *stream;
 
 	if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
-		row_encoder_column_count(encoder) == 0 || RelationGetNumberOfBlocks(relation) == 0)
+		RelationGetNumberOfBlocks(relation) == 0)
 		return;
-
-	sql = get_copy_command(relation, encoder);
-	remote_transaction_send(conn, REMOTE_WRITE, sql);
-	result = connection_get_result(conn);
-	if (result == NULL || PQresultStatus(result) != PGRES_COPY_IN)
-		connection_report(ERROR, conn, result, sql);
-	PQclear(result);
-	stream_rows(conn, relation, encoder, sql);
-	if (PQputCopyEnd(conn->pg, NULL) != 1)
-		connection_report(ERROR, conn, NULL, sql);
-	finish_copy(conn, sql);
+	stream = copy_stream_begin(worker_id, relation,
+							   relation_name_qualified(RelationGetRelid(relation)));
+	if (stream == NULL)
+		return;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = table_beginscan(relation, snapshot, 0, NULL);
+	slot = table_slot_create(relation, NULL);
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		copy_stream_row(stream, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	copy_stream_end(stream);
 }
 
 /* ---------------------------------------------------------------- seeding */

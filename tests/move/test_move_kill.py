@@ -1,0 +1,147 @@
+"""A move that dies at each of its steps, here or on a worker: the shard is whole, in one place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster, Node
+from tests.fault_points import arm, disarm, release, wait_for_arrival
+from tests.fixtures import new_root
+from tests.waiting import patience, wait_until
+
+pytestmark = pytest.mark.long
+
+ROWS = 400
+STEPS = [
+    "shard_move_copied",
+    "shard_move_published",
+    "prepare_0",
+    "prepare_sent_0",
+    "prepared_0",
+    "decision_written",
+    "committed",
+    "wire_sent_0",
+    "wire_sent_1",
+    "acknowledged",
+]
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    """Tables t and u are one group, with a foreign key."""
+    with Cluster(new_root(), workers=2, durable=True, assertions=True) as cluster:
+        node = cluster.coordinator
+        node.execute("ALTER SYSTEM SET strata.resolver_interval = '500ms'")
+        node.execute("SELECT pg_reload_conf()")
+        node.execute(
+            "CREATE TABLE t (k integer PRIMARY KEY, v text); CREATE TABLE u (k integer, n integer);"
+            "SELECT strata.create_distributed_table('t', 'k', 4);"
+            "SELECT strata.create_distributed_table('u', 'k', colocate_with => 't');"
+            "ALTER TABLE u ADD FOREIGN KEY (k) REFERENCES t;"
+            f"INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, {ROWS}) AS g;"
+            f"INSERT INTO u SELECT g, g FROM generate_series(1, {ROWS}) AS g"
+        )
+        yield cluster
+
+
+@pytest.fixture
+def cluster(made: Cluster) -> Iterator[Cluster]:
+    yield made
+    disarm(made.coordinator)
+    made.start()
+    for each in made.nodes:
+        each.forgive_crash()
+        each.disconnect()
+
+
+def choose_move(cluster: Cluster) -> str:
+    """Of a shard with rows to where it is not."""
+    ((shard, worker),) = cluster.coordinator.query(
+        "SELECT shard, CASE worker WHEN 'worker1' THEN 'worker2' ELSE 'worker1' END"
+        " FROM strata.shards WHERE relation = 't'::regclass ORDER BY shard LIMIT 1"
+    )
+    return f"SELECT strata.move_shard('t', {shard}, '{worker}')"
+
+
+def check_rows(cluster: Cluster) -> None:
+    """Each row is there once, wherever one looks, and nothing is left of what failed."""
+    node = cluster.coordinator
+    totals = "SELECT count(*), count(DISTINCT k), count(*) FILTER (WHERE k <= 400) FROM {}"
+    for table in ("t", "u"):
+        assert node.query(totals.format(table)) == [(ROWS, ROWS, ROWS)]
+        assert sum(w.value(f"SELECT count(*) FROM {table}") for w in cluster.workers) == ROWS
+        for key in range(1, ROWS, 37):
+            assert node.query(f"SELECT count(*) FROM {table} WHERE k = {key}") == [(1,)]
+    assert node.query("SELECT count(*) FROM t JOIN u USING (k)") == [(ROWS,)]
+    shards = sum(
+        w.value("SELECT count(*) FROM strata_worker.shard_list()") for w in cluster.workers
+    )
+    assert shards == 8
+    node.execute(f"INSERT INTO t VALUES ({ROWS + 1}, ''); DELETE FROM t WHERE k = {ROWS + 1}")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        node.execute("DELETE FROM t WHERE k = 1")
+
+
+def wait_until_resolved(cluster: Cluster) -> None:
+    for _ in wait_until("nothing is prepared any more", timeout=patience(60)):
+        if not any(worker.query("SELECT gid FROM pg_prepared_xacts") for worker in cluster.workers):
+            return
+
+
+def wait_until_back(cluster: Cluster) -> None:
+    cluster.start()
+    for node in cluster.nodes:
+        node.disconnect()
+        for _ in wait_until(f"{node.name} is back"):
+            try:
+                node.connect().close()
+                break
+            except psycopg.OperationalError:
+                continue
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("action", ["error", "kill", "crash"])
+def test_the_coordinator_dies(cluster: Cluster, step: str, action: str) -> None:
+    node = cluster.coordinator
+    postmaster = node.pid()
+    move = choose_move(cluster)
+    arm(node, (step, action))
+    try:
+        node.execute(move)
+    except psycopg.Error:
+        node.disconnect()
+    for _ in wait_until("the server died"):
+        if action != "crash" or not Path(f"/proc/{postmaster}").exists():
+            break
+    wait_until_back(cluster)
+    wait_until_resolved(cluster)
+    check_rows(cluster)
+
+
+def move_one(node: Node, statement: str) -> None:
+    with contextlib.suppress(psycopg.Error), node.connect() as session:
+        session.execute(statement)
+
+
+@pytest.mark.parametrize("step", ["shard_move_copied", "prepared_0", "decision_written"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_dies(cluster: Cluster, step: str, victim: int) -> None:
+    node = cluster.coordinator
+    arm(node, (step, "wait"))
+    with ThreadPoolExecutor(1) as pool:
+        move = pool.submit(move_one, node, choose_move(cluster))
+        wait_for_arrival(node)
+        cluster.workers[victim].kill()
+        cluster.workers[victim].forgive_crash()
+        release(node)
+        move.result(patience(60))
+    wait_until_back(cluster)
+    wait_until_resolved(cluster)
+    check_rows(cluster)
