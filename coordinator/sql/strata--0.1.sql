@@ -340,7 +340,7 @@ CREATE FUNCTION strata.remove_worker(
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_remove_worker';
 REVOKE ALL ON FUNCTION strata.remove_worker(text, boolean, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION strata.remove_worker(text, boolean, boolean) IS
-    'removes a worker that holds no shards from the cluster; or one that is lost for good: then statements that need its shards fail';
+    'removes a worker that holds no shards from the cluster, with drain after moving them to the others; or one that is lost for good: then statements that need its shards fail';
 
 CREATE FUNCTION strata.recreate_lost_shards(relation regclass) RETURNS integer
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_recreate_lost_shards';

@@ -61,7 +61,8 @@ MONITORS = {
 }
 SUPERUSERS = {
     "coordinator": """
-        strata.add_worker strata.aggregate_definition strata.changed_privileges
+        strata.add_worker strata.aggregate_definition strata.begin_move strata.finish_move strata.note_move_error strata.plan_moves
+        strata.rebalance_plan strata.rebalance_start strata.rebalance_stop strata.rebalance_wait strata.changed_privileges
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.extension_definition strata.extension_privileges
@@ -141,7 +142,10 @@ RELATIONS = {
     "strata.in_doubt": "public: SELECT",
     "strata.lock_waits": "pg_monitor: SELECT",
     "strata.partitions": "public: SELECT",
+    "strata.rebalance_status": "pg_monitor: SELECT",
     "strata.shard": "",
+    "strata.shard_move": "",
+    "strata.shard_move_move_id_seq": "",
     "strata.shards": "public: SELECT",
     "strata.tables": "public: SELECT",
     "strata.tier_moves": "public: SELECT",

@@ -27,6 +27,7 @@
 #include "commit/resolver.h"
 #include "services/deadlock.h"
 #include "services/period_maintenance.h"
+#include "services/shard_mover.h"
 #include "services/tier_service.h"
 #include "table/auto_analyze.h"
 #include "workers/take_over.h"
@@ -54,6 +55,7 @@ static const ServiceTask period_tasks[] = {
 	{"periods", period_maintenance_interval, period_maintenance_run},
 	{"tiers", tier_service_interval, tier_service_run},
 	{"statistics", auto_analyze_interval, auto_analyze_run},
+	{"moves", shard_mover_interval, shard_mover_run},
 };
 
 /* What is remembered of a task's runs. */
@@ -65,7 +67,7 @@ typedef struct TaskState
 } TaskState;
 
 /* Of the one service that this process is. */
-static TaskState states[lengthof(maintenance_tasks)];
+static TaskState states[Max(lengthof(maintenance_tasks), lengthof(period_tasks))];
 
 /* Log an error unless it is the same as the last time. */
 static void

@@ -34,6 +34,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -195,10 +196,13 @@ list_periods(const ShardMove *move, Relation relation)
 	return periods;
 }
 
+/* For as long at most as the caller waits for locks here. */
 static void
 lock_source(const ShardMove *move)
 {
 	ListCell *cell;
+
+	run_on(move->source, psprintf("SET LOCAL lock_timeout = %d", LockTimeout));
 
 	foreach(cell, move->tables)
 	{
@@ -208,6 +212,7 @@ lock_source(const ShardMove *move)
 			   psprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", get_shard_name(move, relation)));
 		table_close(relation, NoLock);
 	}
+	run_on(move->source, "SET LOCAL lock_timeout = 0");
 }
 
 static void

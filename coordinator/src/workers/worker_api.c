@@ -14,6 +14,8 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -98,6 +100,24 @@ check_new_server(const char *identity)
 	}
 }
 
+/* It holds no shards: say how it gets some. */
+static void
+tell_of_rebalance(const char *name)
+{
+	uint64 moves;
+
+	SPI_connect();
+	if (SPI_execute("SELECT FROM strata.rebalance_plan('count')", false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not plan moves");
+	moves = SPI_processed;
+	SPI_finish();
+	if (moves > 0)
+		ereport(NOTICE,
+				(errmsg("worker \"%s\" holds no shards yet", name),
+				 errhint("SELECT strata.rebalance_start() moves some of the other workers' there; "
+						 "strata.rebalance_plan() shows which.")));
+}
+
 Datum
 strata_add_worker(PG_FUNCTION_ARGS)
 {
@@ -121,6 +141,7 @@ strata_add_worker(PG_FUNCTION_ARGS)
 	PopActiveSnapshot();
 	in_doubt_look_at_commit();
 	remote_ddl_seed_version(worker_id);
+	tell_of_rebalance(name);
 	PG_RETURN_INT32(worker_id);
 }
 
@@ -154,8 +175,23 @@ find_trouble(int worker_id)
 	return psprintf("%s: %s", answer.error->message, answer.error->detail);
 }
 
+/* Move its shards to the other workers. */
 static void
-check_empty(int worker_id, bool drain)
+drain_worker(const char *name)
+{
+	Oid types[] = {TEXTOID};
+	Datum values[] = {CStringGetTextDatum(name)};
+
+	SPI_connect();
+	if (SPI_execute_with_args("SELECT strata.move_shard(p.relation, p.shard, p.target)"
+							  " FROM strata.rebalance_plan('bytes', $1, 1) AS p",
+							  1, types, values, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not move shards");
+	SPI_finish();
+}
+
+static void
+check_empty(int worker_id)
 {
 	const char *name = metadata_worker(worker_id)->name;
 	const char *example = NULL;
@@ -176,13 +212,6 @@ check_empty(int worker_id, bool drain)
 	if (tables == 0)
 		return;
 
-	if (drain)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("worker \"%s\" cannot be drained", name),
-				 errdetail("Moving shards to other workers is not supported yet."),
-				 errhint("Undistribute the tables that have shards there, remove the worker, and "
-						 "distribute them again.")));
 	trouble = find_trouble(worker_id);
 	if (trouble != NULL)
 		ereport(ERROR,
@@ -199,7 +228,8 @@ check_empty(int worker_id, bool drain)
 			 errdetail_plural("%d table has shards there: \"%s\".",
 							  "%d tables have shards there, \"%s\" among them.", tables, tables,
 							  example),
-			 errhint("SELECT relation, shard FROM strata.shards WHERE worker = %s shows them.",
+			 errhint("SELECT strata.remove_worker(%s, drain => true) moves them to other workers "
+					 "before.",
 					 quote_literal_cstr(name))));
 }
 
@@ -311,9 +341,11 @@ strata_remove_worker(PG_FUNCTION_ARGS)
 	}
 	else
 	{
+		if (drain)
+			drain_worker(name);
 		metadata_write_lock_placement();
 		worker_id = worker_api_find(name);
-		check_empty(worker_id, drain);
+		check_empty(worker_id);
 		take_leave(worker_id);
 	}
 	in_doubt_forget(worker_id);
