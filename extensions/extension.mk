@@ -7,6 +7,8 @@
 EXTENSIONS_DIR := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 COMMON_DIR := $(EXTENSIONS_DIR)/common
 
+# PGXS has a VERSION of its own
+OWN_VERSION := $(VERSION)
 OWN_SQL := sql/$(EXTENSION)--$(VERSION).sql
 SHARED_SQL_FILES := $(addprefix $(COMMON_DIR)/sql/,$(SHARED_SQL))
 BUILT_SQL := $(EXTENSION)--$(VERSION).sql
@@ -20,7 +22,7 @@ COMMON_OBJS := $(patsubst %.c,src/common_%.o,$(COMMON_SRC))
 SOURCES := $(sort $(shell find src -name '*.c'))
 OBJS = $(patsubst %.c,%.o,$(SOURCES)) $(COMMON_OBJS)
 # headers are named with their folder: #include "wire/connection.h"
-PG_CPPFLAGS += -Isrc -I$(COMMON_DIR) -I$(libpq_srcdir)
+PG_CPPFLAGS += -DSTRATA_VERSION='"$(OWN_VERSION)"' -Isrc -I$(COMMON_DIR) -I$(libpq_srcdir)
 # These three warnings of -Wextra are at odds with PostgreSQL's own headers and idioms.
 PG_CFLAGS += -std=gnu11 -Wall -Wextra -Werror \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers

@@ -4,7 +4,8 @@
 SOURCES := $(shell find coordinator worker extensions -name '*.c' 2>/dev/null)
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 FLAGS := -std=gnu11 -O2 -fPIC -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter \
-	-Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common
+	-Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common \
+	-DSTRATA_VERSION='"lint"'
 
 # where the headers of a source's extension are
 OWN = $(addprefix -I,$(wildcard $(firstword $(subst /src/, ,$(subst /test/, ,$<)))/src))

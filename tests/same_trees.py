@@ -61,4 +61,6 @@ def nodes_alike(
                 ]
             with connection.transaction():
                 connection.execute("SET LOCAL search_path = pg_catalog")
-                assert connection.execute(query).fetchall() == expected
+                found = connection.execute(query).fetchall()
+            differences = [row for row in found + expected if (row in found) != (row in expected)]
+            assert found == expected, differences

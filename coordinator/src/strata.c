@@ -14,6 +14,7 @@
 #include "cluster/worker_state.h"
 #include "commit/gate.h"
 #include "commit/in_doubt.h"
+#include "compat.h"
 #include "ddl/utility.h"
 #include "execute/executor_hooks.h"
 #include "execute/gather.h"
@@ -33,7 +34,7 @@
 
 #include "transaction_end.h"
 
-PG_MODULE_MAGIC;
+COMPAT_MODULE_MAGIC("strata");
 
 int strata_connect_timeout = 5;
 int strata_worker_timeout = 30000;

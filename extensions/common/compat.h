@@ -260,6 +260,18 @@ typedef RangeTblEntry CompatPermissions;
 #define compat_copy_forget_bad_line(cstate) ((void) 0)
 #endif
 
+/* COPY ... (REJECT_LIMIT n, LOG_VERBOSITY silent), since 18: when bad lines are too many, and whether to tell their number. */
+#if PG_VERSION_NUM >= 180000
+#define compat_copy_has_too_many_bad_lines(cstate) \
+	((cstate)->opts.reject_limit > 0 && (cstate)->num_errors > (cstate)->opts.reject_limit)
+#define compat_copy_reject_limit(cstate) ((cstate)->opts.reject_limit)
+#define compat_copy_is_silent(cstate) ((cstate)->opts.log_verbosity < COPY_LOG_VERBOSITY_DEFAULT)
+#else
+#define compat_copy_has_too_many_bad_lines(cstate) false
+#define compat_copy_reject_limit(cstate) INT64CONST(0)
+#define compat_copy_is_silent(cstate) false
+#endif
+
 /* Report how many lines COPY left out as bad: to the progress view, and at the end to the user. */
 #if PG_VERSION_NUM >= 170000
 #define compat_copy_report_bad_line(cstate) \
@@ -820,6 +832,32 @@ compat_flatten_groups(Query *query)
 #define COMPAT_NOT_NULL_IS_CONSTRAINT false
 #define compat_find_not_null(relation, column) ((HeapTuple) NULL)
 #define compat_not_null_column(tuple) InvalidAttrNumber
+#endif
+
+/* RETURNING tells rows before and after since 18, under names that the query has; which row is it? */
+#if PG_VERSION_NUM >= 180000
+#define compat_copy_returning_names(to, from)             \
+	((to)->returningOldAlias = (from)->returningOldAlias, \
+	 (to)->returningNewAlias = (from)->returningNewAlias)
+#define compat_names_old_or_new(var) ((var)->varreturningtype != VAR_RETURNING_DEFAULT)
+#else
+#define compat_copy_returning_names(to, from) ((void) 0)
+#define compat_names_old_or_new(var) false
+#endif
+
+/* What makes a library loadable; since 18 with its name and version, as pg_get_loaded_modules() tells them. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_MODULE_MAGIC(extension) \
+	PG_MODULE_MAGIC_EXT(.name = extension, .version = STRATA_VERSION)
+#else
+#define COMPAT_MODULE_MAGIC(extension) PG_MODULE_MAGIC
+#endif
+
+/* Partitioned tables have exclusion constraints that compare the partition key for equality; since 17. */
+#if PG_VERSION_NUM >= 170000
+#define COMPAT_TREES_HAVE_EXCLUSIONS true
+#else
+#define COMPAT_TREES_HAVE_EXCLUSIONS false
 #endif
 
 #endif

@@ -10,6 +10,7 @@ their own, whose first process dies with this one: however a run ends, nothing o
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shutil
@@ -50,8 +51,11 @@ def copy_tree(target: Path) -> None:
         for name in set(copied.read_text().splitlines()) - names:
             (target / "src" / name).unlink(missing_ok=True)
     for name in names:
-        (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(TREE / name, target / "src" / name)
+        copy = target / "src" / name
+        # make goes by times: what changed is as new as its copy
+        if not copy.is_file() or not filecmp.cmp(TREE / name, copy, shallow=False):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(TREE / name, copy)
     copied.write_text("".join(f"{name}\n" for name in sorted(names)))
 
 

@@ -624,7 +624,7 @@ COMMENT ON FUNCTION strata_worker.table_list(text[]) IS
     'the tables on this worker, and of partitions those named, with their columns in one line, and the sizes of those that are not partitioned';
 
 -- ALTER TABLE ... INHERIT leaves a child all columns and constraints as its own, and has no other form.
-CREATE FUNCTION strata_worker.mark_inherited(relation regclass, columns text[], checks text[]) RETURNS void
+CREATE FUNCTION strata_worker.mark_inherited(relation regclass, columns text[], constraints text[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -633,11 +633,11 @@ BEGIN
     UPDATE pg_attribute SET attislocal = false
      WHERE attrelid = relation AND attname = ANY (columns) AND attinhcount > 0;
     UPDATE pg_constraint SET conislocal = false
-     WHERE conrelid = relation AND conname = ANY (checks) AND contype = 'c' AND coninhcount > 0;
+     WHERE conrelid = relation AND conname = ANY (constraints) AND contype IN ('c', 'n') AND coninhcount > 0;
 END
 $$;
 COMMENT ON FUNCTION strata_worker.mark_inherited(regclass, text[], text[]) IS
-    'the child''s columns and CHECK constraints that it has from its parents alone: they go with those';
+    'the child''s columns, and constraints of columns, that it has from its parents alone: they go with those';
 
 -- Foreign keys, and unique and exclusion constraints that can be deferred: the coordinator checks them with its own rows, and
 -- sends what their actions change.  Row by row, as the copies are changed, they would not hold.

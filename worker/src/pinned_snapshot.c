@@ -46,7 +46,7 @@
 #include "function_guard.h"
 #include "session_mark.h"
 
-PG_MODULE_MAGIC;
+COMPAT_MODULE_MAGIC("strata_worker");
 
 /* SQLSTATE of the message to the coordinator, which knows it (connection.c). */
 #define SNAPSHOT_IS_PINNED MAKE_SQLSTATE('S', 'T', '0', '0', '1')

@@ -31,6 +31,11 @@ WITHOUT_PARTIAL = {
     "max(anyenum)": "CREATE AGGREGATE takes no state of type anyenum",
     "min(anyenum)": "CREATE AGGREGATE takes no state of type anyenum",
 }
+if server_major() >= 18:
+    WITHOUT_PARTIAL |= {
+        "max(record)": "CREATE AGGREGATE takes no state of type record",
+        "min(record)": "CREATE AGGREGATE takes no state of type record",
+    }
 
 
 # Of one day and two hours.  Since 17: count, time, days, months, how many of each infinity.

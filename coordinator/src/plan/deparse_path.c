@@ -622,6 +622,7 @@ deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_lis
 	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
 	query->returningList = deparse_path_transport_tlist(
 		(List *) mutate_expr((Node *) returning, &level));
+	compat_copy_returning_names(query, path->root->parse);
 	return query;
 }
 

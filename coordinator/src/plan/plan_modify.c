@@ -468,13 +468,35 @@ make_set_list(PlannerInfo *root)
 	return deparse_statement_assignments(result, relation);
 }
 
+/*
+ * RETURNING for a node that gets its values ready made.  Core takes old.a and new.a for one column of what a custom
+ * scan reads, so these are no columns.
+ */
+static List *
+list_returning(PlannerInfo *root)
+{
+	List *result = copyObject(root->parse->returningList);
+	ListCell *cell;
+
+	foreach(cell, result)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, cell);
+		Var *var = (Var *) target->expr;
+
+		if (IsA(var, Var) && compat_names_old_or_new(var))
+			target->expr = (Expr *) makeRelabelType((Expr *) var, var->vartype, var->vartypmod,
+													var->varcollid, COERCE_IMPLICIT_CAST);
+	}
+	return result;
+}
+
 /* PlanCustomPath of a statement that is shipped as it was written. */
 static CustomScan *
 plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 {
 	ModifyPlan *modify = arg;
 	GatherPlan plan = {.kind = GATHER_MODIFY, .writes = true};
-	List *returning = root->parse->returningList;
+	List *returning = list_returning(root);
 	List *params = NIL;
 
 	plan.can_set_tag = root->parse->canSetTag;
@@ -482,9 +504,9 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	if (modify->path != NULL)
 	{
 		gather_add_hidden_roots(modify->path);
-		plan.sql = deparse_path_text(deparse_path_modify(modify->path, root->parse->commandType,
-														 root->parse->resultRelation,
-														 make_set_list(root), returning, &params));
+		plan.sql = deparse_path_text(
+			deparse_path_modify(modify->path, root->parse->commandType, root->parse->resultRelation,
+								make_set_list(root), root->parse->returningList, &params));
 	}
 	else
 	{
@@ -501,7 +523,7 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 {
 	ModifyPlan *modify = arg;
 	GatherPlan plan = {.kind = GATHER_INSERT_ROWS, .writes = true};
-	List *returning = root->parse->returningList;
+	List *returning = list_returning(root);
 	List *params = NIL;
 	List *attributes = NIL;
 	Relation relation = table_open(modify->table->relation, NoLock);

@@ -187,6 +187,11 @@ read_row(CopyFromState cstate, EState *estate, TupleTableSlot *slot, uint64 *exc
 		{
 			compat_copy_forget_bad_line(cstate);
 			compat_copy_report_bad_line(cstate);
+			if (compat_copy_has_too_many_bad_lines(cstate))
+				ereport(ERROR, (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+								errmsg("skipped more than REJECT_LIMIT (" INT64_FORMAT
+									   ") rows due to data type incompatibility",
+									   compat_copy_reject_limit(cstate))));
 			continue;
 		}
 
@@ -273,7 +278,7 @@ copy_rows(CopyFromState cstate)
 
 	pending_rows_flush();
 	pgstat_count_heap_insert(cstate->rel, processed);
-	if (compat_copy_bad_lines(cstate) > 0)
+	if (compat_copy_bad_lines(cstate) > 0 && !compat_copy_is_silent(cstate))
 		ereport(NOTICE, errmsg_plural("%llu row was skipped due to data type incompatibility",
 									  "%llu rows were skipped due to data type incompatibility",
 									  (unsigned long) compat_copy_bad_lines(cstate),

@@ -41,6 +41,7 @@
 
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
+#include "compat.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
@@ -197,7 +198,7 @@ list_inherited_columns(Relation relation)
 }
 
 static List *
-list_inherited_checks(Oid relation)
+list_inherited_constraints(Oid relation)
 {
 	List *names = NIL;
 	ListCell *cell;
@@ -206,7 +207,9 @@ list_inherited_checks(Oid relation)
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
-		if (constraint->contype == CONSTRAINT_CHECK && !constraint->conislocal)
+		if ((constraint->contype == CONSTRAINT_CHECK ||
+			 AttributeNumberIsValid(compat_not_null_column((HeapTuple) lfirst(cell)))) &&
+			!constraint->conislocal)
 			names = lappend(names, NameStr(constraint->conname));
 	}
 	return names;
@@ -231,15 +234,15 @@ static void
 mark_inherited(const Bitmapset *workers, Relation relation)
 {
 	List *columns = list_inherited_columns(relation);
-	List *checks = list_inherited_checks(RelationGetRelid(relation));
+	List *constraints = list_inherited_constraints(RelationGetRelid(relation));
 
-	if (columns == NIL && checks == NIL)
+	if (columns == NIL && constraints == NIL)
 		return;
 	remote_command_run(
 		workers, REMOTE_WRITE,
 		psprintf("SELECT strata_worker.mark_inherited(%s, %s, %s)",
 				 quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))),
-				 quote_names(columns), quote_names(checks)));
+				 quote_names(columns), quote_names(constraints)));
 }
 
 /* Validating a partition computes what its parent's owner has written, and the indexes that it gets what its own has. */

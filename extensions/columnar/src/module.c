@@ -31,7 +31,7 @@
 #include "exec/window/window.h"
 #include "store/rows/write_buffer.h"
 
-PG_MODULE_MAGIC;
+COMPAT_MODULE_MAGIC("strata_columnar");
 
 extern PGDLLEXPORT void _PG_init(void);
 

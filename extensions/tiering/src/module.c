@@ -10,7 +10,7 @@
 #include "heat.h"
 #include "tier_plan.h"
 
-PG_MODULE_MAGIC;
+COMPAT_MODULE_MAGIC("strata_tiering");
 
 extern PGDLLEXPORT void _PG_init(void);
 
