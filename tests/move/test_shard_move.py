@@ -194,6 +194,34 @@ def test_columns_of_all_kinds(pair: Pair) -> None:
     pair.same("SELECT k, e, (p).b FROM t WHERE k = 'k17'")
 
 
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+def test_settings_move(pair: Pair, storage: str) -> None:
+    """Options of the table, its columns and indexes; statistics are there at once."""
+    pair.execute("CREATE TABLE t (k integer, v text, w integer)")
+    pair.ours.execute("SELECT create_distributed_table('t', 'k', 4, storage => %s)", (storage,))
+    pair.execute(
+        "ALTER TABLE t ALTER v SET STATISTICS 17, ALTER v SET (n_distinct = 5), ALTER v SET COMPRESSION lz4;"
+        "CREATE INDEX i ON t (v) WHERE w > 3; CREATE STATISTICS s ON v, w FROM t;"
+        "INSERT INTO t SELECT g, g % 5, g FROM generate_series(1, 1000) AS g"
+    )
+    if storage == "heap":
+        pair.execute("ALTER TABLE t SET (fillfactor = 70)")
+    settings = """
+        SELECT string_agg(DISTINCT concat_ws(' ', a.attstattarget, options.own, a.attcompression, c.reloptions, c.relam, x.indexdef IS NOT NULL,
+                                             c.reltuples > 0), ';')
+          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'v'
+         CROSS JOIN LATERAL (SELECT array_agg(o) AS own FROM unnest(a.attoptions) AS o WHERE o !~ '^pg_') AS options
+          LEFT JOIN pg_indexes AS x ON x.tablename = c.relname
+         WHERE c.relname ~ '^t_s' AND c.relkind = 'r' AND c.relnamespace = 'test_shard_move'::regnamespace
+    """
+    pair.ours.execute("ANALYZE t")
+    (before, same) = pair.on_workers(settings)
+    assert before == same
+    for worker in (1, 0):
+        move_all(pair.ours, "t", f"worker{worker + 1}")
+        assert pair.on_workers(settings)[worker] == before
+
+
 def test_a_move_is_a_part_of_its_transaction(pair: Pair) -> None:
     pair.execute("CREATE TABLE t (k integer PRIMARY KEY, v integer)")
     pair.distribute("t", "k")

@@ -50,7 +50,7 @@
 
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
-static void append_column_settings(StringInfo sql, Relation relation);
+static void append_column_settings(StringInfo sql, Relation relation, const char *table);
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
 
@@ -80,18 +80,20 @@ list_storage_parameters(Relation relation)
 	return parameters;
 }
 
-/* The same as "name=value, ...", NULL when there are none. */
+/* Options (DefElem) as "name=value, ...", NULL when there are none. */
 static char *
-get_storage_parameters(Relation relation)
+quote_options(List *options)
 {
 	StringInfoData sql;
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	foreach(cell, list_storage_parameters(relation))
+	foreach(cell, options)
 	{
 		DefElem *option = lfirst(cell);
 
+		if (strncmp(option->defname, "pg_", 3) == 0)
+			continue; /* a server's own mark */
 		appendStringInfo(&sql, "%s%s = %s", sql.len > 0 ? ", " : "",
 						 quote_identifier(option->defname),
 						 quote_literal_cstr(defGetString(option)));
@@ -189,7 +191,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 		appendStringInfoString(&sql, table_tree_partition_key(relation));
 	else
 	{
-		char *options = get_storage_parameters(relation);
+		char *options = quote_options(list_storage_parameters(relation));
 
 		/* A worker's default_table_access_method must not decide. */
 		appendStringInfoString(&sql, " USING heap");
@@ -199,7 +201,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 	appendStringInfoString(&sql, ";\n");
 
 	/* Partitions inherit these settings, if they come later. */
-	append_column_settings(&sql, relation);
+	append_column_settings(&sql, relation, relation_name_qualified(RelationGetRelid(relation)));
 	foreach(cell, remainders)
 		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
 
@@ -224,7 +226,7 @@ worker_table_sql_partitions(Relation relation, int modulus, List *remainders, Li
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods)
 {
-	char *options = get_storage_parameters(relation);
+	char *options = quote_options(list_storage_parameters(relation));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	char *name = worker_table_sql_shard_name(relation, remainder);
 	const char *access_method = table != NULL && table->is_columnar ? "columnar" : "heap";
@@ -245,6 +247,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 	if (options != NULL)
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
+	append_column_settings(sql, relation, name); /* partitions do not inherit them all */
 }
 
 /* ---------------------------------------------------------------- columns */
@@ -322,17 +325,26 @@ append_columns(StringInfo sql, Relation relation)
 	}
 }
 
-/* STORAGE and STATISTICS of columns, where they are not the default. */
+/* The column's options, as quote_options() writes them. */
+static char *
+get_column_options(Relation relation, AttrNumber attribute)
+{
+	Datum options = get_attoptions(RelationGetRelid(relation), attribute);
+
+	return options == (Datum) 0 ? NULL : quote_options(untransformRelOptions(options));
+}
+
+/* STORAGE, STATISTICS and options of columns for a table on workers, where they are not the default. */
 static void
-append_column_settings(StringInfo sql, Relation relation)
+append_column_settings(StringInfo sql, Relation relation, const char *table)
 {
 	TupleDesc desc = RelationGetDescr(relation);
-	char *table = relation_name_qualified(RelationGetRelid(relation));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 		const char *storage;
+		const char *options;
 		int target;
 
 		if (column->attisdropped)
@@ -352,6 +364,11 @@ append_column_settings(StringInfo sql, Relation relation)
 		if (target >= 0)
 			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET STATISTICS %d;\n", table,
 							 quote_identifier(NameStr(column->attname)), target);
+
+		options = get_column_options(relation, column->attnum);
+		if (options != NULL)
+			appendStringInfo(sql, "ALTER TABLE %s ALTER COLUMN %s SET (%s);\n", table,
+							 quote_identifier(NameStr(column->attname)), options);
 	}
 }
 
