@@ -137,7 +137,7 @@ def test_a_switchover_of_no_group_is_refused(site: Site):
 
 @pytest.mark.slow
 def test_a_worker_with_shards_is_not_removed(events: Site):
-    done = events.try_play("remove_worker.yml", "-e", "group=worker_2")
+    done = events.try_play("remove_worker.yml", "-e", "group=worker_2", "-e", "drain=false")
     assert done.returncode != 0
     assert "shards" in done.stdout
     assert events.query("SELECT count(*) FROM events") == [[1000]]
@@ -145,16 +145,14 @@ def test_a_worker_with_shards_is_not_removed(events: Site):
 
 @pytest.mark.slow
 def test_a_worker_leaves_and_comes_back(events: Site):
-    # of the other tests, too
-    tables = [name for (name,) in events.query("SELECT relation::text FROM strata.tables")]
-    events.query(f"DROP TABLE {', '.join(tables)}")
+    """Its shards move to the other worker, and some of them back."""
     events.play("remove_worker.yml", "-e", "group=worker_2", "-e", "remove_worker_data=true")
     assert (
         superuser(events, leader_of(events, "coordinator"), "SELECT count(*) FROM strata.worker")
         == "1"
     )
+    assert events.query("SELECT count(*) FROM events") == [[1000]]
     events.play("add_worker.yml", "-e", "group=worker_2")
-    events.query(
-        "CREATE TABLE later (id bigint)", "SELECT strata.create_distributed_table('later', 'id')"
-    )
-    assert superuser(events, leader_of(events, "worker_2"), "SELECT count(*) FROM later") == "0"
+    assert events.query("SELECT count(*) FROM events") == [[1000]]
+    rows = int(superuser(events, leader_of(events, "worker_2"), "SELECT count(*) FROM events"))
+    assert 0 < rows < 1000
