@@ -660,6 +660,16 @@ class Cluster:
         self._save()
         return node
 
+    def remove_worker(self, node: Node) -> None:
+        """Move a worker's shards to the others, and remove it with its data."""
+        self.coordinator.execute("SELECT strata.remove_worker(%s, drain => true)", (node.name,))
+        node.disconnect()
+        node.stop()
+        self.workers.remove(node)
+        self._save()
+        for place in (node.data, *node.tablespaces().values()):
+            shutil.rmtree(place)
+
     def create_role(self, role: str, attributes: str = "LOGIN") -> None:
         """Make a role on every node, with a password that is added to the password file.
 

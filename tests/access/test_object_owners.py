@@ -440,8 +440,10 @@ def test_owners_and_grants_are_the_same_on_a_new_worker(stage: Stage) -> None:
     try:
         session.execute("SELECT strata.add_worker('newcomer', %s)", (node.conninfo(user=None),))
         assert assert_same_owners(cluster) == expected
-        assert notices == []
-        session.execute("SELECT strata.remove_worker('newcomer')")
+        assert notices in ([], ['worker "newcomer" holds no shards yet'])
     finally:
+        session.execute(
+            "SELECT strata.remove_worker(name) FROM strata.worker WHERE name = 'newcomer'"
+        )
         cluster.workers.remove(node)
         node.stop("immediate")

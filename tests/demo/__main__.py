@@ -15,7 +15,7 @@ import psycopg
 from rich.console import Console
 
 from tests.cluster import Cluster
-from tests.demo import local, showcase
+from tests.demo import growth, local, showcase
 from tests.demo.datasets import Dataset, Flights, Tpch
 from tests.installation import ClusterError
 
@@ -29,6 +29,7 @@ def bring_up(console: Console, workers: int, scale: float) -> None:
     cluster = start_cluster(console, workers, scale)
     load_data(console, cluster, [Flights(), Tpch(scale)])
     showcase.run(console, cluster)
+    growth.run(console, cluster)
     print_farewell(console, cluster, time.monotonic() - begin)
 
 

@@ -104,14 +104,7 @@ check_new_server(const char *identity)
 static void
 tell_of_rebalance(const char *name)
 {
-	uint64 moves;
-
-	SPI_connect();
-	if (SPI_execute("SELECT FROM strata.rebalance_plan('count')", false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not plan moves");
-	moves = SPI_processed;
-	SPI_finish();
-	if (moves > 0)
+	if (metadata_write_tables(CATALOG_KIND_DISTRIBUTED) != NIL)
 		ereport(NOTICE,
 				(errmsg("worker \"%s\" holds no shards yet", name),
 				 errhint("SELECT strata.rebalance_start() moves some of the other workers' there; "
