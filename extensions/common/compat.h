@@ -840,9 +840,19 @@ compat_flatten_groups(Query *query)
 	((to)->returningOldAlias = (from)->returningOldAlias, \
 	 (to)->returningNewAlias = (from)->returningNewAlias)
 #define compat_names_old_or_new(var) ((var)->varreturningtype != VAR_RETURNING_DEFAULT)
+/* a view's expression over one of these rows: NULL if the node is none */
+#define compat_returned_value(node) \
+	(IsA(node, ReturningExpr) ? (Node *) ((ReturningExpr *) (node))->retexpr : NULL)
+#define compat_returned_level(node) (((ReturningExpr *) (node))->retlevelsup)
+#define compat_name_row_of(var, node)                                                 \
+	((var)->varreturningtype = ((ReturningExpr *) (node))->retold ? VAR_RETURNING_OLD \
+																  : VAR_RETURNING_NEW)
 #else
 #define compat_copy_returning_names(to, from) ((void) 0)
 #define compat_names_old_or_new(var) false
+#define compat_returned_value(node) NULL
+#define compat_returned_level(node) 0
+#define compat_name_row_of(var, node) ((void) 0)
 #endif
 
 /* What makes a library loadable; since 18 with its name and version, as pg_get_loaded_modules() tells them. */
@@ -858,6 +868,15 @@ compat_flatten_groups(Query *query)
 #define COMPAT_TREES_HAVE_EXCLUSIONS true
 #else
 #define COMPAT_TREES_HAVE_EXCLUSIONS false
+#endif
+
+/* EXPLAIN says of a window function which window it has, by name, since 18; and not that groups are a relation. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_WINDOWS_HAVE_NAMES true
+#define compat_explain_names_tables(es) ((es)->verbose || (es)->rtable_size > 1)
+#else
+#define COMPAT_WINDOWS_HAVE_NAMES false
+#define compat_explain_names_tables(es) ((es)->verbose || list_length((es)->rtable) > 1)
 #endif
 
 #endif

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
+from tests.installation import server_major
 from tests.pair import Pair, open_pair
 
 
@@ -206,7 +207,7 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
         "ALTER TABLE t DROP COLUMN id",
         "ALTER TABLE t ALTER id TYPE bigint",
         "ALTER TABLE t ADD UNIQUE (w)",
-        "ALTER TABLE t ADD EXCLUDE USING btree (id WITH =)",
+        "ALTER TABLE t ADD EXCLUDE USING btree (v WITH =)",
         "ALTER TABLE t SET UNLOGGED",
         "ALTER TABLE t SET TABLESPACE pg_default",
         "ALTER TABLE t DISABLE TRIGGER ALL",
@@ -217,7 +218,6 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
         "CREATE UNIQUE INDEX CONCURRENTLY ON t (w)",
         "DROP INDEX CONCURRENTLY t_pkey",
         "ALTER TABLE t ADD COLUMN e integer DEFAULT nextval('drawn')",
-        "ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES r NOT VALID",
         "ALTER TABLE t ALTER w TYPE integer USING nextval('drawn')",
         "ALTER TABLE r ALTER name TYPE text USING random()::text",
         "ALTER TABLE r ADD COLUMN e serial",
@@ -236,7 +236,9 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
         "CREATE MATERIALIZED VIEW x USING distributed AS SELECT 1 AS a",
         "ALTER TABLE r ADD COLUMN e timestamptz DEFAULT clock_timestamp()",
         "ALTER TABLE r DISABLE TRIGGER ALL",
-    ],
+    ]
+    + (["ALTER TABLE t ADD EXCLUDE USING btree (id WITH =)"] if server_major() < 17 else [])
+    + (["ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES r NOT VALID"] if server_major() < 18 else []),
 )
 def test_what_the_workers_cannot_do_is_refused_with_a_reason(pair: Pair, statement: str) -> None:
     pair.execute(

@@ -247,3 +247,30 @@ def test_explain_with_memory_and_serialize_runs(pair: Pair) -> None:
 def test_explain_generic_plan_needs_no_values(pair: Pair) -> None:
     text = pair.explain("SELECT * FROM users WHERE user_id = $1", "GENERIC_PLAN, COSTS OFF")
     assert "Strata Gather" in text
+
+
+@pytest.mark.parametrize("storage", ["heap", "columnar"])
+def test_exclusion_constraints_hold_with_the_distribution_key_in_them(
+    pair: Pair, storage: str
+) -> None:
+    pair.execute(
+        "CREATE EXTENSION IF NOT EXISTS btree_gist; DROP TABLE IF EXISTS booked;"
+        "CREATE TABLE booked (id integer, during int4range, EXCLUDE USING gist (id WITH =, during WITH &&))"
+    )
+    pair.ours.execute(
+        "SELECT create_distributed_table('booked', 'id', storage => %s, colocate_with => 'none')",
+        (storage,),
+    )
+    pair.same("INSERT INTO booked SELECT g, int4range(g, g + 5) FROM generate_series(1, 50) AS g")
+    pair.same("INSERT INTO booked VALUES (7, '[20,30)'), (8, '[1,3)') RETURNING *")
+    pair.same("INSERT INTO booked VALUES (7, '[25,26)')")
+    pair.same("INSERT INTO booked VALUES (7, '[25,26)') ON CONFLICT DO NOTHING RETURNING *")
+    pair.same("UPDATE booked SET during = '[0,100)' WHERE id = 7")
+    pair.same("SELECT * FROM booked")
+    pair.same("ALTER TABLE booked ADD EXCLUDE USING gist (id WITH =, during WITH -|-)")
+    for bad in (
+        "EXCLUDE USING gist (during WITH &&)",
+        "EXCLUDE USING gist (id WITH <>, during WITH &&)",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="is not supported"):
+            pair.ours.execute(f"ALTER TABLE booked ADD {bad}")

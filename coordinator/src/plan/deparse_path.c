@@ -41,6 +41,7 @@
 
 #include "compat.h"
 #include "plan/deparse_path.h"
+#include "plan/deparse_returning.h"
 #include "plan/explicit_cast.h"
 #include "plan/partial_aggregate.h"
 #include "plan/round_trip.h"
@@ -621,7 +622,7 @@ deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_lis
 	rt_fetch(target, query->rtable)->inFromCl = false;
 	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
 	query->returningList = deparse_path_transport_tlist(
-		(List *) mutate_expr((Node *) returning, &level));
+		deparse_returning((List *) mutate_expr((Node *) returning, &level), target));
 	compat_copy_returning_names(query, path->root->parse);
 	return query;
 }

@@ -168,13 +168,14 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->schemas = list_nth(list, 7);
 }
 
+/* Walker: what differs from row to row, though it may name no column of them. */
 static bool
-contain_merge_action(Node *node, void *context)
+contain_value_of_row(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
-	return compat_is_merge_action(node) ||
-		   expression_tree_walker(node, contain_merge_action, context);
+	return compat_is_merge_action(node) || compat_returned_value(node) != NULL ||
+		   expression_tree_walker(node, contain_value_of_row, context);
 }
 
 /*
@@ -194,7 +195,7 @@ hide_constant_columns(List *scan_tlist)
 
 		if (!contain_var_clause(expr) && !contain_agg_clause(expr) &&
 			!contain_window_function(expr) && !contain_subplans(expr) &&
-			!contain_merge_action(expr, NULL))
+			!contain_value_of_row(expr, NULL))
 			tle->expr = (Expr *) makeNullConst(exprType(expr), exprTypmod(expr),
 											   exprCollation(expr));
 	}

@@ -37,6 +37,7 @@
 #include "utils/typcache.h"
 
 #include "cluster/metadata.h"
+#include "compat.h"
 #include "plan/only_here.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
@@ -458,6 +459,52 @@ table_rules_check_unique(Oid table, const char *index, const AttrNumber *columns
 								get_attname(table, period, false))));
 }
 
+/* Does an exclusion constraint only compare rows whose values of the column are equal? */
+static bool
+excludes_equal(Relation index, AttrNumber column)
+{
+	const Form_pg_index form = index->rd_index;
+	Oid type = get_atttype(form->indrelid, column);
+	Oid *operators;
+	Oid *functions;
+	uint16 *strategies;
+
+	RelationGetExclusionInfo(index, &operators, &functions, &strategies);
+	for (int i = 0; i < form->indnkeyatts; i++)
+	{
+		if (form->indkey.values[i] == column &&
+			operators[i] == lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr)
+			return true;
+	}
+	return false;
+}
+
+/* ERROR if rows of several shards would have to be compared, or of several periods. */
+static void
+check_exclusion(Oid index, AttrNumber key, AttrNumber period)
+{
+	Relation relation = index_open(index, AccessShareLock);
+	Oid table = relation->rd_index->indrelid;
+
+	if (!COMPAT_TREES_HAVE_EXCLUSIONS || !excludes_equal(relation, key) ||
+		(AttributeNumberIsValid(period) && !excludes_equal(relation, period)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("exclusion constraint \"%s\" of table \"%s\" is not supported",
+						RelationGetRelationName(relation), get_rel_name(table)),
+				 errdetail(COMPAT_TREES_HAVE_EXCLUSIONS
+							   ? "Each worker only sees the rows of its own shards, so only rows "
+								 "with equal keys (and in one period) can be compared."
+							   : "PostgreSQL has no exclusion constraints on partitioned tables, "
+								 "which the workers' are, before version 17."),
+				 errhint(COMPAT_TREES_HAVE_EXCLUSIONS
+							 ? "Add \"%s WITH =\" to the constraint, or use a reference table."
+							 : "Use a unique constraint that contains the distribution key \"%s\", "
+							   "or a reference table.",
+						 get_attname(table, key, false))));
+	index_close(relation, AccessShareLock);
+}
+
 void
 table_rules_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
 {
@@ -466,15 +513,8 @@ table_rules_check_unique_index(Oid index, AttrNumber key, AttrNumber period)
 	char *name = get_rel_name(index);
 
 	if (form->indisexclusion)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("exclusion constraint \"%s\" of table \"%s\" is not supported", name,
-						get_rel_name(form->indrelid)),
-				 errdetail("Each worker only sees the rows of its own shards."),
-				 errhint("Use a unique constraint that contains the distribution key \"%s\", or a "
-						 "reference table.",
-						 get_attname(form->indrelid, key, false))));
-	if (form->indisunique)
+		check_exclusion(index, key, period);
+	else if (form->indisunique)
 		table_rules_check_unique(form->indrelid, name, form->indkey.values, form->indnkeyatts, key,
 								 period);
 	ReleaseSysCache(tuple);

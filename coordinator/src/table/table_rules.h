@@ -48,7 +48,8 @@ table_rules_check_key(Relation relation, const char *name, Oid *hash_type, Oid *
 
 /*
  * A unique index has the key among its columns (0: an expression), and so rows that could violate it are on one
- * worker; also the column of the periods, if that is valid.  No index is of an exclusion constraint.
+ * worker; also the column of the periods, if that is valid.  An exclusion constraint compares them
+ * for equality.
  */
 extern void table_rules_check_unique(Oid table, const char *index, const AttrNumber *columns,
 									 int count, AttrNumber key, AttrNumber period);

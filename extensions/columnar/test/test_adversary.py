@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from extensions.columnar.test.interleave import error_of, play
-from extensions.columnar.test.twins import Side, Twins
+from extensions.columnar.test.twins import Side, Twins, tables_with_a_child_that_may_be_null
 from tests.waiting import wait_until
 
 SETUP = """
@@ -418,9 +418,7 @@ def test_rows_written_while_an_open_cursor_saw_the_catalogs_index_become_ready(
 
 def test_a_child_without_its_parents_not_null_counts_only_values(twins: Twins) -> None:
     twins.execute(
-        "CREATE TABLE parent (a integer NOT NULL)",
-        "CREATE TABLE child () INHERITS (parent)",
-        "ALTER TABLE child ALTER a DROP NOT NULL",
+        *tables_with_a_child_that_may_be_null("parent", "child"),
         "INSERT INTO child VALUES (NULL), (1)",
     )
     assert twins.same("SELECT count(a), count(*) FROM parent") == [("1", "2")]

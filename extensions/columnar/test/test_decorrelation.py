@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from extensions.columnar.test.twins import Twins, outcome_difference
+from extensions.columnar.test.twins import (
+    Twins,
+    outcome_difference,
+    tables_with_a_child_that_may_be_null,
+)
 from tests.cluster import Node
 from tests.tpch import data
 
@@ -438,9 +442,7 @@ def test_not_in_with_an_outer_join_and_with_children(own_tables: Twins) -> None:
         "SELECT u.id, o.id FROM u LEFT JOIN o ON o.id = u.t WHERE o.n NOT IN (SELECT j FROM t WHERE y > 20)"
     )
     own_tables.execute(
-        "CREATE TABLE p (a integer NOT NULL)",
-        "CREATE TABLE c () INHERITS (p)",
-        "ALTER TABLE c ALTER a DROP NOT NULL",
+        *tables_with_a_child_that_may_be_null("p", "c"),
         "INSERT INTO p VALUES (1)",
         "INSERT INTO c VALUES (NULL)",
     )

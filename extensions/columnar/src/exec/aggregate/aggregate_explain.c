@@ -17,7 +17,7 @@ deparse(Expr *expression, CustomScanState *node, List *ancestors, ExplainState *
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
 
 	return deparse_expression(batch_source_name_columns((Node *) expression, state->columns),
-							  context, es->verbose || list_length(es->rtable) > 1, false);
+							  context, compat_explain_names_tables(es), false);
 }
 
 static List *

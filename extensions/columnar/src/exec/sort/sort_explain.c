@@ -17,7 +17,7 @@ explain_keys(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	ColumnarSortState *state = (ColumnarSortState *) node;
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
-	bool prefix = es->verbose || list_length(es->rtable) > 1;
+	bool prefix = compat_explain_names_tables(es);
 	List *keys = NIL;
 	List *scalar = NIL;
 	ListCell *cell;

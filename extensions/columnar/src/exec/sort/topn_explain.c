@@ -18,7 +18,7 @@ topn_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	ColumnarTopNState *state = (ColumnarTopNState *) node;
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
-	bool prefix = es->verbose || list_length(es->rtable) > 1;
+	bool prefix = compat_explain_names_tables(es);
 	List *keys = NIL;
 	List *scalar = NIL;
 	ListCell *cell;

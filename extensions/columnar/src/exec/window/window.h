@@ -7,6 +7,7 @@
  *		window_function.c	what each function returns
  *		window_running.c	aggregates whose frame grows row by row
  *		window_explain.c	what EXPLAIN says about the node
+ *		window_names.c		what it calls the results
  */
 #ifndef COLUMNAR_WINDOW_H
 #define COLUMNAR_WINDOW_H
@@ -48,7 +49,8 @@ typedef enum WindowPrivate
 	WINDOW_PRIVATE_COLUMNS,	  /* for each child: integers, its column by column - 1 of the node */
 	WINDOW_PRIVATE_NUMBERS,	  /* integers, see below */
 	WINDOW_PRIVATE_OPERATORS, /* OIDs, for each key */
-	WINDOW_PRIVATE_NULLS	  /* integers: do NULLs come first? */
+	WINDOW_PRIVATE_NULLS,	  /* integers: do NULLs come first? */
+	WINDOW_PRIVATE_FUNCTIONS  /* WindowFunc; their columns are those of the query */
 } WindowPrivate;
 
 typedef enum WindowNumber
@@ -74,6 +76,12 @@ typedef enum WindowDelay
 } WindowDelay;
 
 extern WindowDelay window_find_delay(WindowKind kind, int64 offset, WindowFrame frame);
+
+/* How many plans of the node there have been. */
+extern uint64 window_plans_made;
+
+/* Has the results named in each new plan; the last of the planner's hooks to be registered. */
+extern void window_names_initialize(void);
 
 /* Registers the node and the planner's hook; called by _PG_init(). */
 extern void window_initialize(void);

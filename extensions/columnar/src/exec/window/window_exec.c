@@ -110,14 +110,14 @@ static void
 init_functions(ColumnarWindowState *state, CustomScan *plan)
 {
 	List *arguments = list_copy_tail(plan->custom_exprs, state->nkeys);
+	List *functions = list_nth(plan->custom_private, WINDOW_PRIVATE_FUNCTIONS);
+	ListCell *cell;
 
-	state->functions = palloc0(sizeof(WindowFunction) *
-							   Max(list_length(plan->custom_scan_tlist), 1));
-	for (int i = state->ncolumns; i < list_length(plan->custom_scan_tlist); i++)
+	state->functions = palloc0(sizeof(WindowFunction) * Max(list_length(functions), 1));
+	foreach(cell, functions)
 	{
 		WindowFunction *function = &state->functions[state->nfunctions++];
-		const WindowFunc *source =
-			(const WindowFunc *) list_nth_node(TargetEntry, plan->custom_scan_tlist, i)->expr;
+		const WindowFunc *source = lfirst_node(WindowFunc, cell);
 		int n = list_length(source->args);
 
 		window_function_init(state, function, source, list_copy_head(arguments, n));

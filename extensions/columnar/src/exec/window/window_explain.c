@@ -62,13 +62,12 @@ window_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	static const char *const ends[] = {"Current Row", "Peers", "Partition"};
 	ColumnarWindowState *state = (ColumnarWindowState *) node;
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
-	bool prefix = es->verbose || list_length(es->rtable) > 1;
+	bool prefix = compat_explain_names_tables(es);
 	List *functions = NIL;
 
 	explain_keys(state, context, prefix, es);
 	for (int i = 0; i < state->nfunctions; i++)
-		functions = lappend(functions, deparse_expression((Node *) state->functions[i].source,
-														  context, prefix, false));
+		functions = lappend(functions, window_name(state, i, context, prefix));
 	ExplainPropertyList("Window Function", functions, es);
 	ExplainPropertyText("Frame End", ends[state->frame], es);
 	explain_scalar_parts(state, context, prefix, es);

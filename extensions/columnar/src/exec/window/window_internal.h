@@ -181,4 +181,7 @@ extern void window_function_forget(WindowFunction *function);
 
 extern void window_explain(CustomScanState *node, List *ancestors, ExplainState *es);
 
+/* What EXPLAIN calls the result of the function with this number. */
+extern char *window_name(const ColumnarWindowState *state, int number, List *context, bool prefix);
+
 #endif

@@ -72,6 +72,8 @@ typedef struct WindowPath
 	List *attributes; /* of the children, as in a BatchPath */
 } WindowPath;
 
+uint64 window_plans_made = 0;
+
 /* ---- the plan ----------------------------------------------------------------------------------- */
 
 static Plan *
@@ -99,12 +101,13 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 											 copyObject(((WindowFunc *) expression)->args));
 	}
 	scan->custom_plans = list_copy(custom_plans);
-	scan->custom_private = list_make4(
+	scan->custom_private = list_make5(
 		batch_path_map_columns(query->columns, window->attributes, scan->custom_plans),
 		list_make4_int(list_length(query->columns),
 					   list_length(query->replaced.winclause->partitionClause), query->frame,
 					   query->stops),
-		query->keys.operators, query->keys.nulls);
+		query->keys.operators, query->keys.nulls, copyObject(query->functions));
+	window_plans_made++;
 	scan->flags = path->flags;
 	scan->methods = &window_scan_methods;
 	return &scan->scan.plan;
@@ -526,4 +529,5 @@ window_initialize(void)
 	batch_source_register(&window_scan_methods, BATCH_ROLE_ROWS);
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = add_upper_paths;
+	window_names_initialize();
 }
