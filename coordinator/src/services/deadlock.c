@@ -341,6 +341,27 @@ forget_waiter(Look *look, const Wait *gone)
 	}
 }
 
+/*
+ * The wait without which a cycle is none.  A session of it may wait elsewhere, too: then the same deadlock goes through
+ * several nodes, and is ours, whichever way was found first.
+ */
+static int
+choose_left_out(const Look *look, int length)
+{
+	for (int i = 0; i < length; i++)
+	{
+		const Wait *wait = cycle_wait(look, length, i);
+
+		for (int j = 0; j < look->count; j++)
+		{
+			if (!look->ignored[j] && is_same_waiter(&look->waits[j], wait) &&
+				look->waits[j].worker_id != wait->worker_id)
+				return look->cycle[i];
+		}
+	}
+	return look->cycle[0];
+}
+
 /* End all cycles of a graph; returns the number of victims. */
 static int
 end_cycles(Look *look)
@@ -356,7 +377,7 @@ end_cycles(Look *look)
 		if (victim == NULL)
 		{
 			/* not ours, or only a time-out can end it */
-			look->ignored[look->cycle[0]] = true;
+			look->ignored[choose_left_out(look, length)] = true;
 			continue;
 		}
 		if (session_map_choose_victim(victim->waiting_session, victim->wait_number,
