@@ -118,6 +118,31 @@ def test_a_table_is_distributed_with_its_owners_rights(pair: Pair, kind: str, ro
     pair.same("SELECT * FROM c")
 
 
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+def test_a_shard_moves_with_its_owners_rights(pair: Pair, storage: str) -> None:
+    as_owner(
+        pair,
+        "CREATE TABLE c (k integer PRIMARY KEY, v integer CHECK (climb(v) > climb(0)),"
+        " w integer GENERATED ALWAYS AS (climb(v) + climb(3)) STORED);"
+        "CREATE INDEX ON c ((v + climb(1))) WHERE climb(2) > k;"
+        "CREATE TABLE d (k integer)",
+    )
+    pair.ours.execute(
+        "SELECT create_distributed_table('c', 'k', 4, colocate_with => 'none', storage => %s)",
+        (storage,),
+    )
+    pair.distribute("d", "k", colocate_with="c")
+    as_owner(pair, "ALTER TABLE d ADD FOREIGN KEY (k) REFERENCES c")
+    as_owner(pair, "INSERT INTO c SELECT g, g FROM generate_series(1, 50) AS g")
+    as_owner(pair, "INSERT INTO d SELECT k FROM c")
+    with pair.cluster.coordinator.connect() as fresh:
+        for worker in ("worker1", "worker2"):
+            for shard in range(4):
+                fresh.execute(f"SELECT strata.move_shard('{SCHEMA}.c', {shard}, '{worker}')")
+    assert superusers(pair) == [False, False, False]
+    pair.same("SELECT * FROM c JOIN d USING (k)")
+
+
 def test_the_superusers_own_statements_are_not_guarded_afterwards(pair: Pair) -> None:
     """As on one server, a superuser's INSERT runs what constraints call as the superuser."""
     as_owner(

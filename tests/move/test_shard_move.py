@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -340,6 +341,52 @@ def test_readers_and_writers_wait(pair: Pair) -> None:
     assert "UPDATE t SET v = v + 1" in found
     pair.theirs.execute("UPDATE t SET v = v + 1")
     pair.same("SELECT * FROM t")
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "NO ACTION"])
+@pytest.mark.parametrize("first", ["move", "delete"])
+def test_a_reference_table_changes_meanwhile(pair: Pair, first: str, action: str) -> None:
+    """Workers cascade and check changes of it: all of them before the move, or all of them after it."""
+    pair.execute(
+        f"CREATE TABLE kinds (kind integer PRIMARY KEY);"
+        f"CREATE TABLE t (k integer, kind integer REFERENCES kinds ON DELETE {action})"
+    )
+    pair.reference("kinds")
+    pair.distribute("t", "k", shards=4)
+    pair.execute(
+        "INSERT INTO kinds SELECT g FROM generate_series(1, 5) AS g;"
+        "INSERT INTO t SELECT g, g % 4 + 1 FROM generate_series(1, 400) AS g"
+    )
+    delete = (
+        "DELETE FROM kinds WHERE kind IN (2, 5)"
+        if action == "CASCADE"
+        else "DELETE FROM kinds WHERE kind = 5"
+    )
+    ((shard, to),) = pair.rows(
+        "SELECT shard, CASE worker WHEN 'worker1' THEN 'worker2' ELSE 'worker1' END"
+        " FROM strata.shards WHERE relation = 't'::regclass LIMIT 1"
+    )
+    statements = [delete, f"SELECT move_shard('t', {shard}, '{to}')"]
+    if first == "move":
+        statements.reverse()
+    with pair.cluster.coordinator.connect() as one, pair.cluster.coordinator.connect() as two:
+        for session in (one, two):
+            session.execute(f"SET search_path = {SCHEMA}, strata")
+        one.execute("BEGIN")
+        one.execute(statements[0])
+        with ThreadPoolExecutor(1) as pool:
+            second = pool.submit(two.execute, statements[1])
+            with pytest.raises(TimeoutError):
+                second.result(0.5)
+            one.execute("COMMIT")
+            second.result(60)
+    pair.theirs.execute(delete)
+    pair.same("SELECT * FROM t")
+    check_copies(pair, "kinds")
+    pair.same("INSERT INTO t VALUES (1000, 5)")
+    pair.same("DELETE FROM kinds WHERE kind = 1")
+    pair.same("SELECT * FROM t")
+    check_health(pair)
 
 
 def test_errors(pair: Pair) -> None:

@@ -277,14 +277,18 @@ fill_target(ShardMove *move, Oid relation_oid)
 static void
 drop_source(const ShardMove *move, Oid relation_oid)
 {
+	const Bitmapset *source = bms_make_singleton(move->source);
 	Relation relation = table_open(relation_oid, NoLock);
 	char *name = get_shard_name(move, relation);
+	bool guarded = owner_guard_begin(source, relation);
 
 	run_on(move->source,
 		   psprintf("DELETE FROM %s; ALTER TABLE %s DETACH PARTITION %s; DROP TABLE %s", name,
 					relation_name_qualified(relation_oid), name, name));
 	if (metadata_has_periods(metadata_table(relation_oid)))
 		run_on(move->source, "SELECT strata_worker.forget_periods()");
+	if (guarded)
+		owner_guard_end(source);
 	table_close(relation, NoLock);
 }
 
