@@ -214,6 +214,13 @@ AS $$
 DECLARE
     failed record;
 BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'strata.rebalance_wait() would wait for ever in a transaction of this isolation level'
+            USING ERRCODE = 'active_sql_transaction', HINT = 'Use READ COMMITTED.';
+    ELSIF EXISTS (SELECT FROM strata.shard_move WHERE xmin = pg_current_xact_id_if_assigned()::xid AND state = 'planned') THEN
+        RAISE EXCEPTION 'the moves begin when this transaction has committed'
+            USING ERRCODE = 'active_sql_transaction', HINT = 'Call strata.rebalance_wait() afterwards.';
+    END IF;
     WHILE EXISTS (SELECT FROM strata.rebalance_status WHERE state IN ('planned', 'running')) LOOP
         PERFORM pg_sleep(0.1);
     END LOOP;
@@ -227,7 +234,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION strata.rebalance_wait() FROM PUBLIC;
 COMMENT ON FUNCTION strata.rebalance_wait() IS
-    'waits until the planned moves have ended, in READ COMMITTED; an error if one has failed';
+    'waits until the planned moves have ended; an error if one has failed';
 
 -- The service's two steps: what runs is visible, and one that was left running by a server that died runs again.
 CREATE FUNCTION strata.begin_move() RETURNS bigint

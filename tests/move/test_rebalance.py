@@ -206,5 +206,14 @@ def test_errors(grown: Cluster) -> None:
         with pytest.raises(psycopg.Error, match=words) as caught:
             node.execute(f"SELECT * FROM strata.{call}")
         assert caught.value.sqlstate == state
+    for begin in (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "BEGIN; SELECT strata.rebalance_start('count')",
+    ):
+        with node.connect() as session:
+            session.execute(begin)
+            with pytest.raises(psycopg.errors.ActiveSqlTransaction):
+                session.execute("SELECT strata.rebalance_wait()")
+            session.execute("ROLLBACK")
     with pytest.raises(psycopg.Error, match="no worker is left"):
         node.execute("SELECT strata.plan_moves('{1}', '{0}', '{1}', '{1}', '{1}', '{1}', 0)")
