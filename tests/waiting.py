@@ -10,8 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psycopg
+
+if TYPE_CHECKING:
+    from tests.cluster import Cluster
 
 SLOWNESS = 5 if os.environ.get("CI") else 1
 
@@ -37,3 +41,17 @@ def wait_until_ended(session: psycopg.Connection) -> None:
             session.execute("SELECT 1")
         except psycopg.OperationalError:
             return
+
+
+def check_nothing_prepared(cluster: Cluster) -> None:
+    """No session left a prepared transaction: nothing is in doubt, and what there is ends in a moment.
+
+    The service "periods" analyses tables that have changed, in two phases, whenever it likes.
+    """
+    doubt = cluster.coordinator.query("SELECT * FROM strata.in_doubt")
+    assert not doubt, f"in doubt: {doubt}"
+    for worker in cluster.workers:
+        found = set(worker.query("SELECT gid FROM pg_prepared_xacts"))
+        for _ in wait_until(f"{found} end on {worker.name}", timeout=10):
+            if not found & set(worker.query("SELECT gid FROM pg_prepared_xacts")):
+                break

@@ -24,6 +24,7 @@ import psycopg
 
 from tests.assert_same import assert_same
 from tests.cluster import Cluster
+from tests.waiting import check_nothing_prepared
 
 from . import ddl, generator, roles, schema, transactions
 
@@ -208,14 +209,9 @@ class Fuzzer:
                 done.append(statement)
                 self.report.features.update([statement.split()[0].lower()])
                 self.compare(statement, None)
-            self.check_nothing_prepared()
-        except (AssertionError, psycopg.Error) as error:
+            check_nothing_prepared(self.cluster)
+        except (AssertionError, TimeoutError, psycopg.Error) as error:
             self.fail(seed, done, error)
-
-    def check_nothing_prepared(self) -> None:
-        for worker in self.cluster.workers:
-            left = worker.query("SELECT gid FROM pg_prepared_xacts")
-            assert not left, f"prepared transactions left on {worker.name}: {left}"
 
     # ---- DDL ----
 
@@ -234,8 +230,8 @@ class Fuzzer:
                     done.append(statement)
                     refused = self.compare_ddl(statement)
             self.compare_definitions()
-            self.check_nothing_prepared()
-        except (AssertionError, psycopg.Error) as error:
+            check_nothing_prepared(self.cluster)
+        except (AssertionError, TimeoutError, psycopg.Error) as error:
             self.fail(seed, done, error)
 
     def compare_ddl(self, statement: str) -> bool:

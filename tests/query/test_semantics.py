@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
-from tests.waiting import patience, wait_until
+from tests.waiting import check_nothing_prepared, patience, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,7 @@ def pair(data: Pair) -> Iterator[Pair]:
     yield data
     data.reset()
     data.execute("RESET ALL; SET search_path = test_semantics, public, strata")
-    for node in data.cluster.workers:
-        assert node.query("SELECT gid FROM pg_prepared_xacts") == []
+    check_nothing_prepared(data.cluster)
 
 
 @contextlib.contextmanager

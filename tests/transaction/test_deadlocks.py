@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster import Cluster
 from tests.failover import frozen
-from tests.waiting import patience, wait_until
+from tests.waiting import check_nothing_prepared, patience, wait_until
 
 SCHEMA = "test_deadlocks"
 TIMEOUT = 0.5  # deadlock_timeout of the coordinator, seconds
@@ -79,8 +79,7 @@ def data(cluster: Cluster) -> Iterator[Cluster]:
 def new(data: Cluster) -> Iterator[Callable[..., Session]]:
     with ExitStack() as stack:
         yield lambda **options: Session(data, stack, **options)
-    for node in data.workers:
-        assert node.query("SELECT gid FROM pg_prepared_xacts") == []
+    check_nothing_prepared(data)
 
 
 @pytest.fixture

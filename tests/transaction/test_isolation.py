@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
-from tests.waiting import patience, wait_until
+from tests.waiting import check_nothing_prepared, patience, wait_until
 
 SCHEMA = "test_isolation"
 
@@ -91,12 +91,6 @@ def waiting(cluster: Cluster) -> int:
     )
 
 
-def prepared(cluster: Cluster) -> list[tuple]:
-    return [
-        row for node in cluster.workers for row in node.query("SELECT gid FROM pg_prepared_xacts")
-    ]
-
-
 def busy_on_workers(cluster: Cluster) -> int:
     """Backends that have a statement or a transaction of a coordinator open on a worker."""
     return sum(
@@ -134,7 +128,7 @@ def new(cluster: Cluster, prepared_schema: None) -> Iterator[Open]:
         first.rows(CONTENT)
         yield lambda settings="": Session(cluster, stack, settings)
     assert_workers_come_to_rest(cluster, 5)
-    assert prepared(cluster) == []
+    check_nothing_prepared(cluster)
 
 
 @pytest.fixture
@@ -777,7 +771,7 @@ def test_twenty_sessions_leave_equal_sums_and_no_prepared_transactions(
             future.result(120)
     assert set(seen) == {(100,)}
     assert sessions[0].rows("SELECT sum(v) FROM account") == [(10000,)]
-    assert prepared(cluster) == []
+    check_nothing_prepared(cluster)
     on_workers = [node.value(f"SELECT sum(v) FROM {SCHEMA}.account") for node in cluster.workers]
     assert sum(on_workers) == 10000
     assert len(copies_of_rate(cluster)) == 1

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
 from tests.pair import Pair, open_pair
-from tests.waiting import patience, wait_until
+from tests.waiting import check_nothing_prepared, patience, wait_until
 
 # keys of `account` on different workers are found at run time: see two_keys()
 SETUP = """
@@ -44,7 +44,7 @@ def pair(data: Pair) -> Iterator[Pair]:
     )
     yield data
     data.reset()
-    assert prepared(data.cluster) == []
+    check_nothing_prepared(data.cluster)
 
 
 def prepared(cluster: Cluster) -> list[tuple]:
@@ -473,7 +473,7 @@ def test_a_failed_prepare_leaves_nothing_behind(make_cluster) -> None:
         except psycopg.Error:
             continue
     assert cluster.coordinator.value("SELECT sum(v) FROM t") == 50
-    assert prepared(cluster) == []
+    check_nothing_prepared(cluster)
 
 
 def test_a_deferred_constraint_that_fails_at_commit_undoes_all_workers(pair: Pair) -> None:
@@ -489,7 +489,7 @@ def test_a_deferred_constraint_that_fails_at_commit_undoes_all_workers(pair: Pai
         pair.same(f"UPDATE strict SET n = 2 WHERE id = {first}")
         pair.same(f"INSERT INTO strict VALUES ({second}, 1)")
     pair.same("SELECT * FROM strict")
-    assert prepared(pair.cluster) == []
+    check_nothing_prepared(pair.cluster)
     pair.execute("DROP TABLE strict")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster import Cluster
 from tests.pair import Pair, open_pair
+from tests.waiting import check_nothing_prepared
 
 SETUP = """
 CREATE TABLE owner (id integer PRIMARY KEY);
@@ -43,8 +44,7 @@ def pair(data: Pair) -> Iterator[Pair]:
     )
     yield data
     data.reset()
-    for node in data.cluster.workers:
-        assert node.query("SELECT gid FROM pg_prepared_xacts") == []
+    check_nothing_prepared(data.cluster)
 
 
 STATE = ["SELECT * FROM seat", "SELECT * FROM pet", "SELECT * FROM owner"]
