@@ -425,7 +425,9 @@ def test_mixtures(pair: Pair) -> None:
         CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
         CREATE TABLE r (a integer) PARTITION BY RANGE (a);
         CREATE TABLE parent (a integer); CREATE TABLE dist (a integer); CREATE TABLE ref (a integer);
-        CREATE TABLE local (a integer); CREATE UNLOGGED TABLE quick (a integer)""")
+        CREATE TABLE local (a integer); CREATE UNLOGGED TABLE quick (a integer);
+        CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;
+        CREATE FOREIGN TABLE far (a integer) SERVER nowhere""")
     replicate(pair, "ref", "r", "parent")
     pair.ours.execute("SELECT strata.create_distributed_table('dist', 'a')")
     for statement, reason in {
@@ -441,6 +443,11 @@ def test_mixtures(pair: Pair) -> None:
         "CREATE UNLOGGED TABLE c PARTITION OF r DEFAULT": "unlogged",
         "ALTER TABLE r ATTACH PARTITION quick DEFAULT": "unlogged",
         "CREATE TEMP TABLE c () INHERITS (parent)": "temporary",
+        "ALTER FOREIGN TABLE far INHERIT parent": "coordinator only",
+        "ALTER TABLE far INHERIT parent": "coordinator only",
+        "ALTER TABLE r ATTACH PARTITION far DEFAULT": "coordinator only",
+        "CREATE FOREIGN TABLE c () INHERITS (parent) SERVER nowhere": "on several nodes",
+        "CREATE FOREIGN TABLE c PARTITION OF r DEFAULT SERVER nowhere": "on several nodes",
     }.items():
         assert reason in refused(pair, statement), statement
     for statement, reason in {
@@ -450,6 +457,7 @@ def test_mixtures(pair: Pair) -> None:
     }.items():
         assert reason in refused(pair, statement, "42809"), statement
     pair.ours.execute("DROP TABLE dist")
+    pair.execute("ALTER FOREIGN TABLE far INHERIT local; DROP FOREIGN DATA WRAPPER nothing CASCADE")
     alike(pair)
 
 

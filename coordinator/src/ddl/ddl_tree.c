@@ -72,6 +72,8 @@ check_mixture(Oid child, Oid parent)
 
 	if (above == below && above != TABLE_DISTRIBUTED)
 		return;
+	if (above == TABLE_REFERENCE && get_rel_relkind(child) == RELKIND_FOREIGN_TABLE)
+		refuse_mixture(child, parent, "Foreign tables are on the coordinator only.");
 	if (above == TABLE_LOCAL && below == TABLE_REFERENCE)
 		refuse_mixture(child, parent, "Make the other one a reference table first.");
 	if (above == TABLE_DISTRIBUTED || below == TABLE_DISTRIBUTED)
@@ -254,7 +256,8 @@ ddl_alter_tree(UtilityCall *call, Oid relid)
 	const AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
 	bool reference;
 
-	if (!OidIsValid(relid) || alter->objtype != OBJECT_TABLE)
+	if (!OidIsValid(relid) ||
+		(alter->objtype != OBJECT_TABLE && alter->objtype != OBJECT_FOREIGN_TABLE))
 		return false;
 	if (alter_partitions(call, alter, relid))
 		return true;
