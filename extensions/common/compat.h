@@ -423,41 +423,65 @@ compat_read_column(Query *query, RangeTblEntry *rte, AttrNumber column)
 }
 
 /*
- * Has the planner moved a condition on a window function's result (row_number() <= 1)
- * into the window, where it ends the computation early?  It is gone from the WHERE
- * clause then.  A list of the window clause, and since 17 of each window function.
+ * The conditions on results of window functions (row_number() <= 1) that the planner has moved from
+ * the WHERE clause around a query into its windows, where they end the computation early: as
+ * operators over the WindowFuncs of `target`.  A list of the window clause, and since 17 of each function.
  */
 #if PG_VERSION_NUM >= 170000
+#include "catalog/pg_type_d.h"
 #include "optimizer/optimizer.h"
+#endif
 
-static inline bool
-compat_has_run_condition(Query *query, List *target)
+static inline List *
+compat_run_conditions(Query *query, List *target)
 {
+	List *conditions = NIL;
 	ListCell *cell;
+#if PG_VERSION_NUM >= 170000
+	ListCell *cell2;
 
 	foreach(cell,
 			pull_var_clause((Node *) target, PVC_RECURSE_AGGREGATES | PVC_INCLUDE_WINDOWFUNCS |
 												 PVC_RECURSE_PLACEHOLDERS))
 	{
-		if (IsA(lfirst(cell), WindowFunc) && ((WindowFunc *) lfirst(cell))->runCondition != NIL)
-			return true;
-	}
-	return false;
-}
-#else
-static inline bool
-compat_has_run_condition(Query *query, List *target)
-{
-	ListCell *cell;
+		WindowFunc *function = lfirst(cell);
 
-	foreach(cell, query->windowClause)
-	{
-		if (((WindowClause *) lfirst(cell))->runCondition != NIL)
-			return true;
+		if (!IsA(function, WindowFunc))
+			continue;
+		foreach(cell2, function->runCondition)
+		{
+			WindowFuncRunCondition *run = lfirst(cell2);
+			OpExpr *condition = makeNode(OpExpr);
+
+			condition->opno = run->opno;
+			condition->opresulttype = BOOLOID;
+			condition->inputcollid = run->inputcollid;
+			condition->args = run->wfunc_left ? list_make2(function, run->arg)
+											  : list_make2(run->arg, function);
+			condition->location = -1;
+			if (!list_member(conditions, condition))
+				conditions = lappend(conditions, condition);
+		}
 	}
-	return false;
-}
+#else
+	foreach(cell, query->windowClause)
+		conditions = list_concat_copy(conditions, ((WindowClause *) lfirst(cell))->runCondition);
 #endif
+	return conditions;
+}
+
+/* What a statement for others says as a condition, its windows need not have. */
+static inline void
+compat_forget_run_conditions(Node *node)
+{
+#if PG_VERSION_NUM >= 170000
+	if (IsA(node, WindowFunc))
+		((WindowFunc *) node)->runCondition = NIL;
+#else
+	if (IsA(node, WindowClause))
+		((WindowClause *) node)->runCondition = NIL;
+#endif
+}
 
 /* The conditions of a WindowAggPath that end it early: in its clause, and since 17 in the path. */
 #if PG_VERSION_NUM >= 170000

@@ -528,6 +528,31 @@ class Generator:
             ]
         )
 
+    def ranking(self, scope: Scope) -> tuple[str, str]:
+        """A window function whose first values are asked for."""
+        total = ", ".join(scope.refs())
+        value = self.column(Scope(scope.sources), INT) or "1"
+        column = self.column(Scope(scope.sources), self.rng.choice([INT, INT, TEXT]))
+        partition = f"PARTITION BY {column} " if column and self.chance(0.8) else ""
+        function, order = self.rng.choice(
+            [
+                ("row_number", total),
+                ("rank", value),
+                ("dense_rank", f"{value} DESC"),
+                ("rank", total),
+            ]
+        )
+        return f"{function}() OVER ({partition}ORDER BY {order})", BIG
+
+    def distinct_on(self, scope: Scope) -> tuple[str, str]:
+        """DISTINCT ON, and the ORDER BY that says which rows it takes."""
+        key = self.column(Scope(scope.sources), self.rng.choice([INT, INT, TEXT, DATE]))
+        if key is None:
+            return "", ""
+        self.use("distinct on")
+        direction = self.rng.choice(["", " DESC", " NULLS FIRST"])
+        return f"DISTINCT ON ({key}) ", f"\nORDER BY {key}{direction}, {', '.join(scope.refs())}"
+
     # ---------------------------------------------------------------- queries
 
     def select(self, depth: int, outer: Scope | None) -> tuple[str, list[str]]:
@@ -544,6 +569,8 @@ class Generator:
             where.extend(self.routing_quals(scope))
         group_sql = ""
         distinct = ""
+        distinct_order = ""
+        first_rows = False
         if self.chance(0.42):
             items, group_sql = self.grouped(scope, depth)
         else:
@@ -558,14 +585,24 @@ class Generator:
             if self.chance(0.13):
                 self.use("distinct")
                 distinct = "DISTINCT "
+            elif self.chance(0.07):
+                distinct, distinct_order = self.distinct_on(scope)
+            elif self.chance(0.07):
+                self.use("first rows")
+                first_rows = True
+                items.append(self.ranking(scope))
         # a parameter's type, and that of an untyped NULL, is stated once and for all here
         columns = [(sql if "$" not in sql else f"({sql})::{type_}", type_) for sql, type_ in items]
         sql = f"SELECT {distinct}{', '.join(c for c, _ in columns)}\nFROM {from_sql}"
         if where:
             sql += "\nWHERE " + " AND ".join(where)
-        sql += group_sql
+        sql += group_sql + distinct_order
         types = [type_ for _, type_ in columns]
-        if depth > 0 and outer is None and self.chance(0.12):
+        if first_rows:
+            names = ", ".join(f"c{n}" for n in range(1, len(types) + 1))
+            limit = self.rng.choice(["< 3", "<= 2", "= 1", "<= 4", "> 1"])
+            sql = f"SELECT *\nFROM ({sql}) AS r({names})\nWHERE c{len(types)} {limit}"
+        if distinct_order == "" and depth > 0 and outer is None and self.chance(0.12):
             sql += self.order_and_limit(types)
         return sql, types
 

@@ -1,6 +1,6 @@
 /*
  * deparse_path.c
- *		SQL of a DistPath: path -> Query -> text.
+ *		The Query that says in SQL what a DistPath does.
  *
  * The planner has taken the user's query apart; what it found - the relations,
  * the clauses with constants folded, the join order's freedom - is put together
@@ -13,15 +13,11 @@
  * RTE_RESULT in the place of relations it does not use, so that no Var is
  * renumbered; only varlevelsup is set, by looking for the level that owns the
  * Var's relation.
- *
- * search_path is pg_catalog while deparsing, and only then: all other names come
- * out qualified.
  */
 #include "postgres.h"
 
 #include "access/sysattr.h"
 #include "catalog/pg_aggregate.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -29,25 +25,18 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
-#include "parser/parse_func.h"
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/ruleutils.h"
 
 #include "compat.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_returning.h"
-#include "plan/explicit_cast.h"
+#include "plan/deparse_text.h"
 #include "plan/partial_aggregate.h"
-#include "plan/round_trip.h"
-#include "plan/row_null_test.h"
 #include "plan/shippable.h"
-#include "values/row_format.h"
 
 typedef struct DeparseLevel
 {
@@ -316,6 +305,10 @@ mutate_expr(Node *node, DeparseLevel *level)
 					return collate((Node *) relabel->arg, collation);
 				return collate((Node *) relabel, collation);
 			}
+		case T_WindowFunc:
+			node = expression_tree_mutator(node, mutate_expr, level);
+			compat_forget_run_conditions(node);
+			return node;
 		case T_Aggref:
 			node = expression_tree_mutator(node, mutate_expr, level);
 			return (Node *) partial_aggregate_rename((Aggref *) node);
@@ -541,11 +534,101 @@ group_dependent_columns(Query *query)
 	}
 }
 
+/* The position in a target list of each WindowFunc; other expressions are the level's own. */
+typedef struct FilterContext
+{
+	DeparseLevel *level;
+	List *target;
+} FilterContext;
+
+static Node *
+mutate_filter(Node *node, FilterContext *context)
+{
+	if (node != NULL && IsA(node, WindowFunc))
+	{
+		TargetEntry *tle = tlist_member((Expr *) node, context->target);
+
+		return (Node *) makeVarFromTargetEntry(1, tle);
+	}
+	if (!contain_window_function(node))
+		return mutate_expr(node, context->level);
+	return expression_tree_mutator(node, mutate_filter, context);
+}
+
+/* A target list with the window functions that the filter looks at as further columns. */
+static List *
+add_filter_columns(List *target, List *filter)
+{
+	ListCell *lc;
+
+	foreach(lc, pull_var_clause((Node *) filter, PVC_INCLUDE_WINDOWFUNCS | PVC_RECURSE_AGGREGATES |
+													 PVC_RECURSE_PLACEHOLDERS))
+	{
+		if (IsA(lfirst(lc), WindowFunc) && tlist_member(lfirst(lc), target) == NULL)
+			target = lappend(list_copy(target),
+							 makeTargetEntry(lfirst(lc), list_length(target) + 1, NULL, true));
+	}
+	return target;
+}
+
+/*
+ * SELECT ... FROM (windows) WHERE filter: SQL has no clause that sees the results of window functions.
+ * What comes after the filter moves out.  target: the inner target list as the planner has it.
+ */
+static Query *
+filter_windows(Query *inner, List *target, DeparseLevel *level)
+{
+	FilterContext context = {level, target};
+	Query *outer = makeNode(Query);
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	RangeTblRef *ref = makeNode(RangeTblRef);
+	List *filter = (List *) mutate_filter((Node *) level->path->window_filter, &context);
+	List *names = make_column_names(list_length(inner->targetList));
+	ListCell *lc;
+
+	outer->commandType = CMD_SELECT;
+	outer->querySource = QSRC_ORIGINAL;
+	outer->canSetTag = true;
+	foreach(lc, inner->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		TargetEntry *column = flatCopyTargetEntry(tle);
+
+		column->expr = (Expr *) makeVarFromTargetEntry(1, tle);
+		outer->targetList = lappend(outer->targetList, column);
+		tle->resjunk = false;
+		tle->resname = strVal(list_nth(names, tle->resno - 1));
+	}
+	outer->distinctClause = inner->distinctClause;
+	outer->hasDistinctOn = inner->hasDistinctOn;
+	outer->sortClause = inner->sortClause;
+	outer->limitCount = inner->limitCount;
+	outer->limitOffset = inner->limitOffset;
+	outer->limitOption = inner->limitOption;
+	outer->hasSubLinks = checkExprHasSubLink((Node *) outer) ||
+						 checkExprHasSubLink((Node *) filter);
+	inner->distinctClause = inner->sortClause = NIL;
+	inner->hasDistinctOn = false;
+	inner->limitCount = inner->limitOffset = NULL;
+
+	IncrementVarSublevelsUp((Node *) inner, 1, 1);
+	rte->rtekind = RTE_SUBQUERY;
+	rte->subquery = inner;
+	rte->eref = makeAlias("filtered", names);
+	rte->alias = makeAlias("filtered", NIL);
+	rte->inFromCl = true;
+	ref->rtindex = 1;
+	outer->rtable = list_make2(rte, deparse_path_unused_rte()); /* so that columns are qualified */
+	outer->jointree = makeFromExpr(list_make1(ref), (Node *) make_ands_explicit(filter));
+	return outer;
+}
+
 static Query *
 build_query(DeparseLevel *level, List *tlist)
 {
 	DistPath *path = level->path;
 	Query *query = makeNode(Query);
+	List *target = add_filter_columns(path->target ? path->target : tlist, path->window_filter);
 	List *from = NIL;
 	List *quals;
 	ListCell *lc;
@@ -567,7 +650,7 @@ build_query(DeparseLevel *level, List *tlist)
 		quals = lappend(quals, make_exists(lfirst(lc), level));
 	query->jointree = makeFromExpr(from, quals == NIL ? NULL : (Node *) make_ands_explicit(quals));
 
-	query->targetList = build_target(path->target ? path->target : tlist, level);
+	query->targetList = build_target(target, level);
 	query->groupClause = copyObject(path->group_clause);
 	if (query->groupClause != NIL)
 		group_dependent_columns(query);
@@ -578,7 +661,10 @@ build_query(DeparseLevel *level, List *tlist)
 		!contain_agg_clause((Node *) query->targetList))
 		query->havingQual = makeBoolConst(true, false);
 	query->windowClause = (List *) mutate_expr((Node *) path->window_clause, level);
+	foreach(lc, query->windowClause)
+		compat_forget_run_conditions(lfirst(lc));
 	query->distinctClause = copyObject(path->distinct_clause);
+	query->hasDistinctOn = path->distinct_on;
 	query->sortClause = copyObject(path->sort_clause);
 	query->limitCount = mutate_expr(path->limit_count, level);
 	query->limitOffset = mutate_expr(path->limit_offset, level);
@@ -598,7 +684,7 @@ build_query(DeparseLevel *level, List *tlist)
 		query->rowMarks = lappend(query->rowMarks, mark);
 		query->hasForUpdate = true;
 	}
-	return query;
+	return path->window_filter == NIL ? query : filter_windows(query, target, level);
 }
 
 Query *
@@ -621,151 +707,8 @@ deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_lis
 	/* so that it is printed as the target only, not in FROM or USING */
 	rt_fetch(target, query->rtable)->inFromCl = false;
 	query->targetList = (List *) mutate_expr((Node *) set_list, &level);
-	query->returningList = deparse_path_transport_tlist(
+	query->returningList = deparse_text_transport_tlist(
 		deparse_returning((List *) mutate_expr((Node *) returning, &level), target));
 	compat_copy_returning_names(query, path->root->parse);
 	return query;
-}
-
-/*
- * Append the string literal at p, printed under standard_conforming_strings, so that the
- * setting does not matter: with backslashes it becomes E''. Returns what follows it.
- */
-static const char *
-append_string(StringInfo buf, const char *p)
-{
-	const char *end = p + 1;
-	bool escapes = false;
-
-	while (*end && !(end[0] == '\'' && end[1] != '\''))
-	{
-		escapes = escapes || *end == '\\';
-		end += *end == '\'' ? 2 : 1;
-	}
-	if (*end)
-		end++;
-	if (escapes)
-		appendStringInfoString(buf, " E");
-	for (; p < end; p++)
-	{
-		if (*p == '\\')
-			appendStringInfoChar(buf, '\\');
-		appendStringInfoChar(buf, *p);
-	}
-	return end;
-}
-
-/* Text of ruleutils that reads the same in every session, on one line. */
-static char *
-neutralize_text(const char *sql)
-{
-	StringInfoData buf;
-	const char *p = sql;
-
-	initStringInfo(&buf);
-	while (*p)
-	{
-		if (*p == '\'')
-			p = append_string(&buf, p);
-		else if (*p == '"')
-		{
-			int length = strcspn(p + 1, "\"") + 2;
-
-			appendBinaryStringInfo(&buf, p, length);
-			p += length;
-		}
-		else if (isspace((unsigned char) *p))
-		{
-			if (buf.len > 0 && buf.data[buf.len - 1] != ' ')
-				appendStringInfoChar(&buf, ' ');
-			p++;
-		}
-		else
-			appendStringInfoChar(&buf, *p++);
-	}
-	return buf.data;
-}
-
-char *
-deparse_path_text(Query *query)
-{
-	int nest_level = row_format_enter_sql_mode();
-	char *sql;
-
-	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	query = explicit_cast_query(row_null_test_guard(query));
-	sql = neutralize_text(pg_get_querydef(query, false));
-	row_format_leave_sql_mode(nest_level);
-	round_trip_check(query, sql);
-	return sql;
-}
-
-/* strata.as_text(): what workers are asked for instead of a value that travels as text. */
-static Expr *
-make_text(Expr *value)
-{
-	Oid type = ANYELEMENTOID;
-	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("as_text")), 1, &type,
-								  false);
-
-	return (Expr *) makeFuncExpr(function, TEXTOID, list_make1(value), DEFAULT_COLLATION_OID,
-								 InvalidOid, COERCE_EXPLICIT_CALL);
-}
-
-List *
-deparse_path_transport_tlist(List *tlist)
-{
-	ListCell *lc;
-
-	foreach(lc, tlist)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		if (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)))
-			tle->expr = make_text(tle->expr);
-	}
-	return tlist;
-}
-
-char *
-deparse_path_transport_text(Query *query)
-{
-	StringInfoData buf;
-	bool needs_cast = false;
-	int column = 0;
-	ListCell *lc;
-
-	foreach(lc, query->targetList)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		needs_cast = needs_cast ||
-					 (!tle->resjunk && !row_format_is_binary(exprType((Node *) tle->expr)));
-	}
-
-	/* Sorting, grouping, windows and DISTINCT refer to the columns as they are: cast outside of them. */
-	if (!needs_cast || (query->groupClause == NIL && query->distinctClause == NIL &&
-						query->sortClause == NIL && query->windowClause == NIL))
-	{
-		query->targetList = deparse_path_transport_tlist(query->targetList);
-		return deparse_path_text(query);
-	}
-
-	initStringInfo(&buf);
-	appendStringInfoString(&buf, "SELECT ");
-	foreach(lc, query->targetList)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		if (tle->resjunk)
-			continue;
-		appendStringInfo(
-			&buf,
-			row_format_is_binary(exprType((Node *) tle->expr)) ? "%sc%d" : "%sstrata.as_text(c%d)",
-			column == 0 ? "" : ", ", column + 1);
-		column++;
-	}
-	appendStringInfo(&buf, " FROM (%s) q", deparse_path_text(query));
-	return buf.data;
 }

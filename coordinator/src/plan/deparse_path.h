@@ -1,6 +1,6 @@
 /*
  * deparse_path.h
- *		SQL of a DistPath: path -> Query -> text.
+ *		The Query that says in SQL what a DistPath does.
  */
 #ifndef STRATA_DEPARSE_PATH_H
 #define STRATA_DEPARSE_PATH_H
@@ -32,17 +32,5 @@ extern RangeTblEntry *deparse_path_unused_rte(void);
  * must have theirs already.
  */
 extern void deparse_path_join_rte(Query *query, JoinExpr *join);
-
-/* Text of a query, all names qualified. */
-extern char *deparse_path_text(Query *query);
-
-/*
- * Text of a query whose result crosses the network: columns that cannot cross in
- * binary form (row_format.h) are cast to text.
- */
-extern char *deparse_path_transport_text(Query *query);
-
-/* Cast to text the visible columns of tlist that cannot cross in binary form. */
-extern List *deparse_path_transport_tlist(List *tlist);
 
 #endif

@@ -31,6 +31,7 @@
 #include "plan/deparse_path.h"
 #include "plan/deparse_returning.h"
 #include "plan/deparse_statement.h"
+#include "plan/deparse_text.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 
@@ -422,9 +423,9 @@ deparse_statement_text(PlannerInfo *root, Query *query, List **params)
 	mend_merge(query);
 	spell_out_using(query);
 	mend_assignments(query);
-	query->returningList = deparse_path_transport_tlist(
+	query->returningList = deparse_text_transport_tlist(
 		deparse_returning(query->returningList, query->resultRelation));
-	return deparse_path_text(query);
+	return deparse_text(query);
 }
 
 char *
@@ -475,9 +476,9 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 										  get_attname(target->relid, attno, false), false));
 	}
 	query->targetList = columns;
-	query->returningList = deparse_path_transport_tlist(
+	query->returningList = deparse_text_transport_tlist(
 		deparse_returning(query->returningList, query->resultRelation));
-	return deparse_path_text(query);
+	return deparse_text(query);
 }
 
 Query *

@@ -104,6 +104,8 @@ typedef struct DistPath
 	List *group_clause;
 	List *having;
 	List *window_clause;
+	List
+		*window_filter; /* operators over window functions; what comes later sees only these rows */
 	List *distinct_clause;
 	List *sort_clause;
 	Node *limit_count;
@@ -111,6 +113,7 @@ typedef struct DistPath
 	LimitOption limit_option;
 	bool has_aggs;
 	bool has_windows;
+	bool distinct_on; /* one row of equal distinct_clause, the first by sort_clause */
 
 	/*
 	 * A sub-select in FROM, the only item there, sorts its rows: what looks at their order

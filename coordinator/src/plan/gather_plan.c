@@ -21,6 +21,7 @@
 
 #include "compat.h"
 #include "plan/deparse_path.h"
+#include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/named_schemas.h"
 #include "plan/planner.h"
@@ -358,7 +359,7 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	else
 		scan_tlist = make_scan_tlist(path->fetch);
 
-	plan.sql = deparse_path_transport_text(deparse_path_query(dist, scan_tlist, &params));
+	plan.sql = deparse_text_transport(deparse_path_query(dist, scan_tlist, &params));
 	plan.writes = dist->locks != NIL;
 	if (locus_is_single(&dist->locus))
 		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first =

@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
+#include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/modify_obstacle.h"
 #include "plan/only_here.h"
@@ -504,7 +505,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	if (modify->path != NULL)
 	{
 		gather_add_hidden_roots(modify->path);
-		plan.sql = deparse_path_text(
+		plan.sql = deparse_text(
 			deparse_path_modify(modify->path, root->parse->commandType, root->parse->resultRelation,
 								make_set_list(root), root->parse->returningList, &params));
 	}

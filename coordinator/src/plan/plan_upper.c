@@ -8,7 +8,8 @@
  * stage.  Otherwise the workers do what they can and a final step runs here:
  *
  *	GROUP BY	partial aggregates, finalized by core (partial_aggregate.h)
- *	DISTINCT	duplicates within a worker
+ *	windows		with a condition like row_number() <= n: a worker's first n rows of each partition
+ *	DISTINCT	duplicates within a worker; DISTINCT ON: a worker's first row of each group
  *	ORDER BY	sorted streams, merged
  *	LIMIT		the first offset + count rows of each worker
  *
@@ -29,6 +30,8 @@
 #include "optimizer/prep.h"
 #include "optimizer/tlist.h"
 #include "parser/parse_oper.h"
+#include "utils/fmgroids.h"
+#include "utils/selfuncs.h"
 
 #include "compat.h"
 #include "plan/gather_plan.h"
@@ -36,6 +39,9 @@
 #include "plan/planner.h"
 #include "plan/shippable.h"
 #include "server/settings.h"
+
+/* The share of rows that a condition on a window function leaves, for which core has no estimate. */
+#define RANK_LIMIT_SELECTIVITY DEFAULT_INEQ_SEL
 
 /* A PathTarget as target list; sort-group references are kept. */
 static List *
@@ -285,15 +291,109 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 	}
 }
 
+/* The condition by which workers may leave rows out before all rows of a partition have met; NULL without one. */
+static OpExpr *
+find_rank_limit(PlannerInfo *root, List *conditions)
+{
+	OpExpr *limit = NULL;
+	Index window = 0;
+	ListCell *lc;
+
+	foreach(lc, pull_var_clause((Node *) root->processed_tlist, PVC_INCLUDE_WINDOWFUNCS |
+																	PVC_RECURSE_AGGREGATES |
+																	PVC_RECURSE_PLACEHOLDERS))
+	{
+		WindowFunc *function = lfirst(lc);
+
+		if (!IsA(function, WindowFunc))
+			continue;
+		if (function->winfnoid != F_ROW_NUMBER && function->winfnoid != F_RANK_ &&
+			function->winfnoid != F_DENSE_RANK_)
+			return NULL;
+		if (window != 0 && function->winref != window)
+			return NULL;
+		window = function->winref;
+	}
+	foreach(lc, conditions)
+	{
+		if (limit == NULL && IsA(lfirst(lc), OpExpr))
+			limit = lfirst(lc);
+	}
+	return limit;
+}
+
+/* Core's window over another input than its own. */
+static Path *
+replace_window_input(PlannerInfo *root, RelOptInfo *output_rel, WindowAggPath *core, Path *input)
+{
+	WindowAggPath *path = makeNode(WindowAggPath);
+	double share = input->rows / Max(core->subpath->rows, 1);
+
+	if (root->window_pathkeys != NIL)
+		input = (Path *) create_sort_path(root, output_rel, input, root->window_pathkeys, -1.0);
+	*path = *core;
+	path->subpath = input;
+	path->path.rows = input->rows;
+	path->path.startup_cost = input->startup_cost +
+							  Max(core->path.startup_cost - core->subpath->startup_cost, 0) * share;
+	path->path.total_cost = input->total_cost +
+							Max(core->path.total_cost - core->subpath->total_cost, 0) * share;
+	return (Path *) path;
+}
+
+/*
+ * WHERE row_number() <= n around partitions that lie on several workers: each worker sends the rows that are among
+ * its own first n, and the window runs here.  A row that is left out has n kept ones before it, so that nobody
+ * behind it is counted among the first n either; that holds for rank() and dense_rank(), too, and for one condition,
+ * but for no other function of the window.
+ */
+static void
+push_window_filter(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+				   DistPath *input, List *conditions)
+{
+	OpExpr *limit = find_rank_limit(root, conditions);
+	WindowAggPath *core = NULL;
+	WindowClause *window;
+	DistPath *path;
+	ListCell *lc;
+
+	foreach(lc, output_rel->pathlist)
+	{
+		if (core == NULL && IsA(lfirst(lc), WindowAggPath))
+			core = lfirst(lc);
+	}
+	if (limit == NULL || core == NULL || input->locus.kind != LOCUS_HASHED ||
+		input->outer_params != NULL || input->ordered || input->locks != NIL)
+		return;
+	window = core->winclause;
+	if (!shippable_order(window->orderClause, root->processed_tlist))
+		return;
+	path = dist_path_copy(input);
+	path->target = make_target(core->subpath->pathtarget);
+	path->window_clause = list_make1(window);
+	path->window_filter = list_make1(limit);
+	path->has_windows = true;
+	if (!target_is_shippable(path, path->target) ||
+		!shippable_expr(root, &path->locus, (Node *) window, &path->outer_params) ||
+		!shippable_expr(root, &path->locus, (Node *) limit, &path->outer_params) ||
+		path->outer_params != NULL)
+		return;
+	path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost * 10;
+	path->rows = clamp_row_est(input->rows * RANK_LIMIT_SELECTIVITY);
+	add_path(output_rel,
+			 replace_window_input(root, output_rel, core,
+								  gather_path_create(root, output_rel, path,
+													 core->subpath->pathtarget, NIL, NIL, NIL)));
+}
+
 /* Window functions: complete where every PARTITION BY holds the key. */
 static void
 plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
+	List *conditions = compat_run_conditions(root->parse, root->processed_tlist);
 	ListCell *lc;
 
-	/* SQL cannot say a run condition, and nobody else would apply it */
-	if (!is_final_target(root, UPPERREL_WINDOW) ||
-		compat_has_run_condition(root->parse, root->processed_tlist))
+	if (!is_final_target(root, UPPERREL_WINDOW))
 		return;
 	foreach(lc, dist_paths(input_rel))
 	{
@@ -310,13 +410,23 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 					   stage_is_complete(input, window->partitionClause, root->processed_tlist) &&
 					   shippable_order(window->orderClause, root->processed_tlist);
 		}
+		if (!complete)
+		{
+			push_window_filter(root, input_rel, output_rel, input, conditions);
+			continue;
+		}
 		path->target = root->processed_tlist;
 		path->window_clause = root->parse->windowClause;
+		path->window_filter = conditions;
 		path->has_windows = true;
-		if (!complete || !target_is_shippable(path, path->target) ||
-			!shippable_expr(root, &path->locus, (Node *) path->window_clause, &path->outer_params))
+		if (!target_is_shippable(path, path->target) ||
+			!shippable_expr(root, &path->locus, (Node *) path->window_clause,
+							&path->outer_params) ||
+			!shippable_expr(root, &path->locus, (Node *) conditions, &path->outer_params))
 			continue;
 		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost * 10;
+		if (conditions != NIL)
+			path->rows = clamp_row_est(path->rows * RANK_LIMIT_SELECTIVITY);
 		dist_path_add(output_rel, path);
 		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_WINDOW], NIL);
 	}
@@ -335,16 +445,47 @@ has_junk(List *tlist)
 	return false;
 }
 
+/* DISTINCT ON sorts by what ORDER BY says, and by its own columns at least. */
+static List *
+distinct_on_order(Query *parse)
+{
+	return list_length(parse->sortClause) > list_length(parse->distinctClause)
+			   ? parse->sortClause
+			   : parse->distinctClause;
+}
+
+/* DISTINCT of rows that workers have made distinct among their own. */
+static Path *
+finish_distinct(PlannerInfo *root, RelOptInfo *rel, Path *gather, double groups)
+{
+	if (root->parse->hasDistinctOn)
+		return (Path *) create_upper_unique_path(root, rel, gather,
+												 list_length(root->distinct_pathkeys), groups);
+	return (Path *) create_agg_path(root, rel, gather, gather->pathtarget, AGG_HASHED,
+									AGGSPLIT_SIMPLE, root->parse->distinctClause, NIL, NULL,
+									groups);
+}
+
 static void
 plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
 	Query *parse = root->parse;
 	PathTarget *target = root->upper_targets[UPPERREL_DISTINCT];
+	List *pathkeys = NIL;
+	bool mergeable;
 	ListCell *lc;
 
-	if (parse->hasDistinctOn || !is_final_target(root, UPPERREL_DISTINCT) ||
-		output_rel->pathlist == NIL)
+	if (!is_final_target(root, UPPERREL_DISTINCT) || output_rel->pathlist == NIL)
 		return;
+	/* a hidden column would count in the workers' DISTINCT */
+	if (!parse->hasDistinctOn && has_junk(root->processed_tlist))
+		return;
+	if (parse->hasDistinctOn)
+		pathkeys = list_length(parse->sortClause) > list_length(parse->distinctClause)
+					   ? root->sort_pathkeys
+					   : root->distinct_pathkeys;
+	mergeable = parse->hasDistinctOn ? root->distinct_pathkeys != NIL
+									 : grouping_is_hashable(parse->distinctClause);
 
 	foreach(lc, dist_paths(input_rel))
 	{
@@ -352,13 +493,19 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		DistPath *path = dist_path_copy(input);
 		double groups = ((Path *) linitial(output_rel->pathlist))->rows;
 		bool complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
+		Path *gather;
 
-		/* a hidden column would count in the workers' DISTINCT; sorted rows stay sorted in Unique */
-		if (input->locks != NIL || has_junk(root->processed_tlist) || dist_path_loses_order(input))
+		/* sorted rows stay sorted in Unique; and copies have their rows in different orders */
+		if (input->locks != NIL || dist_path_loses_order(input) ||
+			(parse->hasDistinctOn && (input->ordered || input->locus.kind == LOCUS_REPLICATED)))
 			continue;
 		path->target = root->processed_tlist;
 		path->distinct_clause = parse->distinctClause;
-		if (!target_is_shippable(path, path->target))
+		path->distinct_on = parse->hasDistinctOn;
+		if (parse->hasDistinctOn)
+			path->sort_clause = distinct_on_order(parse);
+		if (!target_is_shippable(path, path->target) ||
+			!shippable_order(path->sort_clause, path->target))
 			continue;
 		path->rows = complete ? groups
 							  : estimate_partial_groups(input->rows, groups,
@@ -369,15 +516,13 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		if (complete)
 		{
 			dist_path_add(output_rel, path);
-			add_gather(root, output_rel, path, target, NIL);
+			add_gather(root, output_rel, path, target, pathkeys);
 		}
-		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED &&
-				 grouping_is_hashable(parse->distinctClause))
-			add_path(output_rel,
-					 (Path *) create_agg_path(
-						 root, output_rel,
-						 gather_path_create(root, output_rel, path, target, NIL, NIL, NIL), target,
-						 AGG_HASHED, AGGSPLIT_SIMPLE, parse->distinctClause, NIL, NULL, groups));
+		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED && mergeable)
+		{
+			gather = gather_path_create(root, output_rel, path, target, NIL, NIL, pathkeys);
+			add_path(output_rel, finish_distinct(root, output_rel, gather, groups));
+		}
 	}
 }
 
@@ -392,7 +537,7 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		DistPath *path = dist_path_copy(input);
 		Path sorted;
 
-		if (input->distinct_clause != NIL && has_junk(root->processed_tlist))
+		if (input->distinct_clause != NIL && !input->distinct_on && has_junk(root->processed_tlist))
 			continue;
 		/* sorted by more than this already: core does not sort again, which tells equal rows apart */
 		if (dist_path_loses_order(input) &&
