@@ -18,6 +18,7 @@
 #include "ddl/utility.h"
 #include "execute/executor_hooks.h"
 #include "execute/gather.h"
+#include "execute/rename_exec.h"
 #include "plan/planner.h"
 #include "server/incarnation.h"
 #include "server/launcher.h"
@@ -130,6 +131,7 @@ _PG_init(void)
 	auto_analyze_initialize();
 	executor_hooks_initialize();
 	gather_initialize();
+	rename_initialize();
 	planner_initialize();
 	table_definition_initialize();
 	utility_initialize();

@@ -483,6 +483,16 @@ compat_forget_run_conditions(Node *node)
 #endif
 }
 
+/* Since 16 core sorts the input of a DISTINCT aggregate beforehand, and has pathkeys for that after those of GROUP BY. */
+#if PG_VERSION_NUM >= 160000
+#define compat_forget_presorted(aggref) ((aggref)->aggpresorted = false)
+#define compat_group_pathkeys(root) \
+	list_copy_head((root)->group_pathkeys, (root)->num_groupby_pathkeys)
+#else
+#define compat_forget_presorted(aggref) ((void) (aggref))
+#define compat_group_pathkeys(root) ((root)->group_pathkeys)
+#endif
+
 /* The conditions of a WindowAggPath that end it early: in its clause, and since 17 in the path. */
 #if PG_VERSION_NUM >= 170000
 #define compat_window_run_condition(path) ((path)->runCondition)

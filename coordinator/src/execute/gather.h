@@ -36,6 +36,7 @@ typedef struct GatherScanState
 	TupleTableSlot **stream_slots;
 	struct SortSupportData *sort_keys;
 	int last_stream; /* whose row was returned last, -1 at first */
+	struct CountOnce *once;
 
 	/* rows kept for rescans */
 	Tuplestorestate *store;

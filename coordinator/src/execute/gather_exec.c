@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "cluster/metadata.h"
 #include "cluster/shard_map.h"
+#include "execute/count_once.h"
 #include "execute/gather.h"
 #include "execute/gather_retry.h"
 #include "execute/statement_snapshot.h"
@@ -384,6 +385,10 @@ start_gather(GatherScanState *state)
 		remote_scan_keep(state->scan);
 	if (state->plan.sort_columns != NIL && state->worker_count > 1)
 		start_merge(state);
+	if (state->plan.once_columns != NIL)
+		state->once = count_once_create(desc, state->sort_keys,
+										state->heap ? list_length(state->plan.sort_columns) : 0,
+										state->plan.once_columns);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -449,13 +454,19 @@ stop_scan(GatherScanState *state)
 	state->scan = NULL;
 	state->heap = NULL;
 	state->stream_slots = NULL;
+	state->once = NULL;
 	state->last_stream = -1;
 }
 
 static inline bool
 next_remote_row(GatherScanState *state, TupleTableSlot *slot)
 {
-	return state->heap != NULL ? next_merged_row(state, slot) : remote_scan_next(state->scan, slot);
+	bool found = state->heap != NULL ? next_merged_row(state, slot)
+									 : remote_scan_next(state->scan, slot);
+
+	if (found && state->once != NULL)
+		count_once_apply(state->once, slot);
+	return found;
 }
 
 /* An error ended the scan before its first row: all of it is in one memory context. */
@@ -466,6 +477,7 @@ forget_failed_scan(GatherScanState *state)
 	state->scan = NULL;
 	state->heap = NULL;
 	state->stream_slots = NULL;
+	state->once = NULL;
 	state->last_stream = -1;
 	state->started = false;
 }

@@ -111,6 +111,8 @@ typedef struct DistPath
 	Node *limit_count;
 	Node *limit_offset;
 	LimitOption limit_option;
+	List *
+		once_columns; /* ints: counts of target, of which rows that sort_clause calls equal have 1 together */
 	bool has_aggs;
 	bool has_windows;
 	bool distinct_on; /* one row of equal distinct_clause, the first by sort_clause */

@@ -24,6 +24,7 @@
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/named_schemas.h"
+#include "plan/partial_aggregate.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 
@@ -140,9 +141,10 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->route_count);
 	numbers = lappend_int(numbers, plan->array_route_count);
 	numbers = lappend_int(numbers, plan->key_attribute);
-	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
-								  plan->sort_operators, plan->sort_collations),
-					   list_make3(plan->sort_nulls_first, plan->row_columns, plan->schemas));
+	return list_concat(
+		list_make5(makeString(plan->sql), numbers, plan->sort_columns, plan->sort_operators,
+				   plan->sort_collations),
+		list_make4(plan->sort_nulls_first, plan->row_columns, plan->schemas, plan->once_columns));
 }
 
 void
@@ -167,6 +169,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->sort_nulls_first = list_nth(list, 5);
 	plan->row_columns = list_nth(list, 6);
 	plan->schemas = list_nth(list, 7);
+	plan->once_columns = list_nth(list, 8);
 }
 
 /* Walker: what differs from row to row, though it may name no column of them. */
@@ -353,7 +356,10 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	{
 		dist = dist_path_copy(dist);
 		dist->target = make_visible(dist->target);
-		scan_tlist = dist->target;
+		/* the plan above finalizes aggregates as if they were not distinct */
+		scan_tlist = (List *) partial_aggregate_undistinct((Node *) dist->target,
+														   AGGSPLIT_INITIAL_SERIAL);
+		plan.once_columns = dist->once_columns;
 		set_merge_order(&plan, dist);
 	}
 	else

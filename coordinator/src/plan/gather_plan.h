@@ -45,6 +45,8 @@ typedef struct GatherPlan
 	List *sort_operators;	/* Oids */
 	List *sort_collations;	/* Oids */
 	List *sort_nulls_first; /* ints */
+	List *once_columns; /* ints, 1-based: bigints made 1 in one of the rows that sort_columns call
+							 * equal, if it is above 0 in any, and 0 in the others */
 } GatherPlan;
 
 extern List *gather_plan_to_list(const GatherPlan *plan);

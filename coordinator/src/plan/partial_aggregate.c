@@ -23,6 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "plan/partial_aggregate.h"
 
 /* A part of a twin's name, as strata_partial.partial_name() writes it. */
@@ -186,4 +187,26 @@ partial_aggregate_rename(Aggref *aggref)
 	if (!OidIsValid(aggref->aggfnoid))
 		elog(ERROR, "aggregate has no partial form");
 	return aggref;
+}
+
+static Node *
+mutate_undistinct(Node *node, AggSplit *split)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Aggref) && ((Aggref *) node)->aggsplit == *split)
+	{
+		Aggref *aggref = copyObject((Aggref *) node);
+
+		aggref->aggdistinct = NIL;
+		compat_forget_presorted(aggref);
+		return (Node *) aggref;
+	}
+	return expression_tree_mutator(node, mutate_undistinct, split);
+}
+
+Node *
+partial_aggregate_undistinct(Node *expr, AggSplit split)
+{
+	return mutate_undistinct(expr, &split);
 }

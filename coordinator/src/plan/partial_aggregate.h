@@ -5,6 +5,7 @@
 #ifndef STRATA_PARTIAL_AGGREGATE_H
 #define STRATA_PARTIAL_AGGREGATE_H
 
+#include "nodes/nodes.h"
 #include "nodes/primnodes.h"
 
 /* The partial twin of an aggregate, InvalidOid when it has none. */
@@ -21,5 +22,8 @@ extern bool partial_aggregate_ignores_order(Node *expr);
  * others are returned as they are.  Modifies its argument.
  */
 extern Aggref *partial_aggregate_rename(Aggref *aggref);
+
+/* A copy of the expression, or List, whose aggregates of this kind have no DISTINCT. */
+extern Node *partial_aggregate_undistinct(Node *expr, AggSplit split);
 
 #endif

@@ -7,7 +7,7 @@
  * list that holds the distribution key.  Then the DistPath goes on to the next
  * stage.  Otherwise the workers do what they can and a final step runs here:
  *
- *	GROUP BY	partial aggregates, finalized by core (partial_aggregate.h)
+ *	GROUP BY	partial aggregates, finalized by core (plan_grouping.c)
  *	windows		with a condition like row_number() <= n: a worker's first n rows of each partition
  *	DISTINCT	duplicates within a worker; DISTINCT ON: a worker's first row of each group
  *	ORDER BY	sorted streams, merged
@@ -16,8 +16,6 @@
  * Core has already added its own paths over the gathered input; the cheaper wins.
  */
 #include "postgres.h"
-
-#include <math.h>
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -38,29 +36,11 @@
 #include "plan/partial_aggregate.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "plan/upper_stage.h"
 #include "server/settings.h"
 
 /* The share of rows that a condition on a window function leaves, for which core has no estimate. */
 #define RANK_LIMIT_SELECTIVITY DEFAULT_INEQ_SEL
-
-/* A PathTarget as target list; sort-group references are kept. */
-static List *
-make_target(PathTarget *target)
-{
-	List *result = NIL;
-	int i = 0;
-	ListCell *lc;
-
-	foreach(lc, target->exprs)
-	{
-		TargetEntry *tle = makeTargetEntry(lfirst(lc), i + 1, NULL, false);
-
-		tle->ressortgroupref = get_pathtarget_sortgroupref(target, i);
-		result = lappend(result, tle);
-		i++;
-	}
-	return result;
-}
 
 /* Do the expressions of a stage's output equal the query's own target list? */
 static bool
@@ -68,227 +48,6 @@ is_final_target(PlannerInfo *root, UpperRelationKind stage)
 {
 	return root->upper_targets[stage] != NULL && root->upper_targets[UPPERREL_FINAL] != NULL &&
 		   equal(root->upper_targets[stage]->exprs, root->upper_targets[UPPERREL_FINAL]->exprs);
-}
-
-/* Columns and aggregates here become columns and aggregates of the next stage: are they all known there? */
-static bool
-target_is_shippable(DistPath *path, List *target)
-{
-	ListCell *lc;
-
-	foreach(lc, target)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		if (!shippable_expr(path->root, &path->locus, (Node *) tle->expr, &path->outer_params))
-			return false;
-		if (!shippable_type(exprType((Node *) tle->expr)))
-			return false;
-	}
-	return true;
-}
-
-static void
-add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target, List *pathkeys)
-{
-	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-		!dist_path_loses_order(path))
-		add_path(rel, gather_path_create(root, rel, path, target, NIL, NIL, pathkeys));
-}
-
-/* Is everything that these target entries bring together on one worker? */
-static bool
-stage_is_complete(DistPath *path, List *clauses, List *tlist)
-{
-	ListCell *lc;
-
-	if (path->locus.kind == LOCUS_REPLICATED || locus_is_single(&path->locus))
-		return true;
-	foreach(lc, clauses)
-	{
-		if (locus_has_key(path->root, &path->locus, get_sortgroupclause_expr(lfirst(lc), tlist)))
-			return true;
-	}
-	return false;
-}
-
-/* Grouping that is complete on the workers. */
-static void
-push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
-{
-	DistPath *path = dist_path_copy(input);
-	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
-	List *keys = NIL;
-	Path *local = linitial(output_rel->pathlist);
-	ListCell *lc;
-
-	if (partial_aggregate_ignores_order((Node *) target->exprs) &&
-		partial_aggregate_ignores_order(having))
-		dist_path_forget_order(path);
-	path->ordered = false; /* groups have none */
-	path->target = make_target(target);
-	path->group_clause = root->parse->groupClause; /* all of it: SQL must name what it selects */
-	path->having = (List *) having;
-	path->has_aggs = root->parse->hasAggs;
-	if (!target_is_shippable(path, path->target) ||
-		!shippable_expr(root, &path->locus, having, &path->outer_params))
-		return;
-
-	foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
-	{
-		if (locus_has_key(root, &input->locus, lfirst(lc)))
-			keys = lappend(keys, lfirst(lc));
-	}
-	path->locus.keys = keys;
-	path->rows = local->rows;
-	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
-								   (1 + list_length(path->target));
-	dist_path_add(output_rel, path);
-	add_gather(root, output_rel, path, target, NIL);
-}
-
-/*
- * The target of the workers' partial aggregation: grouping columns, and the
- * aggregates (marked partial) and columns that the final step needs.  As core's
- * make_partial_grouping_target(), which is not exported.
- */
-static PathTarget *
-make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause,
-					Node *having)
-{
-	PathTarget *target = create_empty_pathtarget();
-	List *others = NIL;
-	int i = 0;
-	ListCell *lc;
-
-	foreach(lc, grouping_target->exprs)
-	{
-		Index ref = get_pathtarget_sortgroupref(grouping_target, i++);
-
-		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause) != NULL)
-			add_column_to_pathtarget(target, lfirst(lc), ref);
-		else
-			others = lappend(others, lfirst(lc));
-	}
-	if (having != NULL)
-		others = lappend(others, having);
-	add_new_columns_to_pathtarget(
-		target, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
-													 PVC_INCLUDE_PLACEHOLDERS));
-	foreach(lc, target->exprs)
-	{
-		if (IsA(lfirst(lc), Aggref))
-		{
-			Aggref *partial = makeNode(Aggref);
-
-			*partial = *(Aggref *) lfirst(lc);
-			mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
-			lfirst(lc) = partial;
-		}
-	}
-	return set_pathtarget_cost_width(root, target);
-}
-
-/*
- * Groups that the workers return together: how many of `groups` are met by the
- * rows of one worker, times workers (Cardenas' formula).
- */
-static double
-estimate_partial_groups(double rows, double groups, int workers)
-{
-	double per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
-
-	return clamp_row_est(Min(rows, per_worker * workers));
-}
-
-/* Partial aggregates on the workers, Finalize Aggregate here. */
-static void
-push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
-					  GroupPathExtraData *extra)
-{
-	List *group_clause =
-		root->parse->groupClause; /* also what is redundant: without any there is one group */
-	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
-	PathTarget *partial_target;
-	DistPath *path;
-	Path *local = linitial(output_rel->pathlist);
-	Path *gather;
-	AggClauseCosts costs;
-	double groups = local->rows;
-
-	if (root->hasNonPartialAggs || root->hasNonSerialAggs || input->outer_params != NULL ||
-		input->locus.kind != LOCUS_HASHED || input->locks != NIL)
-		return;
-	if (!partial_aggregate_possible((Node *) grouping_target->exprs) ||
-		!partial_aggregate_possible(extra->havingQual))
-		return;
-	if (input->ordered && !(partial_aggregate_ignores_order((Node *) grouping_target->exprs) &&
-							partial_aggregate_ignores_order(extra->havingQual)))
-		return;
-
-	partial_target = make_partial_target(root, grouping_target, group_clause, extra->havingQual);
-	path = dist_path_copy(input);
-	dist_path_forget_order(path);
-	path->target = make_target(partial_target);
-	path->group_clause = group_clause;
-	path->has_aggs = root->parse->hasAggs;
-	if (!target_is_shippable(path, path->target) || path->outer_params != NULL)
-		return;
-	path->rows = estimate_partial_groups(input->rows, groups, locus_worker_count(&input->locus));
-	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
-								   (1 + list_length(path->target));
-
-	gather = gather_path_create(root, output_rel, path, partial_target, NIL, NIL, NIL);
-	memset(&costs, 0, sizeof(costs));
-	get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
-
-	if (group_clause == NIL)
-	{
-		add_path(output_rel, (Path *) create_agg_path(root, output_rel, gather, grouping_target,
-													  AGG_PLAIN, AGGSPLIT_FINAL_DESERIAL, NIL,
-													  (List *) extra->havingQual, &costs, 1));
-		return;
-	}
-	if (extra->flags & GROUPING_CAN_USE_HASH)
-		add_path(output_rel,
-				 (Path *) create_agg_path(root, output_rel, gather, grouping_target, AGG_HASHED,
-										  AGGSPLIT_FINAL_DESERIAL, group_clause,
-										  (List *) extra->havingQual, &costs, groups));
-	if (extra->flags & GROUPING_CAN_USE_SORT)
-	{
-		Path *sorted = (Path *) create_sort_path(root, output_rel, gather, root->group_pathkeys,
-												 -1.0);
-
-		add_path(output_rel,
-				 (Path *) create_agg_path(root, output_rel, sorted, grouping_target, AGG_SORTED,
-										  AGGSPLIT_FINAL_DESERIAL, group_clause,
-										  (List *) extra->havingQual, &costs, groups));
-	}
-}
-
-static void
-plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
-			  GroupPathExtraData *extra)
-{
-	ListCell *lc;
-
-	if (root->parse->groupingSets != NIL || output_rel->pathlist == NIL)
-		return;
-	foreach(lc, dist_paths(input_rel))
-	{
-		DistPath *input = lfirst(lc);
-
-		if (input->locks != NIL)
-			continue;
-		/* copies of a reference table have their rows in different orders */
-		if (input->locus.kind == LOCUS_REPLICATED &&
-			!partial_aggregate_possible((Node *) root->processed_tlist))
-			continue;
-		if (stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
-			push_full_grouping(root, output_rel, input, extra->havingQual);
-		else
-			push_partial_grouping(root, output_rel, input, extra);
-	}
 }
 
 /* The condition by which workers may leave rows out before all rows of a partition have met; NULL without one. */
@@ -369,11 +128,11 @@ push_window_filter(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_
 	if (!shippable_order(window->orderClause, root->processed_tlist))
 		return;
 	path = dist_path_copy(input);
-	path->target = make_target(core->subpath->pathtarget);
+	path->target = upper_stage_target(core->subpath->pathtarget);
 	path->window_clause = list_make1(window);
 	path->window_filter = list_make1(limit);
 	path->has_windows = true;
-	if (!target_is_shippable(path, path->target) ||
+	if (!upper_stage_is_shippable(path, path->target) ||
 		!shippable_expr(root, &path->locus, (Node *) window, &path->outer_params) ||
 		!shippable_expr(root, &path->locus, (Node *) limit, &path->outer_params) ||
 		path->outer_params != NULL)
@@ -407,7 +166,8 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 			WindowClause *window = lfirst(lc2);
 
 			complete = complete &&
-					   stage_is_complete(input, window->partitionClause, root->processed_tlist) &&
+					   upper_stage_is_complete(input, window->partitionClause,
+											   root->processed_tlist) &&
 					   shippable_order(window->orderClause, root->processed_tlist);
 		}
 		if (!complete)
@@ -419,7 +179,7 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		path->window_clause = root->parse->windowClause;
 		path->window_filter = conditions;
 		path->has_windows = true;
-		if (!target_is_shippable(path, path->target) ||
+		if (!upper_stage_is_shippable(path, path->target) ||
 			!shippable_expr(root, &path->locus, (Node *) path->window_clause,
 							&path->outer_params) ||
 			!shippable_expr(root, &path->locus, (Node *) conditions, &path->outer_params))
@@ -428,7 +188,7 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		if (conditions != NIL)
 			path->rows = clamp_row_est(path->rows * RANK_LIMIT_SELECTIVITY);
 		dist_path_add(output_rel, path);
-		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_WINDOW], NIL);
+		upper_stage_add_gather(root, output_rel, path, root->upper_targets[UPPERREL_WINDOW], NIL);
 	}
 }
 
@@ -492,7 +252,8 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		DistPath *input = lfirst(lc);
 		DistPath *path = dist_path_copy(input);
 		double groups = ((Path *) linitial(output_rel->pathlist))->rows;
-		bool complete = stage_is_complete(input, parse->distinctClause, root->processed_tlist);
+		bool complete = upper_stage_is_complete(input, parse->distinctClause,
+												root->processed_tlist);
 		Path *gather;
 
 		/* sorted rows stay sorted in Unique; and copies have their rows in different orders */
@@ -504,19 +265,19 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		path->distinct_on = parse->hasDistinctOn;
 		if (parse->hasDistinctOn)
 			path->sort_clause = distinct_on_order(parse);
-		if (!target_is_shippable(path, path->target) ||
+		if (!upper_stage_is_shippable(path, path->target) ||
 			!shippable_order(path->sort_clause, path->target))
 			continue;
 		path->rows = complete ? groups
-							  : estimate_partial_groups(input->rows, groups,
-														locus_worker_count(&input->locus));
+							  : upper_stage_partial_groups(input->rows, groups,
+														   locus_worker_count(&input->locus));
 		path->cost += input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
 					  list_length(path->target);
 
 		if (complete)
 		{
 			dist_path_add(output_rel, path);
-			add_gather(root, output_rel, path, target, pathkeys);
+			upper_stage_add_gather(root, output_rel, path, target, pathkeys);
 		}
 		else if (path->outer_params == NULL && path->locus.kind == LOCUS_HASHED && mergeable)
 		{
@@ -547,7 +308,7 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 			dist_path_forget_order(path);
 		path->target = root->processed_tlist;
 		path->sort_clause = root->parse->sortClause;
-		if (!target_is_shippable(path, path->target) ||
+		if (!upper_stage_is_shippable(path, path->target) ||
 			!shippable_order(path->sort_clause, path->target))
 			continue;
 		compat_cost_sort(&sorted, root, root->sort_pathkeys, path->cost,
@@ -555,8 +316,8 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 						 root->limit_tuples);
 		path->cost = sorted.total_cost;
 		dist_path_add(output_rel, path);
-		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
-				   root->sort_pathkeys);
+		upper_stage_add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+							   root->sort_pathkeys);
 	}
 }
 
@@ -626,7 +387,7 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		if (parse->sortClause != NIL && path->sort_clause == NIL)
 			continue;
 		path->target = root->processed_tlist;
-		if (!target_is_shippable(path, path->target))
+		if (!upper_stage_is_shippable(path, path->target))
 			continue;
 
 		if (limit_needed(parse))
@@ -650,8 +411,8 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 				path->rows = Min(path->rows, extra->limit_tuples);
 		}
 		/* with the target list, sub-selects in it above all, evaluated by the workers */
-		add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
-				   path->sort_clause ? root->sort_pathkeys : NIL);
+		upper_stage_add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+							   path->sort_clause ? root->sort_pathkeys : NIL);
 
 		/* inside another query its InitPlans would not be evaluated */
 		if (root->init_plans == NIL)

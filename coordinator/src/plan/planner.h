@@ -4,7 +4,8 @@
  *
  *		plan_scan.c		a base relation gets a DistPath and a Gather over it
  *		plan_join.c		two DistPaths that meet on the workers become one
- *		plan_upper.c	grouping, windows, DISTINCT, ORDER BY, LIMIT
+ *		plan_upper.c	the stages above: windows, DISTINCT, ORDER BY, LIMIT
+ *		plan_grouping.c	grouping
  *		plan_modify.c	INSERT, UPDATE, DELETE and MERGE become shipped statements
  *		planner.c		installs the hooks
  */
@@ -26,6 +27,8 @@ extern void plan_scan_check_ctid(PlannerInfo *root, Index rti);
 
 extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 					  RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra);
+extern void plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+						  GroupPathExtraData *extra);
 extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 					   RelOptInfo *output_rel, void *extra);
 

@@ -1,0 +1,499 @@
+/*
+ * plan_grouping.c
+ *		GROUP BY and aggregates on the workers.
+ *
+ * Whole where all rows of a group are on one worker.  Else the workers make partial aggregates
+ * (partial_aggregate.h), which core's Agg finalizes here.
+ *
+ * DISTINCT aggregates have no partial form of their own, with two exceptions.  Where the distribution
+ * key is among the arguments, what the workers count is disjoint, and is put together as if it were not distinct.
+ * Else, for count(DISTINCT x), the workers group by x, too: their groups come sorted and merged, so that
+ * the same x of several workers is met in a row and counts once (GatherPlan.once_columns).
+ * Core believes that a node which finalizes aggregates has no DISTINCT in them.  Therefore they are
+ * written without it below a node that gives them back their names (rename_plan.h).
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/nbtree.h"
+#include "catalog/pg_aggregate.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planner.h"
+#include "optimizer/prep.h"
+#include "optimizer/tlist.h"
+#include "parser/parse_oper.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "plan/gather_plan.h"
+#include "plan/partial_aggregate.h"
+#include "plan/planner.h"
+#include "plan/rename_plan.h"
+#include "plan/shippable.h"
+#include "plan/upper_stage.h"
+
+/* Grouping that is complete on the workers. */
+static void
+push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
+{
+	DistPath *path = dist_path_copy(input);
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	List *keys = NIL;
+	Path *local = linitial(output_rel->pathlist);
+	ListCell *lc;
+
+	if (partial_aggregate_ignores_order((Node *) target->exprs) &&
+		partial_aggregate_ignores_order(having))
+		dist_path_forget_order(path);
+	path->ordered = false; /* groups have none */
+	path->target = upper_stage_target(target);
+	path->group_clause = root->parse->groupClause; /* all of it: SQL must name what it selects */
+	path->having = (List *) having;
+	path->has_aggs = root->parse->hasAggs;
+	if (!upper_stage_is_shippable(path, path->target) ||
+		!shippable_expr(root, &path->locus, having, &path->outer_params))
+		return;
+
+	foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
+	{
+		if (locus_has_key(root, &input->locus, lfirst(lc)))
+			keys = lappend(keys, lfirst(lc));
+	}
+	path->locus.keys = keys;
+	path->rows = local->rows;
+	path->cost = input->cost + input->rows / locus_worker_count(&input->locus) * cpu_operator_cost *
+								   (1 + list_length(path->target));
+	dist_path_add(output_rel, path);
+	upper_stage_add_gather(root, output_rel, path, target, NIL);
+}
+
+/*
+ * The target of the workers' partial aggregation: grouping columns, and the
+ * aggregates (marked partial) and columns that the final step needs.  As core's
+ * make_partial_grouping_target(), which is not exported.
+ */
+static PathTarget *
+make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause,
+					Node *having)
+{
+	PathTarget *target = create_empty_pathtarget();
+	List *others = NIL;
+	int i = 0;
+	ListCell *lc;
+
+	foreach(lc, grouping_target->exprs)
+	{
+		Index ref = get_pathtarget_sortgroupref(grouping_target, i++);
+
+		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause) != NULL)
+			add_column_to_pathtarget(target, lfirst(lc), ref);
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	if (having != NULL)
+		others = lappend(others, having);
+	add_new_columns_to_pathtarget(
+		target, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													 PVC_INCLUDE_PLACEHOLDERS));
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref))
+		{
+			Aggref *partial = makeNode(Aggref);
+
+			*partial = *(Aggref *) lfirst(lc);
+			mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
+			lfirst(lc) = partial;
+		}
+	}
+	return set_pathtarget_cost_width(root, target);
+}
+
+/* What DISTINCT aggregates ask of partial grouping. */
+typedef struct DistinctAggregates
+{
+	bool any;
+	bool by_key; /* the distribution key is among an aggregate's arguments */
+	Expr *value; /* x of count(DISTINCT x), by which workers group, too; NULL: of none */
+	SortGroupClause *clause; /* how it is compared */
+} DistinctAggregates;
+
+static bool
+has_key_argument(PlannerInfo *root, DistPath *input, Aggref *aggref)
+{
+	ListCell *lc;
+
+	foreach(lc, aggref->args)
+	{
+		if (locus_has_key(root, &input->locus, (Node *) ((TargetEntry *) lfirst(lc))->expr))
+			return true;
+	}
+	return false;
+}
+
+/* The aggregates of a list of expressions. */
+static List *
+list_aggregates(List *exprs)
+{
+	List *result = NIL;
+	ListCell *lc;
+
+	foreach(lc, pull_var_clause((Node *) exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													PVC_INCLUDE_PLACEHOLDERS))
+	{
+		if (IsA(lfirst(lc), Aggref))
+			result = lappend(result, lfirst(lc));
+	}
+	return result;
+}
+
+/* Can all aggregates be made of what several workers say? */
+static bool
+classify_aggregates(PlannerInfo *root, DistPath *input, List *exprs, DistinctAggregates *distinct)
+{
+	ListCell *lc;
+
+	foreach(lc, list_aggregates(exprs))
+	{
+		Aggref *aggref = lfirst(lc);
+		Expr *value;
+
+		if (!partial_aggregate_possible(
+				partial_aggregate_undistinct((Node *) aggref, AGGSPLIT_SIMPLE)))
+			return false;
+		if (aggref->aggdistinct == NIL)
+			continue;
+		distinct->any = true;
+		if (has_key_argument(root, input, aggref))
+		{
+			distinct->by_key = true;
+			continue;
+		}
+		value = linitial_node(TargetEntry, aggref->args)->expr;
+		if (aggref->aggfnoid != F_COUNT_ANY ||
+			(distinct->value != NULL && !equal(distinct->value, value)))
+			return false;
+		distinct->value = value;
+		distinct->clause = linitial(aggref->aggdistinct);
+	}
+	return distinct->value == NULL || (!distinct->by_key && OidIsValid(distinct->clause->sortop) &&
+									   grouping_is_sortable(root->parse->groupClause));
+}
+
+/* A target whose aggregates are written without DISTINCT. */
+static PathTarget *
+undistinct_target(PathTarget *target, AggSplit split)
+{
+	PathTarget *result = copy_pathtarget(target);
+
+	result->exprs = (List *) partial_aggregate_undistinct((Node *) target->exprs, split);
+	return result;
+}
+
+/* Which columns of the partial target are counts of distinct values? */
+static List *
+find_once_columns(PathTarget *target)
+{
+	List *columns = NIL;
+	int column = 0;
+	ListCell *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Aggref *aggref = lfirst(lc);
+
+		column++;
+		if (IsA(aggref, Aggref) && aggref->aggdistinct != NIL)
+			columns = lappend_int(columns, column);
+	}
+	return columns;
+}
+
+/* Have the workers group by the distinct value, too, and sort so that equal ones of several workers meet. */
+static PathTarget *
+group_by_value(PlannerInfo *root, DistPath *path, PathTarget *target,
+			   const DistinctAggregates *distinct)
+{
+	List *once = find_once_columns(target);
+	SortGroupClause *clause = copyObject(distinct->clause);
+	Index last_ref = 0;
+	int i = 0;
+	ListCell *lc;
+
+	target = undistinct_target(target, AGGSPLIT_INITIAL_SERIAL);
+	clause->tleSortGroupRef = 0;
+	foreach(lc, target->exprs)
+	{
+		Index ref = get_pathtarget_sortgroupref(target, i++);
+
+		last_ref = Max(last_ref, ref);
+		if (ref != 0 && equal(lfirst(lc), distinct->value))
+			clause->tleSortGroupRef = ref;
+	}
+	if (clause->tleSortGroupRef == 0)
+	{
+		clause->tleSortGroupRef = last_ref + 1;
+		add_column_to_pathtarget(target, distinct->value, clause->tleSortGroupRef);
+		path->group_clause = lappend(list_copy(path->group_clause), clause);
+	}
+	path->sort_clause = path->group_clause;
+	path->once_columns = once;
+	return set_pathtarget_cost_width(root, target);
+}
+
+/* What the workers are to group: a path whose target is set; NULL where that cannot be. */
+static DistPath *
+make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
+				  const DistinctAggregates *distinct, double groups)
+{
+	DistPath *path = dist_path_copy(input);
+	int workers = locus_worker_count(&input->locus);
+
+	dist_path_forget_order(path);
+	path->group_clause =
+		root->parse->groupClause; /* also what is redundant: without any there is one group */
+	path->has_aggs = root->parse->hasAggs;
+	if (distinct->value != NULL)
+	{
+		target = group_by_value(root, path, target, distinct);
+		groups = estimate_num_groups(
+			root, get_sortgrouplist_exprs(path->group_clause, upper_stage_target(target)),
+			input->rows, NULL, NULL);
+	}
+	path->target = upper_stage_target(target);
+	if (!upper_stage_is_shippable(path, path->target) || path->outer_params != NULL ||
+		!shippable_order(path->sort_clause, path->target))
+		return NULL;
+	path->rows = upper_stage_partial_groups(input->rows, groups, workers);
+	path->cost = input->cost +
+				 input->rows / workers * cpu_operator_cost * (1 + list_length(path->target));
+	if (path->sort_clause != NIL)
+	{
+		Path sorted;
+
+		compat_cost_sort(&sorted, root, NIL, path->cost, path->rows / workers, 32, 0.0, work_mem,
+						 -1.0);
+		path->cost = sorted.total_cost;
+	}
+	return path;
+}
+
+static void
+add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, AggStrategy strategy,
+				  List *having, const DistinctAggregates *distinct, double groups)
+{
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	List *group_clause = root->parse->groupClause;
+	AggClauseCosts costs;
+	Path *path;
+
+	memset(&costs, 0, sizeof(costs));
+	get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
+	path = (Path *) create_agg_path(
+		root, output_rel, input,
+		distinct->any ? undistinct_target(target, AGGSPLIT_SIMPLE) : target, strategy,
+		AGGSPLIT_FINAL_DESERIAL, group_clause,
+		distinct->any ? (List *) partial_aggregate_undistinct((Node *) having, AGGSPLIT_SIMPLE)
+					  : having,
+		&costs, groups);
+	if (distinct->any)
+		path = rename_path_create(output_rel, path, target);
+	add_path(output_rel, path);
+}
+
+/* Partial aggregates on the workers, Finalize Aggregate here; false where that cannot be. */
+static bool
+push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
+					  GroupPathExtraData *extra)
+{
+	List *group_clause = root->parse->groupClause;
+	List *having = (List *) extra->havingQual;
+	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
+	List *exprs = list_concat_copy(grouping_target->exprs, having);
+	PathTarget *target;
+	DistinctAggregates distinct = {0};
+	DistPath *path;
+	Path *gather;
+	double groups = ((Path *) linitial(output_rel->pathlist))->rows;
+
+	if (input->outer_params != NULL || input->locus.kind != LOCUS_HASHED || input->locks != NIL ||
+		!classify_aggregates(root, input, exprs, &distinct))
+		return false;
+	if (input->ordered && !partial_aggregate_ignores_order((Node *) exprs))
+		return false;
+	if (distinct.any && contain_subplans((Node *) having))
+		return false;
+
+	target = make_partial_target(root, grouping_target, group_clause, (Node *) having);
+	path = make_partial_path(root, input, target, &distinct, groups);
+	if (path == NULL)
+		return false;
+	if (distinct.value != NULL)
+		target = make_pathtarget_from_tlist(path->target);
+	else if (distinct.any)
+		target = undistinct_target(target, AGGSPLIT_INITIAL_SERIAL);
+	target = set_pathtarget_cost_width(root, target);
+	gather = gather_path_create(root, output_rel, path, target, NIL, NIL,
+								path->sort_clause != NIL ? compat_group_pathkeys(root) : NIL);
+
+	if (group_clause == NIL)
+		add_finalize_path(root, output_rel, gather, AGG_PLAIN, having, &distinct, 1);
+	else if (distinct.value != NULL)
+		add_finalize_path(root, output_rel, gather, AGG_SORTED, having, &distinct, groups);
+	else
+	{
+		/* for core, DISTINCT forbids to hash */
+		if (extra->flags & GROUPING_CAN_USE_HASH ||
+			(distinct.any && grouping_is_hashable(group_clause)))
+			add_finalize_path(root, output_rel, gather, AGG_HASHED, having, &distinct, groups);
+		if (extra->flags & GROUPING_CAN_USE_SORT)
+		{
+			gather = (Path *) create_sort_path(root, output_rel, gather,
+											   compat_group_pathkeys(root), -1.0);
+			add_finalize_path(root, output_rel, gather, AGG_SORTED, having, &distinct, groups);
+		}
+	}
+	return true;
+}
+
+/* Is the aggregate the same for rows without their duplicates? */
+static bool
+ignores_duplicates(const Aggref *aggref)
+{
+	HeapTuple tuple;
+	bool takes_one_row;
+
+	if (aggref->aggdistinct != NIL)
+		return true;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	takes_one_row = HeapTupleIsValid(tuple) &&
+					OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggsortop); /* min, max */
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return takes_one_row;
+}
+
+/* Are equal values the same in all that can be asked of them? 1.0 and 1.00 are not. */
+static bool
+equal_is_identical(Oid type, Oid collation)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
+	Oid function = InvalidOid;
+
+	if (OidIsValid(entry->btree_opf))
+		function = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype,
+									 BTEQUALIMAGE_PROC);
+	return OidIsValid(function) &&
+		   DatumGetBool(
+			   OidFunctionCall1Coll(function, collation, ObjectIdGetDatum(entry->btree_opintype)));
+}
+
+/* SELECT DISTINCT of a target: its columns as a clause of GROUP BY; NIL if that would lose rows that differ. */
+static List *
+group_by_all(List *target)
+{
+	List *clauses = NIL;
+	Index last_ref = 0;
+	ListCell *lc;
+
+	foreach(lc, target)
+		last_ref = Max(last_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
+	foreach(lc, target)
+	{
+		TargetEntry *tle = lfirst(lc);
+		SortGroupClause *clause = makeNode(SortGroupClause);
+
+		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &clause->sortop,
+								 &clause->eqop, NULL, &clause->hashable);
+		if (!OidIsValid(clause->eqop) || !clause->hashable ||
+			!equal_is_identical(exprType((Node *) tle->expr), exprCollation((Node *) tle->expr)))
+			return NIL;
+		if (tle->ressortgroupref == 0)
+			tle->ressortgroupref = ++last_ref;
+		clause->tleSortGroupRef = tle->ressortgroupref;
+		clauses = lappend(clauses, clause);
+	}
+	return clauses;
+}
+
+/*
+ * Aggregates that all ignore duplicates: the workers send each row once, core does the rest.  For what cannot be made of
+ * partial aggregates: sum(DISTINCT x), several distinct columns.
+ */
+static void
+push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+				   DistPath *input, GroupPathExtraData *extra)
+{
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	List *having = (List *) extra->havingQual;
+	DistPath *path = dist_path_copy(input);
+	int workers = locus_worker_count(&input->locus);
+	double groups = ((Path *) linitial(output_rel->pathlist))->rows;
+	AggClauseCosts costs;
+	Path *rows;
+	ListCell *lc;
+
+	if (input->outer_params != NULL || input->locus.kind != LOCUS_HASHED || input->locks != NIL ||
+		input->ordered || input->group_clause != NIL || !root->parse->hasAggs ||
+		(root->parse->groupClause != NIL && !grouping_is_sortable(root->parse->groupClause)))
+		return;
+	foreach(lc, list_aggregates(list_concat_copy(target->exprs, having)))
+	{
+		if (!ignores_duplicates(lfirst(lc)))
+			return;
+	}
+	path->target = upper_stage_target(input_rel->reltarget);
+	path->group_clause = group_by_all(path->target);
+	if (path->group_clause == NIL || !upper_stage_is_shippable(path, path->target) ||
+		path->outer_params != NULL)
+		return;
+	path->rows = upper_stage_partial_groups(
+		input->rows,
+		estimate_num_groups(root, input_rel->reltarget->exprs, input->rows, NULL, NULL), workers);
+	path->cost += input->rows / workers * cpu_operator_cost * list_length(path->target);
+
+	rows = gather_path_create(root, output_rel, path, input_rel->reltarget, NIL, NIL, NIL);
+	if (root->group_pathkeys != NIL) /* with those of aggregates that want their input sorted */
+		rows = (Path *) create_sort_path(root, output_rel, rows, root->group_pathkeys, -1.0);
+	memset(&costs, 0, sizeof(costs));
+	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
+	add_path(output_rel, (Path *) create_agg_path(
+							 root, output_rel, rows, target,
+							 root->parse->groupClause == NIL ? AGG_PLAIN : AGG_SORTED,
+							 AGGSPLIT_SIMPLE, root->parse->groupClause, having, &costs, groups));
+}
+
+void
+plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
+			  GroupPathExtraData *extra)
+{
+	ListCell *lc;
+
+	if (root->parse->groupingSets != NIL || output_rel->pathlist == NIL)
+		return;
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *input = lfirst(lc);
+
+		if (input->locks != NIL)
+			continue;
+		/* copies of a reference table have their rows in different orders */
+		if (input->locus.kind == LOCUS_REPLICATED &&
+			!partial_aggregate_possible((Node *) root->processed_tlist))
+			continue;
+		if (upper_stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
+			push_full_grouping(root, output_rel, input, extra->havingQual);
+		else if (!push_partial_grouping(root, output_rel, input, extra))
+			push_distinct_rows(root, input_rel, output_rel, input, extra);
+	}
+}
