@@ -381,7 +381,7 @@ class Generator:
             kind = self.rng.choice(
                 ["JOIN", "JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
             )
-            if self.chance(0.08) and depth > 0:
+            if self.chance(0.14) and depth > 0:
                 self.use("lateral")
                 source, item = self.lateral(scope)
                 kind = self.rng.choice(["CROSS JOIN", "LEFT JOIN"])
@@ -400,12 +400,20 @@ class Generator:
         where = self.predicate(inner, 1)
         type_ = self.rng.choice([INT, TEXT, DATE])
         mine, theirs = self.column(Scope([source]), type_), self.column(Scope(scope.sources), type_)
+        keyed = [s for s in scope.sources if "k" in s.columns]
+        if "k" in source.columns and keyed and self.chance(0.5):
+            other = self.rng.choice(keyed)
+            if other.columns["k"] == source.columns["k"]:
+                mine, theirs = f"{source.alias}.k", f"{other.alias}.k"
         if mine and theirs:
             where = f"{mine} = {theirs} AND {where}"
         alias = self.alias("x")
         if self.chance(0.5):
             value = self.column(Scope([source]), INT) or "1"
             sql = f"SELECT count(*), max({value}) FROM {from_sql} WHERE {where}"
+            group = self.column(Scope([source]), self.rng.choice([INT, TEXT]))
+            if group and self.chance(0.3):
+                sql += f" GROUP BY {group}"
             return Source(alias, {"c1": BIG, "c2": INT}), f"LATERAL ({sql}) AS {alias} (c1, c2)"
         columns = list(source.columns)[:3]
         items = ", ".join(f"{source.alias}.{c}" for c in columns)

@@ -168,6 +168,67 @@ def test_distinct_on(pair: Pair, query: str) -> None:
         assert "DISTINCT ON" in remote_sql(pair, query)
 
 
+LATERAL = [
+    "SELECT h.name, l.id, l.v FROM host AS h, LATERAL (SELECT id, v FROM reading AS r WHERE r.host = h.host"
+    " ORDER BY id DESC LIMIT 1) AS l",
+    "SELECT h.name, l.id FROM host AS h LEFT JOIN LATERAL (SELECT id FROM reading AS r WHERE r.host = h.host"
+    " AND v > 95 ORDER BY id DESC LIMIT 1) AS l ON true",
+    "SELECT h.name, l.m FROM host AS h, LATERAL (SELECT max(v) AS m FROM reading AS r WHERE r.host = h.host) AS l",
+    "SELECT h.name, l.id, m.id FROM host AS h, LATERAL (SELECT id FROM reading AS r WHERE r.host = h.host"
+    " ORDER BY id DESC LIMIT 1) AS l LEFT JOIN LATERAL (SELECT id FROM reading AS r WHERE r.host = h.host AND"
+    " r.id < l.id ORDER BY id LIMIT 1) AS m ON m.id > 10",
+    "SELECT h.name, l.c FROM host AS h, LATERAL (SELECT count(*) AS c FROM (SELECT v FROM reading AS r WHERE"
+    " r.host = h.host ORDER BY v LIMIT 5) AS s WHERE s.v > length(h.name)) AS l",
+    "SELECT name, (SELECT max(l.id) FROM host AS o, LATERAL (SELECT id FROM reading AS r WHERE r.host = o.host"
+    " AND length(h.name) < r.id ORDER BY id LIMIT 1) AS l WHERE o.host = h.host) FROM host AS h",
+    # each worker has all outer rows, and finds something for its own
+    "SELECT k.title, l.id FROM kind AS k, LATERAL (SELECT id FROM reading AS r WHERE r.host = k.kind ORDER BY"
+    " id DESC LIMIT 2) AS l",
+    "SELECT k.title, sum(l.v) FROM kind AS k, LATERAL (SELECT v FROM reading AS r WHERE r.host = k.kind ORDER BY"
+    " id DESC LIMIT 2) AS l GROUP BY k.title",
+    "SELECT k.title, l.* FROM kind AS k, LATERAL (SELECT note, max(v) FROM reading AS r WHERE r.host = k.kind"
+    " GROUP BY note) AS l",
+    "SELECT k.title, l.* FROM kind AS k, LATERAL (SELECT DISTINCT ON (note) note, id FROM reading AS r WHERE"
+    " r.host = k.kind ORDER BY note, id) AS l",
+    "SELECT k.title, l.* FROM kind AS k, LATERAL (SELECT host, count(*) FROM reading AS r WHERE r.v > k.kind * 9"
+    " GROUP BY host) AS l",
+    "SELECT k.title, l.id FROM kind AS k, LATERAL (SELECT id FROM reading AS r WHERE r.host = 5 AND"
+    " r.kind = k.kind ORDER BY id LIMIT 1) AS l",
+    "SELECT k.title, l.id FROM kind AS k JOIN LATERAL (SELECT id FROM reading AS r WHERE r.host = k.kind ORDER"
+    " BY id LIMIT 1) AS l ON l.id > k.kind WHERE k.kind > 2 ORDER BY k.title LIMIT 3",
+]
+LATERAL_HERE = [
+    # a group of nothing, and rows that an outer join keeps, would come from every worker
+    "SELECT k.title, l.m FROM kind AS k, LATERAL (SELECT max(v) AS m FROM reading AS r WHERE r.host = k.kind) AS l",
+    "SELECT k.title, l.c FROM kind AS k, LATERAL (SELECT count(*) AS c FROM (SELECT max(id) AS i FROM reading AS"
+    " r WHERE r.host = k.kind) AS s) AS l",
+    "SELECT k.title, l.id FROM kind AS k LEFT JOIN LATERAL (SELECT id FROM reading AS r WHERE r.host = k.kind"
+    " ORDER BY id LIMIT 1) AS l ON true",
+    "SELECT k.title, l.* FROM kind AS k, LATERAL (SELECT o.kind, r.id FROM kind AS o LEFT JOIN reading AS r ON"
+    " r.host = k.kind AND r.kind = o.kind ORDER BY 1, 2 LIMIT 3) AS l",
+    # the rows of one outer row are elsewhere, or on several workers
+    "SELECT h.name, l.id FROM host AS h, LATERAL (SELECT id FROM reading AS r WHERE r.host = length(h.name)"
+    " ORDER BY id LIMIT 1) AS l",
+    "SELECT h.name, l.id FROM host AS h, LATERAL (SELECT id, v FROM reading AS r WHERE r.v > h.host ORDER BY v,"
+    " id, r.host LIMIT 1) AS l",
+    "SELECT h.name, l.title FROM host AS h, LATERAL (SELECT title FROM kind AS k WHERE k.kind <> h.host ORDER BY"
+    " title LIMIT 1) AS l",
+]
+
+
+@pytest.mark.parametrize("query", LATERAL)
+def test_lateral(pair: Pair, query: str) -> None:
+    pair.same(query)
+    assert "LATERAL" in remote_sql(pair, query)
+    pair.same(query.replace("reading", "nothing"))
+
+
+@pytest.mark.parametrize("query", LATERAL_HERE)
+def test_lateral_here(pair: Pair, query: str) -> None:
+    pair.same(query)
+    pair.same(query.replace("reading", "nothing"))
+
+
 def test_distinct_on_here(pair: Pair) -> None:
     """Of groups that are finished here, of copies, of rows whose order is asked for."""
     pair.same(
@@ -187,6 +248,8 @@ def test_parameters(pair: Pair, mode: str) -> None:
     for name, query in {
         "by_key": ranked("row_number", BY_KEY, "n <= $1", "host, v, id"),
         "by_other": ranked("row_number", BY_OTHER, "n < $1", "kind, v, id"),
+        "of_host": "SELECT h.name, l.id FROM host AS h, LATERAL (SELECT id FROM reading AS r WHERE r.host ="
+        " h.host AND v > $1 ORDER BY id LIMIT $1) AS l",
         "on_key": "SELECT DISTINCT ON (host) host, v FROM reading WHERE v > $1 ORDER BY host, v",
     }.items():
         pair.execute(f"PREPARE {name}(integer) AS {query}")

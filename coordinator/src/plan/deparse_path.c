@@ -24,6 +24,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
@@ -43,6 +44,7 @@ typedef struct DeparseLevel
 	struct DeparseLevel *parent;
 	DistPath *path;
 	SubPlan *subplan; /* how the level above embeds this one; NULL: in its FROM or EXISTS */
+	List *lateral;	  /* PlannerParamItem: what it takes from its neighbours in FROM */
 	List **params;
 } DeparseLevel;
 
@@ -164,6 +166,30 @@ mutate_var(Var *var, DeparseLevel *level)
 		 var->varno);
 }
 
+/* The expression of the level above by which it sets a parameter of this one; NULL if it does not. */
+static Node *
+find_outer_value(Param *param, DeparseLevel *level)
+{
+	ListCell *lc;
+	ListCell *lc2;
+
+	foreach(lc, level->lateral)
+	{
+		PlannerParamItem *item = lfirst(lc);
+
+		if (item->paramId == param->paramid)
+			return item->item;
+	}
+	if (level->subplan == NULL)
+		return NULL;
+	forboth(lc, level->subplan->parParam, lc2, level->subplan->args)
+	{
+		if (lfirst_int(lc) == param->paramid)
+			return lfirst(lc2);
+	}
+	return NULL;
+}
+
 /* A parameter that an outer query sets: the expression it stands for, seen from here. */
 static Node *
 mutate_outer_param(Param *param, DeparseLevel *level)
@@ -172,21 +198,13 @@ mutate_outer_param(Param *param, DeparseLevel *level)
 
 	for (DeparseLevel *inner = level; inner->parent != NULL; inner = inner->parent, levelsup++)
 	{
-		ListCell *lc;
-		ListCell *lc2;
+		Node *value = find_outer_value(param, inner);
 
-		if (inner->subplan == NULL)
+		if (value == NULL)
 			continue;
-		forboth(lc, inner->subplan->parParam, lc2, inner->subplan->args)
-		{
-			Node *value;
-
-			if (lfirst_int(lc) != param->paramid)
-				continue;
-			value = mutate_expr(lfirst(lc2), inner->parent);
-			IncrementVarSublevelsUp(value, levelsup, 0);
-			return value;
-		}
+		value = mutate_expr(value, inner->parent);
+		IncrementVarSublevelsUp(value, levelsup, 0);
+		return value;
 	}
 	elog(ERROR, "parameter %d belongs to no level of the remote query", param->paramid);
 }
@@ -424,6 +442,8 @@ make_used_rte(DeparseLevel *level, Index rti)
 
 				if (sub->rti != rti)
 					continue;
+				inner.lateral = find_base_rel(level->path->root, rti)->subplan_params;
+				rte->lateral = inner.lateral != NIL;
 				rte->subquery = build_query(&inner, NIL);
 				names = make_column_names(ExecCleanTargetListLength(rte->subquery->targetList));
 				rte->eref = makeAlias(rte->eref->aliasname, names);

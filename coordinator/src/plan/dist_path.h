@@ -99,6 +99,9 @@ typedef struct DistPath
 	Relids
 		outer_params; /* PARAM_EXEC ids of outer queries used inside: can be embedded, not gathered */
 
+	List *
+		lateral; /* PlannerParamItem: what a LATERAL sub-select, alone so far, takes from its neighbours */
+
 	/* upper stages; target is NIL before the first of them */
 	List *target; /* TargetEntry, ressortgroupref as in root->parse */
 	List *group_clause;

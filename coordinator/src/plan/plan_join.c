@@ -287,6 +287,89 @@ without_order(DistPath *path)
 	return path;
 }
 
+/*
+ * Has a sub-select no rows on workers other than that to which a parameter leads it?  There the table that has the key
+ * is empty; what would have rows nevertheless are a group of nothing, and the outer side of an outer join.
+ */
+static bool
+is_empty_elsewhere(DistPath *path)
+{
+	ListCell *lc;
+
+	if (path->has_aggs && path->group_clause == NIL)
+		return false;
+	foreach(lc, path->from)
+	{
+		if (!IsA(lfirst(lc), RangeTblRef))
+			return false;
+	}
+	foreach(lc, path->subs)
+	{
+		if (!is_empty_elsewhere(((DistSub *) lfirst(lc))->path))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Where do the rows of a join with a LATERAL sub-select lie?  False when it does not find its own rows where those of the
+ * outer side are.
+ */
+static bool
+locate_lateral(PlannerInfo *root, DistPath *outer, DistPath *inner, JoinType jointype,
+			   Locus *result)
+{
+	bool routed = false; /* one worker has all that one outer row needs */
+	bool meets = false;	 /* ... and that is the outer row's own */
+	List *keys = NIL;
+	ListCell *lc;
+
+	if (outer->lateral != NIL || (jointype != JOIN_INNER && jointype != JOIN_LEFT))
+		return false;
+	foreach(lc, inner->lateral)
+	{
+		PlannerParamItem *item = lfirst(lc);
+		Var *var = (Var *) item->item;
+
+		if (!IsA(var, Var) || !bms_is_member(var->varno, outer->relids) ||
+			bms_is_member(var->varno, outer->nulled))
+			return false;
+		if (!list_member_int(inner->locus.outer_routes, item->paramId))
+			continue;
+		routed = true;
+		keys = lappend(keys, var);
+		meets = meets || (outer->locus.kind == LOCUS_HASHED &&
+						  outer->locus.colocation_id == inner->locus.colocation_id &&
+						  locus_has_key(root, &outer->locus, (Node *) var));
+	}
+	if (meets || inner->locus.kind == LOCUS_REPLICATED)
+	{
+		*result = outer->locus;
+		return true;
+	}
+	if (outer->locus.kind != LOCUS_REPLICATED || jointype != JOIN_INNER ||
+		(routed && !is_empty_elsewhere(inner)))
+		return false;
+	*result = inner->locus;
+	result->keys = list_concat_copy(inner->locus.keys, keys);
+	foreach(lc, inner->lateral)
+		result->outer_routes = list_difference_int(
+			result->outer_routes, list_make1_int(((PlannerParamItem *) lfirst(lc))->paramId));
+	return true;
+}
+
+/* The outer parameters of a join: a LATERAL sub-select's come from within. */
+static Relids
+join_outer_params(DistPath *outer, DistPath *inner)
+{
+	Relids result = bms_union(outer->outer_params, inner->outer_params);
+	ListCell *lc;
+
+	foreach(lc, inner->lateral)
+		result = bms_del_member(result, ((PlannerParamItem *) lfirst(lc))->paramId);
+	return bms_is_empty(result) ? NULL : result; /* before 17 an empty set is no null pointer */
+}
+
 static void
 join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
 		   JoinType jointype, List *restrictlist)
@@ -298,10 +381,13 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	int workers;
 
 	split_clauses(restrictlist, joinrel, jointype, &on, &where);
-	if (!locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus))
+	if (inner->lateral != NIL || outer->lateral != NIL
+			? !locate_lateral(root, outer, inner, jointype, &path->locus)
+			: !locus_join(root, &outer->locus, &inner->locus, jointype, on, &path->locus))
 		return;
 	workers = locus_worker_count(&path->locus);
-	path->cost = outer->cost + inner->cost +
+	path->cost = outer->cost +
+				 inner->cost * (inner->lateral != NIL ? Max(outer->rows / workers, 1) : 1) +
 				 (outer->rows + inner->rows) / workers * cpu_operator_cost *
 					 Max(list_length(on), 1) +
 				 joinrel->rows / workers * cpu_tuple_cost;
@@ -319,7 +405,7 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	}
 
 	path->root = root;
-	path->outer_params = bms_union(outer->outer_params, inner->outer_params);
+	path->outer_params = join_outer_params(outer, inner);
 	if (!shippable_expr(root, &path->locus, (Node *) on, &path->outer_params) ||
 		!shippable_expr(root, &path->locus, (Node *) where, &path->outer_params))
 		return;

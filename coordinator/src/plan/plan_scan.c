@@ -511,6 +511,7 @@ plan_derived_table(PlannerInfo *root, RelOptInfo *rel, Index rti)
 		path->locus = sub->locus;
 		path->locus.keys = map_keys(sub, rti);
 		path->outer_params = bms_copy(sub->outer_params);
+		path->lateral = rel->subplan_params;
 		path->ordered = sub->sort_clause != NIL || sub->ordered;
 		entry = palloc(sizeof(DistSub));
 		entry->rti = rti;
@@ -555,7 +556,8 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 		case RTE_SUBQUERY:
 			/* a flattened UNION ALL has no root of its own */
 			if (rel->reloptkind == RELOPT_BASEREL && rel->subroot != NULL &&
-				rel->lateral_relids == NULL && !rte->security_barrier)
+				(rel->lateral_relids == NULL || rel->subplan_params != NIL) &&
+				!rte->security_barrier)
 				plan_derived_table(root, rel, rti);
 			return;
 		case RTE_VALUES:
