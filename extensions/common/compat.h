@@ -13,6 +13,7 @@
 
 #include "access/tableam.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_database_d.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "storage/block.h"
@@ -348,6 +349,15 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 #else
 #define compat_may_maintain(relation, role) compat_owns_table(relation, role)
 #endif
+
+/* May the role run VACUUM and ANALYZE of the table?  Beside those who may maintain it, the database's owner may. */
+#if PG_VERSION_NUM >= 160000
+#define compat_owns_database(role) object_ownercheck(DatabaseRelationId, MyDatabaseId, role)
+#else
+#define compat_owns_database(role) pg_database_ownercheck(MyDatabaseId, role)
+#endif
+#define compat_may_vacuum(relation, role) \
+	(compat_may_maintain(relation, role) || compat_owns_database(role))
 
 /* May the role use the schema? */
 #if PG_VERSION_NUM >= 160000

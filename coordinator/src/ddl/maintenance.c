@@ -1,11 +1,11 @@
 /*
  * maintenance.c
- *		VACUUM, REINDEX and CLUSTER on the workers.
+ *		VACUUM, ANALYZE, REINDEX and CLUSTER on the workers.
  *
- * These commands refuse to run inside a transaction block, and so they are sent outside the
+ * All but ANALYZE refuse to run inside a transaction block, and so they are sent outside the
  * distributed transaction, on connections that are idle because the client's own
  * transaction has only just begun.  They write no rows: one that fails on one worker
- * need not be undone on the others.
+ * need not be undone on the others.  ANALYZE is part of the transaction, as in PostgreSQL.
  */
 #include "postgres.h"
 
@@ -13,18 +13,24 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "compat.h"
 #include "wire/connection.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "cluster/metadata_write.h"
 #include "relation_owner.h"
 #include "cluster/relation_name.h"
+#include "table/reference_statistics.h"
 #include "wire/wire_cleanup.h"
 
 /* Stop what still runs on these connections, and close them: their state is unknown. */
@@ -175,38 +181,207 @@ format_options(List *options, const char *left_out)
 	return text.data;
 }
 
+/* A Boolean option; the last one counts. */
+static bool
+is_set(List *options, const char *name)
+{
+	bool value = false;
+	ListCell *cell;
+
+	foreach(cell, options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, name) == 0)
+			value = defGetBoolean(option);
+	}
+	return value;
+}
+
+/* A reference table of ANALYZE. */
+typedef struct Target
+{
+	Oid relation;
+	bool only; /* without its partitions */
+	List *columns;
+} Target;
+
+static void
+add_target(List **targets, Oid relation, bool only, List *columns)
+{
+	Target *target = palloc(sizeof(Target));
+
+	target->relation = relation;
+	target->only = only;
+	target->columns = columns;
+	*targets = lappend(*targets, target);
+}
+
+static Oid
+find_target(const VacuumRelation *target)
+{
+	return target->relation == NULL ? target->oid
+									: RangeVarGetRelid(target->relation, NoLock, true);
+}
+
+/* Reference tables that ANALYZE means: those that it names, with their partitions, or all. */
+static List *
+list_analyzed(const VacuumStmt *statement)
+{
+	List *targets = NIL;
+	ListCell *cell;
+	ListCell *part;
+
+	if (statement->rels == NIL)
+	{
+		foreach(cell, metadata_write_tables(CATALOG_KIND_REFERENCE))
+			add_target(&targets, lfirst_oid(cell), false, NIL);
+	}
+	foreach(cell, statement->rels)
+	{
+		VacuumRelation *named = lfirst_node(VacuumRelation, cell);
+		Oid relid = find_target(named);
+		const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
+		bool only = named->relation != NULL && !named->relation->inh;
+
+		if (table == NULL || table->kind != TABLE_REFERENCE)
+			continue;
+		if (only || get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE)
+			add_target(&targets, relid, only, named->va_cols);
+		else
+			foreach(part, find_all_inheritors(relid, NoLock, NULL))
+				add_target(&targets, lfirst_oid(part), false, named->va_cols);
+	}
+	return targets;
+}
+
+/* ANALYZE of its parent, as the same owner, reaches this partition on the workers. */
+static bool
+is_analyzed_with_parent(const List *targets, Oid relation)
+{
+	Oid parent = get_rel_relispartition(relation) ? get_partition_parent(relation, true)
+												  : InvalidOid;
+	ListCell *cell;
+
+	foreach(cell, targets)
+	{
+		const Target *target = lfirst(cell);
+
+		if (target->relation == parent && !target->only)
+			return get_relation_owner(parent) == get_relation_owner(relation) &&
+				   compat_may_vacuum(parent, GetUserId());
+	}
+	return false;
+}
+
+static char *
+format_columns(const List *columns)
+{
+	StringInfoData text;
+	ListCell *cell;
+
+	initStringInfo(&text);
+	foreach(cell, columns)
+		appendStringInfo(&text, "%s%s", text.len == 0 ? " (" : ", ",
+						 quote_identifier(strVal(lfirst(cell))));
+	if (text.len > 0)
+		appendStringInfoChar(&text, ')');
+	return text.data;
+}
+
+/* What was dropped, is locked or not the user's to analyse has had its WARNING by the coordinator's own ANALYZE. */
+static void
+analyze_target(const List *targets, const Target *target, bool skip_locked)
+{
+	const DistributedTable *table;
+
+	if (!skip_locked)
+		LockRelationOid(target->relation, ShareUpdateExclusiveLock);
+	else if (!ConditionalLockRelationOid(target->relation, ShareUpdateExclusiveLock))
+		return;
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(target->relation)))
+		return;
+	table = metadata_table(target->relation);
+	if (table == NULL || table->kind != TABLE_REFERENCE ||
+		!compat_may_vacuum(target->relation, GetUserId()) ||
+		is_analyzed_with_parent(targets, target->relation))
+		return;
+	reference_statistics_analyze(
+		target->relation, metadata_table_workers(table),
+		psprintf("%s%s", skip_locked ? " (SKIP_LOCKED)" : "", target->only ? " ONLY" : ""),
+		format_columns(target->columns));
+}
+
 /*
- * VACUUM: the workers' tables first, so that the coordinator's ANALYZE, if asked for,
- * sees them as they are then.  That one also analyses the workers' tables.
+ * ANALYZE of reference tables on the workers.  As in PostgreSQL several tables are a transaction each, unless the user has begun one:
+ * their locks are held no longer than needed.  A SERIALIZABLE transaction uses one node only: table/reference_statistics.c
+ * does it later.
+ */
+static void
+analyze_targets(const UtilityCall *call, const List *targets, bool skip_locked)
+{
+	bool own_transactions = list_length(targets) > 1 &&
+							!IsInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL);
+	ListCell *cell;
+
+	foreach(cell, targets)
+	{
+		if (own_transactions)
+		{
+			if (ActiveSnapshotSet())
+				PopActiveSnapshot();
+			CommitTransactionCommand();
+			StartTransactionCommand();
+		}
+		if (!IsolationIsSerializable())
+			analyze_target(targets, lfirst(cell), skip_locked);
+	}
+}
+
+/* The workers' part of VACUUM. */
+static void
+vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
+{
+	char *options = format_options(vacuum->options, "analyze");
+	ListCell *cell;
+
+	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
+	if (vacuum->rels == NIL)
+		run_outside_transaction(GetUserId(), psprintf("VACUUM%s", options));
+	foreach(cell, vacuum->rels)
+	{
+		Oid relid = find_target(lfirst_node(VacuumRelation, cell));
+		const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
+
+		/* core skips what the user may not vacuum, with a warning */
+		if (table != NULL && compat_may_vacuum(relid, GetUserId()))
+			run_outside_transaction(
+				get_relation_owner(relid),
+				psprintf("VACUUM%s %s", options, relation_name_qualified(relid)));
+	}
+}
+
+/*
+ * VACUUM: the workers' tables first, so that the coordinator's ANALYZE, if asked for, sees them as they are then.  That one
+ * has the distributed tables' workers analyse theirs; the copies of reference tables follow.
  */
 void
 maintenance_vacuum(UtilityCall *call)
 {
 	VacuumStmt *vacuum = castNode(VacuumStmt, call->statement->utilityStmt);
-	char *options;
-	ListCell *cell;
+	bool analyzes = !vacuum->is_vacuumcmd || is_set(vacuum->options, "analyze");
+	bool skip_locked = is_set(vacuum->options, "skip_locked");
+	List *targets = NIL;
 
-	if (vacuum->is_vacuumcmd && metadata_all_workers() != NULL)
+	if (metadata_all_workers() != NULL)
 	{
-		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
-		options = format_options(vacuum->options, "analyze");
-		if (vacuum->rels == NIL)
-			run_outside_transaction(GetUserId(), psprintf("VACUUM%s", options));
-		foreach(cell, vacuum->rels)
-		{
-			VacuumRelation *target = lfirst_node(VacuumRelation, cell);
-			Oid relid = target->relation == NULL ? target->oid
-												 : RangeVarGetRelid(target->relation, NoLock, true);
-			const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
-
-			/* core skips what the user does not own, with a warning */
-			if (table != NULL && compat_may_maintain(relid, GetUserId()))
-				run_outside_transaction(
-					get_relation_owner(relid),
-					psprintf("VACUUM%s %s", options, relation_name_qualified(relid)));
-		}
+		if (vacuum->is_vacuumcmd)
+			vacuum_workers(call, vacuum);
+		if (analyzes)
+			targets = list_analyzed(vacuum);
 	}
 	ddl_run_locally(call);
+	analyze_targets(call, targets, skip_locked);
 }
 
 /* Does REINDEX SCHEMA, DATABASE or SYSTEM reach this table of ours, and may the user reindex it? */
@@ -222,22 +397,6 @@ is_reindexed(const ReindexStmt *reindex, Oid relid)
 	return compat_may_maintain(relid, GetUserId());
 }
 
-static bool
-is_concurrent(const ReindexStmt *reindex)
-{
-	bool concurrently = false;
-	ListCell *cell;
-
-	foreach(cell, reindex->params)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, "concurrently") == 0)
-			concurrently = defGetBoolean(option);
-	}
-	return concurrently;
-}
-
 /*
  * REINDEX of many tables: the coordinator's first, which checks names and privileges and
  * leaves a new transaction behind.
@@ -246,7 +405,7 @@ static void
 reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 {
 	char *options = format_options(reindex->params, NULL);
-	bool concurrently = is_concurrent(reindex);
+	bool concurrently = is_set(reindex->params, "concurrently");
 	ListCell *cell;
 
 	ddl_run_locally(call);
@@ -290,9 +449,9 @@ maintenance_reindex(UtilityCall *call)
 	}
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
 	if (is_index)
-		ddl_complete_index(table->relation, relid, is_concurrent(reindex));
+		ddl_complete_index(table->relation, relid, is_set(reindex->params, "concurrently"));
 	else
-		ddl_complete_indexes(relid, is_concurrent(reindex));
+		ddl_complete_indexes(relid, is_set(reindex->params, "concurrently"));
 	run_outside_transaction(get_relation_owner(table->relation),
 							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
 									 is_index ? "INDEX" : "TABLE", relation_name_qualified(relid)));

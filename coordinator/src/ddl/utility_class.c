@@ -100,7 +100,7 @@ static const UtilityClass utility_classes[] = {
 	{T_ReassignOwnedStmt, UTILITY_EVERYWHERE, ddl_send_role_command, "REASSIGN OWNED", NULL},
 
 	/* maintenance: outside of transactions */
-	{T_VacuumStmt, UTILITY_ADAPTED, maintenance_vacuum, "VACUUM, ANALYZE", "ANALYZE takes a sample of the workers' rows."},
+	{T_VacuumStmt, UTILITY_ADAPTED, maintenance_vacuum, "VACUUM, ANALYZE", "Reaches all copies and shards; ANALYZE takes a sample of the workers' rows."},
 	{T_ReindexStmt, UTILITY_ADAPTED, maintenance_reindex, "REINDEX", "Of a schema or the database: table by table."},
 	{T_ClusterStmt, UTILITY_CHECKED, maintenance_cluster, "CLUSTER", "Refused on distributed and reference tables; without a table, it leaves them out."},
 

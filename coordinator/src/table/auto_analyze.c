@@ -1,14 +1,17 @@
 /*
  * auto_analyze.c
- *		ANALYZE of distributed tables in the background.
+ *		ANALYZE of distributed and reference tables in the background.
  *
- * Autovacuum decides, by its settings and those of the table, from the changes that this server has counted.  Its own
+ * Of distributed tables autovacuum decides, by its settings and those of the table, from the changes that this server has counted.  Its own
  * ANALYZE of a shell reads nothing and changes nothing (analyze_sample.c): it must not keep one of autovacuum's few processes
  * waiting for workers, or hold up those that cancel it.  It leaves a request in shared memory instead, for service
  * "periods", which runs the ANALYZE that a user would run.  Core does that as the table's owner, restricted.
  *
  * A request stays until it is done: while somebody holds a lock that conflicts, or a worker is away, it is tried
  * again after RETRY_MS.  After a crash, and when there are too many, the next changes make a new one.
+ *
+ * Reference tables are analysed by each server's own autovacuum.  As often as that looks at a database, we look for
+ * copies that it has left behind (reference_statistics.c), unless it is switched off here.
  */
 #include "postgres.h"
 
@@ -17,18 +20,21 @@
 #include "access/xact.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "postmaster/autovacuum.h"
 #include "storage/lmgr.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "server/launcher.h"
 #include "server/service_transaction.h"
 #include "server/shared_memory.h"
+#include "table/reference_statistics.h"
 
 #define REQUESTS_MAX 1024
 #define RETRY_MS 10000
@@ -50,6 +56,9 @@ static AutoAnalyzeShared *shared = NULL;
 
 /* This process could not do a request in its last run. */
 static bool has_failed = false;
+
+/* When copies of reference tables were looked at last. */
+static TimestampTz looked_at = 0;
 
 /* ---------------------------------------------------------------- requests */
 
@@ -131,9 +140,9 @@ list_requests(Oid *relations)
 
 /* ---------------------------------------------------------------- the task */
 
-/* False if it has to be tried again. */
+/* A table, or with a worker the copy that it has.  False if it has to be tried again. */
 static bool
-analyze_table(Oid relation)
+analyze_table(Oid relation, int worker)
 {
 	char *sql;
 
@@ -143,6 +152,13 @@ analyze_table(Oid relation)
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) ||
 		metadata_table(relation) == NULL)
 		return true;
+	if (worker != 0)
+	{
+		if (metadata_table(relation)->kind == TABLE_REFERENCE)
+			reference_statistics_analyze(relation, bms_make_singleton(worker), " (SKIP_LOCKED)",
+										 "");
+		return true;
+	}
 	sql = psprintf("ANALYZE %s", relation_name_qualified(relation));
 	SPI_connect();
 	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
@@ -153,7 +169,7 @@ analyze_table(Oid relation)
 
 /* Log why, and go on with a new transaction: the next table's workers may answer. */
 static void
-recover(Oid relation)
+recover(Oid relation, int worker)
 {
 	HOLD_INTERRUPTS();
 	errcontext("analysis of table with OID %u in the background", relation);
@@ -162,11 +178,12 @@ recover(Oid relation)
 	AbortCurrentTransaction();
 	RESUME_INTERRUPTS();
 	service_transaction_begin();
-	auto_analyze_request(relation);
+	if (worker == 0)
+		auto_analyze_request(relation);
 }
 
 static bool
-run_request(Oid relation)
+run_request(Oid relation, int worker)
 {
 	volatile bool success = false;
 
@@ -174,16 +191,43 @@ run_request(Oid relation)
 	service_transaction_next();
 	PG_TRY();
 	{
-		success = analyze_table(relation);
+		success = analyze_table(relation, worker);
 		service_transaction_next();
 	}
 	PG_CATCH();
 	{
-		recover(relation);
+		recover(relation, worker);
 		success = false;
 	}
 	PG_END_TRY();
 	return success;
+}
+
+/* A copy that cannot be analysed now is found again by the next look. */
+static void
+analyze_copies(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "copies to analyze",
+												  ALLOCSET_SMALL_SIZES);
+	Bitmapset *workers;
+	int worker = -1;
+
+	MemoryContextSwitchTo(context);
+	workers = bms_copy(metadata_all_workers());
+	while ((worker = bms_next_member(workers, worker)) >= 0)
+	{
+		List *behind;
+		ListCell *cell;
+
+		MemoryContextSwitchTo(context);
+		behind = reference_statistics_find_behind(worker);
+		foreach(cell, behind)
+			(void) run_request(lfirst_oid(cell), worker);
+		service_transaction_next();
+	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
 }
 
 void
@@ -194,8 +238,14 @@ auto_analyze_run(void)
 
 	has_failed = false;
 	for (int i = 0; i < count; i++)
-		has_failed |= !run_request(relations[i]);
+		has_failed |= !run_request(relations[i], 0);
 	pfree(relations);
+	if (AutoVacuumingActive() &&
+		TimestampDifferenceExceeds(looked_at, GetCurrentTimestamp(), autovacuum_naptime * 1000))
+	{
+		looked_at = GetCurrentTimestamp();
+		analyze_copies();
+	}
 }
 
 int
@@ -207,7 +257,9 @@ auto_analyze_interval(void)
 	for (int i = 0; i < REQUESTS_MAX && !wanted; i++)
 		wanted = shared->requests[i].database == MyDatabaseId;
 	SpinLockRelease(&shared->mutex);
-	return !wanted ? IDLE_MS : has_failed ? RETRY_MS : 0;
+	if (wanted)
+		return has_failed ? RETRY_MS : 0;
+	return AutoVacuumingActive() ? Min(autovacuum_naptime * 1000, IDLE_MS) : IDLE_MS;
 }
 
 void
