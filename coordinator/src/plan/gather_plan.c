@@ -5,6 +5,10 @@
  * The path carries a DistPath; SQL is made only for the path that wins, in
  * PlanCustomPath.  The plan holds the SQL text and not the workers: those are
  * looked up at execution, so that a cached plan follows moved shards.
+ *
+ * Costs.  A Gather that is scanned again reads rows that it has kept (gather_exec.c), but cost_rescan() knows no
+ * custom scans, and has each scan cost what the first one did.  That is dear, and right to be: plans put a
+ * Material above a Gather where rows are read again, which core prices as it is, or hash them.
  */
 #include "postgres.h"
 
@@ -102,10 +106,14 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 	row_cost = GATHER_ROW_COST * (1 + width / 100) + qual_cost.per_tuple +
 			   target->cost.per_tuple /
 				   (dist->target != NIL ? locus_worker_count(&dist->locus) + 1 : 1);
-	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup +
+
+	/*
+	 * The workers begin at once, and do not wait for whoever reads.  Were their work not in the start-up cost of whatever
+	 * is above, add_path() would give up one percent of all of it for an early first row: by a search of a
+	 * gathered set for each outer row, which is cheap as long as the estimates hold.
+	 */
+	cpath->path.startup_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost +
 							   Min(dist->rows, GATHER_READ_AHEAD_ROWS) * row_cost;
-	if (dist->target != NIL && (dist->group_clause || dist->sort_clause || dist->has_aggs))
-		cpath->path.startup_cost += dist->cost;
 	cpath->path.total_cost = GATHER_STARTUP_COST + qual_cost.startup + dist->cost +
 							 dist->rows * row_cost;
 	return (Path *) cpath;

@@ -342,6 +342,14 @@ is_huge(Node *count)
 		   DatumGetInt64(((Const *) count)->constvalue) > PG_INT64_MAX / 2;
 }
 
+/* Is all work done before the first row comes? */
+static bool
+has_to_read_all(const DistPath *path)
+{
+	return path->group_clause != NIL || path->has_aggs || path->has_windows ||
+		   path->distinct_clause != NIL || path->sort_clause != NIL || path->ordered;
+}
+
 static void
 push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathExtraData *extra)
 {
@@ -362,8 +370,15 @@ push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathE
 	}
 	if (!shippable_is_runtime_constant(root, path->limit_count))
 		return;
-	if (extra->limit_tuples > 0)
-		path->rows = Min(path->rows, extra->limit_tuples * locus_worker_count(&path->locus));
+	if (extra->limit_tuples > 0 &&
+		extra->limit_tuples * locus_worker_count(&path->locus) < path->rows)
+	{
+		double rows = extra->limit_tuples * locus_worker_count(&path->locus);
+
+		if (!has_to_read_all(path))
+			path->cost *= rows / path->rows;
+		path->rows = rows;
+	}
 
 	gather = gather_path_create(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], NIL,
 								NIL, path->sort_clause ? root->sort_pathkeys : NIL);
