@@ -46,12 +46,12 @@ EVERYBODY = {
         strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
         strata_worker.is_not_after strata_worker.later_period strata_worker.leaf_list
-        strata_worker.lend_create strata_worker.mark_inherited strata_worker.next_index_command strata_worker.own_database
+        strata_worker.lend_create strata_worker.mark_inherited strata_worker.measure_table strata_worker.next_index_command strata_worker.own_database
         strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
         strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
-        strata_worker.rename_periods strata_worker.rename_schema strata_worker.shard_list
+        strata_worker.rename_periods strata_worker.rename_schema strata_worker.set_statistics strata_worker.shard_list
         strata_worker.table_list strata_worker.trust_constraints strata_worker.use_snapshot
     """,
 }
@@ -95,6 +95,7 @@ SUPERUSERS = {
         strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark
         strata_worker.partman_create_parent strata_worker.partman_schema
         strata_worker.period_rule strata_worker.period_work strata_worker.registered_sessions
+        strata_worker.set_column_statistics strata_worker.spread_statistics
         strata_worker.unknown_periods
         strata_columnar.begin_move strata_columnar.columnar_move_files
         strata_columnar.columnar_move_forget strata_columnar.columnar_move_run
@@ -121,7 +122,7 @@ DEFINERS = {
     " strata_worker.lend_create strata_worker.mark_inherited strata_worker.own_database strata_worker.own_leaves"
     " strata_worker.own_schema strata_worker.place_objects"
     " strata_worker.record_schema_version strata_worker.rename_periods strata_worker.rename_schema"
-    " strata_worker.trust_constraints"
+    " strata_worker.set_statistics strata_worker.trust_constraints"
     " strata_partial.create_partials strata_partial.follow_aggregates",
 }
 

@@ -597,6 +597,46 @@ $$;
 COMMENT ON FUNCTION strata_worker.shard_list() IS
     'the shards on this worker: hash partitions with their bounds, sizes and estimated rows';
 
+CREATE FUNCTION strata_worker.measure_table(relation regclass) RETURNS double precision
+    LANGUAGE c STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_measure_table';
+COMMENT ON FUNCTION strata_worker.measure_table(regclass) IS
+    'writes down pages and rows of a distributed table''s shards; how many rows the worker has of it';
+
+CREATE FUNCTION strata_worker.set_column_statistics(
+    relation regclass, name name, nulls real, width integer, distincts real, kinds smallint[], operators text[],
+    collations text[], numbers text[], types text[], most text[]) RETURNS void
+    LANGUAGE c STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_set_column_statistics';
+REVOKE ALL ON FUNCTION strata_worker.set_column_statistics(regclass, name, real, integer, real, smallint[], text[], text[],
+    text[], text[], text[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.set_column_statistics(regclass, name, real, integer, real, smallint[], text[], text[],
+    text[], text[], text[]) IS 'a row of pg_statistic for a partitioned table';
+
+CREATE FUNCTION strata_worker.spread_statistics(relation regclass, rows double precision) RETURNS void
+    LANGUAGE c STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_spread_statistics';
+REVOKE ALL ON FUNCTION strata_worker.spread_statistics(regclass, double precision) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.spread_statistics(regclass, double precision) IS
+    'a distributed table''s statistics become those of its shards';
+
+CREATE FUNCTION strata_worker.set_statistics(relation regclass, rows double precision, columns text) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('set_statistics');
+    PERFORM strata_worker.set_column_statistics(relation, c.name, c.nulls, c.width, c.distincts, c.kinds, c.operators,
+                                                c.collations, c.numbers, c.types, c.most)
+       FROM json_to_recordset(columns::json) AS c (
+            name name, nulls real, width integer, distincts real, kinds smallint[], operators text[],
+            collations text[], numbers text[], types text[], most text[]);
+    PERFORM strata_worker.spread_statistics(relation, rows);
+END
+$$;
+COMMENT ON FUNCTION strata_worker.set_statistics(regclass, double precision, text) IS
+    'the coordinator''s statistics of a distributed table become those of the worker''s part and of its shards';
+
 CREATE FUNCTION strata_worker.table_list(
     partitions text[] DEFAULT '{}',
     OUT schema_name name, OUT table_name name, OUT partitioned boolean, OUT columns text,

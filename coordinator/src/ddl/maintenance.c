@@ -31,6 +31,7 @@
 #include "relation_owner.h"
 #include "cluster/relation_name.h"
 #include "table/reference_statistics.h"
+#include "table/shard_statistics.h"
 #include "wire/wire_cleanup.h"
 
 /* Stop what still runs on these connections, and close them: their state is unknown. */
@@ -198,7 +199,7 @@ is_set(List *options, const char *name)
 	return value;
 }
 
-/* A reference table of ANALYZE. */
+/* A distributed or reference table of ANALYZE. */
 typedef struct Target
 {
 	Oid relation;
@@ -224,7 +225,7 @@ find_target(const VacuumRelation *target)
 									: RangeVarGetRelid(target->relation, NoLock, true);
 }
 
-/* Reference tables that ANALYZE means: those that it names, with their partitions, or all. */
+/* Tables of ours that ANALYZE means: those that it names, with their partitions, or all. */
 static List *
 list_analyzed(const VacuumStmt *statement)
 {
@@ -234,7 +235,8 @@ list_analyzed(const VacuumStmt *statement)
 
 	if (statement->rels == NIL)
 	{
-		foreach(cell, metadata_write_tables(CATALOG_KIND_REFERENCE))
+		foreach(cell, list_concat(metadata_write_tables(CATALOG_KIND_DISTRIBUTED),
+								  metadata_write_tables(CATALOG_KIND_REFERENCE)))
 			add_target(&targets, lfirst_oid(cell), false, NIL);
 	}
 	foreach(cell, statement->rels)
@@ -244,7 +246,7 @@ list_analyzed(const VacuumStmt *statement)
 		const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 		bool only = named->relation != NULL && !named->relation->inh;
 
-		if (table == NULL || table->kind != TABLE_REFERENCE)
+		if (table == NULL)
 			continue;
 		if (only || get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE)
 			add_target(&targets, relid, only, named->va_cols);
@@ -302,10 +304,14 @@ analyze_target(const List *targets, const Target *target, bool skip_locked)
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(target->relation)))
 		return;
 	table = metadata_table(target->relation);
-	if (table == NULL || table->kind != TABLE_REFERENCE ||
-		!compat_may_vacuum(target->relation, GetUserId()) ||
+	if (table == NULL || !compat_may_vacuum(target->relation, GetUserId()) ||
 		is_analyzed_with_parent(targets, target->relation))
 		return;
+	if (table->kind == TABLE_DISTRIBUTED)
+	{
+		shard_statistics_send(target->relation);
+		return;
+	}
 	reference_statistics_analyze(
 		target->relation, metadata_table_workers(table),
 		psprintf("%s%s", skip_locked ? " (SKIP_LOCKED)" : "", target->only ? " ONLY" : ""),
@@ -313,7 +319,7 @@ analyze_target(const List *targets, const Target *target, bool skip_locked)
 }
 
 /*
- * ANALYZE of reference tables on the workers.  As in PostgreSQL several tables are a transaction each, unless the user has begun one:
+ * The workers' part of ANALYZE, when the coordinator's is done: they analyse copies, and get the statistics of shards.  As in PostgreSQL several tables are a transaction each, unless the user has begun one:
  * their locks are held no longer than needed.  A SERIALIZABLE transaction uses one node only: table/reference_statistics.c
  * does it later.
  */
@@ -362,8 +368,8 @@ vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
 }
 
 /*
- * VACUUM: the workers' tables first, so that the coordinator's ANALYZE, if asked for, sees them as they are then.  That one
- * has the distributed tables' workers analyse theirs; the copies of reference tables follow.
+ * VACUUM: the workers' tables first, so that the coordinator's ANALYZE, if asked for, sees them as they are then.  The
+ * workers' statistics follow.
  */
 void
 maintenance_vacuum(UtilityCall *call)

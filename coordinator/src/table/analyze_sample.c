@@ -5,13 +5,11 @@
  * ANALYZE on a shell fills pg_statistic on the coordinator, from which PostgreSQL's
  * planner estimates everything, from rows that the workers pick at random.
  *
- *		1. Each worker estimates how many rows it has: rows per page as last
- *		   counted, times the pages of now.
+ *		1. Each worker estimates how many rows it has: a small sample of one shard tells the rows per page.
  *		2. The fraction to read is such that all workers together send nearly as
  *		   many rows as ANALYZE wants.  A large table is sampled in two stages,
  *		   blocks and then rows of these blocks, so that it is not read whole.
- *		3. The number of rows in the table is that estimate when the workers have just
- *		   analysed their tables, else the number received divided by the fraction.
+ *		3. What ANALYZE finds becomes the workers' statistics, too (shard_statistics.c).
  *
  * Autovacuum gets no rows, and as their number the one that is known: the statistics stay as they
  * are, until the ANALYZE that it asks for (auto_analyze.c).
@@ -39,6 +37,7 @@
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_scan.h"
+#include "table/shard_statistics.h"
 #include "table/shell_reader.h"
 #include "wire/remote_role.h"
 
@@ -47,9 +46,6 @@
 
 /* Of a large table's sampled blocks, one row in this many is taken. */
 #define SAMPLE_BLOCK_ROWS 20
-
-/* Rows per page assumed for a shard that was never vacuumed or analysed. */
-#define SAMPLE_DEFAULT_DENSITY 200
 
 struct AnalyzeSample
 {
@@ -81,28 +77,32 @@ wanted_rows(Relation relation)
 	return Max(300.0 * target, 100.0);
 }
 
-/* Rows of the table as the workers know them without counting. */
+/* The workers measure their shards, or analyse them; rows of the table as they know them then without counting. */
 static double
-estimate_rows(const Bitmapset *workers, const char *table_name)
+measure_shards(Relation relation, const DistributedTable *table)
 {
+	const Bitmapset *workers = metadata_table_workers(table);
+	const char *name = relation_name_qualified(RelationGetRelid(relation));
 	TupleDesc desc = CreateTemplateTupleDesc(1);
 	TupleTableSlot *slot;
 	RemoteScan *scan;
 	double rows = 0;
 	char *sql;
 
+	if (shard_statistics_are_alike(relation, table))
+		sql = psprintf("SELECT strata_worker.measure_table(%s)", quote_literal_cstr(name));
+	else
+	{
+		remote_command_run(workers, REMOTE_WRITE, psprintf("ANALYZE %s", name));
+		sql = psprintf("SELECT coalesce(sum(c.reltuples), 0)::pg_catalog.float8"
+					   " FROM pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) p"
+					   " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
+					   " WHERE p.isleaf AND c.reltuples OPERATOR(pg_catalog.>) 0",
+					   quote_literal_cstr(name));
+	}
 	TupleDescInitEntry(desc, 1, "rows", FLOAT8OID, -1, 0);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	sql = psprintf("SELECT coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0"
-				   " THEN c.reltuples / c.relpages ELSE %d END"
-				   " * (pg_catalog.pg_relation_size(c.oid)"
-				   " / pg_catalog.current_setting('block_size')::pg_catalog.int8)), 0)"
-				   "::pg_catalog.float8"
-				   " FROM pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) p"
-				   " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
-				   " WHERE p.isleaf",
-				   SAMPLE_DEFAULT_DENSITY, quote_literal_cstr(table_name));
-	scan = remote_scan_begin(remote_transaction_ready_all(workers), REMOTE_READ, sql, desc);
+	scan = remote_scan_begin(remote_transaction_ready_all(workers), REMOTE_WRITE, sql, desc);
 	while (remote_scan_next(scan, slot))
 	{
 		bool null;
@@ -132,14 +132,12 @@ sampling_clause(double fraction)
 static void
 begin_remote_sample(AnalyzeSample *sample, Relation relation, const DistributedTable *table)
 {
-	const char *name = relation_name_qualified(RelationGetRelid(relation));
 	double rows;
 	double asked;
 
 	sample->capacity = wanted_rows(relation) - 1;
 	asked = sample->capacity * SAMPLE_FILL;
-	remote_command_run(metadata_table_workers(table), REMOTE_WRITE, psprintf("ANALYZE %s", name));
-	rows = estimate_rows(metadata_table_workers(table), name);
+	rows = measure_shards(relation, table);
 	sample->known_rows = rows;
 	if (rows > asked)
 		sample->fraction = asked / rows;

@@ -11,8 +11,8 @@
 typedef struct AnalyzeSample AnalyzeSample;
 
 /*
- * Start sampling.  Unless an autovacuum worker asks, the workers analyse their
- * own copies first, in this transaction.  Allocated in CurrentMemoryContext.
+ * Start sampling.  Unless an autovacuum worker asks, the workers measure their shards first, or
+ * analyse those that are not alike, in this transaction.  Allocated in CurrentMemoryContext.
  */
 extern AnalyzeSample *analyze_sample_begin(Relation relation);
 
