@@ -51,7 +51,7 @@ EVERYBODY = {
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
         strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
-        strata_worker.rename_periods strata_worker.rename_schema strata_worker.set_statistics strata_worker.shard_list
+        strata_worker.rename_periods strata_worker.rename_schema strata_worker.rows strata_worker.set_statistics strata_worker.shard_list
         strata_worker.table_list strata_worker.trust_constraints strata_worker.use_snapshot
     """,
 }

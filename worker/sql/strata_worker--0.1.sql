@@ -603,6 +603,12 @@ CREATE FUNCTION strata_worker.measure_table(relation regclass) RETURNS double pr
 COMMENT ON FUNCTION strata_worker.measure_table(regclass) IS
     'writes down pages and rows of a distributed table''s shards; how many rows the worker has of it';
 
+CREATE FUNCTION strata_worker.rows(internal) RETURNS tsm_handler
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'strata_worker_rows';
+COMMENT ON FUNCTION strata_worker.rows(internal) IS
+    'TABLESAMPLE strata_worker.rows (fraction): rows of some blocks, all equally likely';
+
 CREATE FUNCTION strata_worker.set_column_statistics(
     relation regclass, name name, nulls real, width integer, distincts real, kinds smallint[], operators text[],
     collations text[], numbers text[], types text[], most text[]) RETURNS void

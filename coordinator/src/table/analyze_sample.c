@@ -44,9 +44,6 @@
 /* The share of the rows wanted that we ask for: the rest is room for chance. */
 #define SAMPLE_FILL 0.95
 
-/* Of a large table's sampled blocks, one row in this many is taken. */
-#define SAMPLE_BLOCK_ROWS 20
-
 struct AnalyzeSample
 {
 	ShellReader *reader; /* NULL for autovacuum */
@@ -116,18 +113,6 @@ measure_shards(Relation relation, const DistributedTable *table)
 	return rows;
 }
 
-/* The FROM clause that picks a fraction of the rows. */
-static char *
-sampling_clause(double fraction)
-{
-	if (fraction >= 1)
-		return pstrdup("");
-	if (fraction * SAMPLE_BLOCK_ROWS >= 1)
-		return psprintf("TABLESAMPLE BERNOULLI (%.10f)", fraction * 100);
-	return psprintf("TABLESAMPLE SYSTEM (%.10f) WHERE pg_catalog.random() < %.10f",
-					fraction * 100 * SAMPLE_BLOCK_ROWS, 1.0 / SAMPLE_BLOCK_ROWS);
-}
-
 /* Set up a sample of a distributed table, as the current user. */
 static void
 begin_remote_sample(AnalyzeSample *sample, Relation relation, const DistributedTable *table)
@@ -141,7 +126,10 @@ begin_remote_sample(AnalyzeSample *sample, Relation relation, const DistributedT
 	sample->known_rows = rows;
 	if (rows > asked)
 		sample->fraction = asked / rows;
-	sample->reader = shell_reader_begin(relation, sampling_clause(sample->fraction));
+	sample->reader = shell_reader_begin(
+		relation, sample->fraction < 1
+					  ? psprintf("TABLESAMPLE strata_worker.rows (%.10f)", sample->fraction)
+					  : "");
 }
 
 AnalyzeSample *

@@ -76,8 +76,7 @@ build_select(Relation relation, TupleDesc live, const char *name, const char *cl
 	appendStringInfo(&sql, " FROM %s%s%s", name, clause[0] == '\0' ? "" : " ", clause);
 	condition = period_cutoff_condition(metadata_table(RelationGetRelid(relation)));
 	if (condition[0] != '\0')
-		appendStringInfo(&sql, " %s %s", strstr(clause, " WHERE ") != NULL ? "AND" : "WHERE",
-						 condition);
+		appendStringInfo(&sql, " WHERE %s", condition);
 	return sql.data;
 }
 
