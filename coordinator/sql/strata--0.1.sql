@@ -202,9 +202,9 @@ CREATE FUNCTION strata.create_distributed_table(
 COMMENT ON FUNCTION strata.create_distributed_table(regclass, text, text, text) IS
     'says what the third argument is, if somebody gives a method there';
 
-CREATE FUNCTION strata.create_reference_table(relation regclass) RETURNS void
+CREATE FUNCTION strata.create_reference_table(relation regclass, storage text DEFAULT 'heap') RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_create_reference_table';
-COMMENT ON FUNCTION strata.create_reference_table(regclass) IS
+COMMENT ON FUNCTION strata.create_reference_table(regclass, text) IS
     'keeps a full copy of a table on every worker';
 
 CREATE FUNCTION strata.alter_columnar_table_set(
@@ -218,7 +218,7 @@ CREATE FUNCTION strata.alter_columnar_table_set(
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_alter_columnar_table_set';
 COMMENT ON FUNCTION
     strata.alter_columnar_table_set(regclass, text, integer, integer, text, text[]) IS
-    'sets options of the columnar shards of a distributed table, for rows written from now on';
+    'sets options of columnar shards or copies of a table, for rows written from now on';
 
 CREATE FUNCTION strata.alter_columnar_table_reset(
     relation regclass,
@@ -231,7 +231,7 @@ CREATE FUNCTION strata.alter_columnar_table_reset(
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_alter_columnar_table_reset';
 COMMENT ON FUNCTION
     strata.alter_columnar_table_reset(regclass, boolean, boolean, boolean, boolean, boolean) IS
-    'gives options of the columnar shards of a distributed table back their defaults';
+    'gives options of columnar shards or copies of a table back their defaults';
 
 CREATE FUNCTION strata.undistribute_table(relation regclass) RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'strata_undistribute_table';
@@ -276,7 +276,7 @@ BEGIN
             PERFORM strata.undistribute_table(relation);
         END IF;
         IF definition ->> 'kind' = 'reference' THEN
-            PERFORM strata.create_reference_table(relation);
+            PERFORM strata.create_reference_table(relation, coalesce(definition ->> 'storage', 'heap'));
         ELSE
             PERFORM strata.create_distributed_table(
                 relation, definition ->> 'key',

@@ -54,7 +54,7 @@ def create_sql(distributed: bool) -> list[str]:
         statements += [
             f"SELECT strata.create_distributed_table('{SCHEMA}.d', 'k', 4, 'none')",
             f"SELECT strata.create_reference_table('{SCHEMA}.r')",
-            f"SELECT strata.create_reference_table('{SCHEMA}.p')",
+            f"SELECT strata.create_reference_table('{SCHEMA}.p', 'columnar')",
         ]
     statements.append(f"INSERT INTO {SCHEMA}.p SELECT generate_series(0, 20)")
     statements += [

@@ -65,7 +65,8 @@ def distribute_sql(table: Table) -> str | None:
     """The call that distributes the table; None for a local table."""
     relation = f"'{SCHEMA}.{table.name}'"
     if table.kind == "reference":
-        return f"SELECT strata.create_reference_table({relation})"
+        storage = "columnar" if table.primary_key is None else "heap"
+        return f"SELECT strata.create_reference_table({relation}, storage => '{storage}')"
     if table.kind == "distributed":
         colocate = table.colocate_with
         if colocate != "none":

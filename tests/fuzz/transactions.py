@@ -24,7 +24,7 @@ DISTRIBUTE = (
     f"SELECT strata.create_distributed_table('{SCHEMA}.m1', 'k', shard_count => 8, colocate_with => 'none')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.m2', 'k', colocate_with => '{SCHEMA}.m1')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.m3', 'k', shard_count => 8, colocate_with => 'none')",
-    f"SELECT strata.create_reference_table('{SCHEMA}.mr')",
+    f"SELECT strata.create_reference_table('{SCHEMA}.mr', storage => 'columnar')",
 )
 
 

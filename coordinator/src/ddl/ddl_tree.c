@@ -90,7 +90,7 @@ replicate_child(Oid child)
 {
 	List *dependents = ddl_note_tree_dependents(child);
 
-	table_lifecycle_replicate(child);
+	table_lifecycle_replicate(child, table_tree_storage(child));
 	ddl_bring_dependents(child, dependents);
 }
 

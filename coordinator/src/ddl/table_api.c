@@ -116,6 +116,18 @@ get_optional_text(FunctionCallInfo fcinfo, int argument)
 	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
 }
 
+static char *
+get_storage(FunctionCallInfo fcinfo, int argument)
+{
+	char *storage = argument_get_text(fcinfo, argument, "storage");
+
+	if (strcmp(storage, "heap") != 0 && strcmp(storage, "columnar") != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown storage \"%s\"", storage),
+						errhint("Use storage => 'columnar' or storage => 'heap'.")));
+	return storage;
+}
+
 static void
 distribute(Oid relation, const char *key, int shard_count, const char *colocate_with,
 		   const char *storage, PeriodRequest *periods)
@@ -135,7 +147,7 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 	char *key = argument_get_text(fcinfo, ARGUMENT_KEY, "key");
 	char *colocate_with = argument_get_text(fcinfo, ARGUMENT_COLOCATE_WITH, "colocate_with");
 
-	char *storage = argument_get_text(fcinfo, ARGUMENT_STORAGE, "storage");
+	char *storage = get_storage(fcinfo, ARGUMENT_STORAGE);
 	PeriodRequest periods = {
 		.column = get_optional_text(fcinfo, ARGUMENT_PARTITION_BY),
 		.interval = get_optional_text(fcinfo, ARGUMENT_PARTITION_INTERVAL),
@@ -144,10 +156,6 @@ strata_create_distributed_table(PG_FUNCTION_ARGS)
 	};
 
 	check_features(fcinfo);
-	if (strcmp(storage, "heap") != 0 && strcmp(storage, "columnar") != 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("unknown storage \"%s\"", storage),
-						errhint("Use storage => 'columnar' or storage => 'heap'.")));
 	distribute(relation, key, get_shard_count(fcinfo), colocate_with, storage, &periods);
 	PG_RETURN_VOID();
 }
@@ -170,9 +178,10 @@ Datum
 strata_create_reference_table(PG_FUNCTION_ARGS)
 {
 	Oid relation = get_relation_argument(fcinfo, 0);
+	char *storage = get_storage(fcinfo, 1);
 	List *dependents = ddl_note_tree_dependents(relation);
 
-	table_lifecycle_replicate(relation);
+	table_lifecycle_replicate(relation, storage);
 	ddl_bring_dependents(relation, dependents);
 	PG_RETURN_VOID();
 }

@@ -293,7 +293,7 @@ distribute_new_tables(const UtilityCall *call)
 									   METADATA_DEFAULT_STORAGE, NULL);
 		else if (metadata_table(address->objectId) == NULL &&
 				 table_tree_has_parent_of_ours(address->objectId))
-			table_lifecycle_replicate(address->objectId);
+			table_lifecycle_replicate(address->objectId, table_tree_storage(address->objectId));
 		dropped_names_check(address->objectId);
 	}
 }

@@ -50,9 +50,10 @@ open_table(FunctionCallInfo fcinfo)
 	table = metadata_table(relation_id);
 	if (table == NULL || !table->is_columnar)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("\"%s\" is not a distributed table with columnar storage",
+						errmsg("table \"%s\" has no columnar storage on the workers",
 							   RelationGetRelationName(relation)),
-						errhint("Use create_distributed_table(..., storage => 'columnar').")));
+						errhint("Use create_distributed_table() or create_reference_table() with "
+								"storage => 'columnar'.")));
 	return relation;
 }
 

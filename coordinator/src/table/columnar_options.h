@@ -1,6 +1,6 @@
 /*
  * columnar_options.h
- *		Options of the columnar shards of a distributed table.
+ *		Options of the columnar shards of a distributed table, and of columnar copies of a reference table.
  *
  * They live on the workers, as options of the table there, which its shards
  * inherit.  The coordinator's copy, in the table's definition, is for dumps only.
@@ -13,8 +13,8 @@
 #include "utils/relcache.h"
 
 /*
- * Gives a new worker's empty copy of a table the options that it has on a worker
- * which holds shards of it.  Nothing happens for other storage.
+ * Gives a new worker's empty copy of a table the options that it has on another worker.
+ * Nothing happens for other storage.
  */
 extern void columnar_options_copy(Relation relation, int new_worker);
 

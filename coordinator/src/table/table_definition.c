@@ -110,8 +110,10 @@ describe_table(Oid relation, const char *columnar_options)
 		add_text(&json, "shard_count", psprintf("%d", table->colocation->shard_count));
 		add_text(&json, "group", table->colocation->name);
 		add_text(&json, "storage", table->is_columnar ? "columnar" : "heap");
-		add_text(&json, "columnar_options", columnar_options);
 	}
+	else if (table->is_columnar) /* not the default */
+		add_text(&json, "storage", "columnar");
+	add_text(&json, "columnar_options", columnar_options);
 	if (metadata_has_periods(table))
 	{
 		add_text(&json, "partition_by", get_attname(relation, table->periods.attribute, false));

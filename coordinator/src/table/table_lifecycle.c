@@ -671,7 +671,7 @@ create_copies(List *members)
 }
 
 void
-table_lifecycle_replicate(Oid relation_oid)
+table_lifecycle_replicate(Oid relation_oid, const char *storage)
 {
 	Relation relation = open_own_table(relation_oid);
 	List *members = table_tree_members(relation_oid, AccessExclusiveLock);
@@ -690,7 +690,7 @@ table_lifecycle_replicate(Oid relation_oid)
 	metadata_write_lock_placement();
 	foreach(cell, members)
 		metadata_write_add_table(lfirst_oid(cell), CATALOG_KIND_REFERENCE, InvalidAttrNumber, 0,
-								 "heap");
+								 storage);
 	CommandCounterIncrement();
 
 	create_copies(members);

@@ -20,8 +20,11 @@ extern void table_lifecycle_distribute(Oid relation, const char *key, int shard_
 									   const char *colocate_with, const char *storage,
 									   const PeriodRequest *periods);
 
-/* Make an ordinary table, with its partitions or children, a reference table: it stays, and every worker gets a copy of it. */
-extern void table_lifecycle_replicate(Oid relation);
+/*
+ * Make an ordinary table, with its partitions or children, a reference table: it stays, and every worker gets a copy of it,
+ * whose storage is "columnar" or "heap".
+ */
+extern void table_lifecycle_replicate(Oid relation, const char *storage);
 
 /* Make a distributed table local, whose rows come back, or a reference table with all that is below it. */
 extern void table_lifecycle_localize(Oid relation);

@@ -71,6 +71,21 @@ table_tree_parents(Oid relation)
 	return parents;
 }
 
+const char *
+table_tree_storage(Oid relation)
+{
+	ListCell *cell;
+
+	foreach(cell, table_tree_parents(relation))
+	{
+		const DistributedTable *table = metadata_table(lfirst_oid(cell));
+
+		if (table != NULL && table->is_columnar)
+			return "columnar";
+	}
+	return "heap";
+}
+
 bool
 table_tree_has_parent_of_ours(Oid relation)
 {

@@ -18,6 +18,9 @@ extern List *table_tree_parents(Oid relation);
 /* Is one of the parents a table of ours? */
 extern bool table_tree_has_parent_of_ours(Oid relation);
 
+/* How the workers store what comes below reference tables: as these; "heap" or "columnar". */
+extern const char *table_tree_storage(Oid relation);
+
 /* The table and all below it (Oid), each behind its parents; those below get locked. */
 extern List *table_tree_members(Oid relation, LOCKMODE lock);
 

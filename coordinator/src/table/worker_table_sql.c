@@ -166,6 +166,12 @@ worker_table_sql_schema(Oid schema_oid)
 	return psprintf("DO %s;\n", quote_literal_cstr(block.data));
 }
 
+static const char *
+get_access_method(const DistributedTable *table)
+{
+	return table != NULL && table->is_columnar ? "columnar" : "heap";
+}
+
 char *
 worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
 						List *periods)
@@ -194,7 +200,8 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 		char *options = quote_options(list_storage_parameters(relation));
 
 		/* A worker's default_table_access_method must not decide. */
-		appendStringInfoString(&sql, " USING heap");
+		appendStringInfo(&sql, " USING %s",
+						 get_access_method(metadata_table(RelationGetRelid(relation))));
 		if (options != NULL)
 			appendStringInfo(&sql, " WITH (%s)", options);
 	}
@@ -229,7 +236,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 	char *options = quote_options(list_storage_parameters(relation));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	char *name = worker_table_sql_shard_name(relation, remainder);
-	const char *access_method = table != NULL && table->is_columnar ? "columnar" : "heap";
+	const char *access_method = get_access_method(table);
 
 	appendStringInfo(sql,
 					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) ",

@@ -145,10 +145,9 @@ create_table(int worker_id, Oid relation_oid)
 		worker, REMOTE_WRITE,
 		psprintf("ALTER TABLE %s OWNER TO %s", relation_name_qualified(RelationGetRelid(relation)),
 				 quote_identifier(GetUserNameFromId(relation->rd_rel->relowner, false))));
+	columnar_options_copy(relation, worker_id);
 	if (is_reference)
 		copy_rows(worker_id, relation);
-	else
-		columnar_options_copy(relation, worker_id);
 	indexes = worker_table_sql_indexes(relation);
 	if (indexes[0] != '\0')
 		remote_command_run(worker, REMOTE_WRITE, indexes);
