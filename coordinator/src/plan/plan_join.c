@@ -20,6 +20,7 @@
 #include "plan/gather_plan.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "plan/slice_path.h"
 #include "server/settings.h"
 
 /* The alternative that can already do all that this one could; NULL when there is none. */
@@ -422,6 +423,54 @@ join_paths(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *in
 	add_gather(root, joinrel, path);
 }
 
+/* The expression of the outer side by which a join with a hashed inner side is by its key; NULL if it is not. */
+static Node *
+find_outer_key(PlannerInfo *root, DistPath *outer, DistPath *inner, List *restrictlist)
+{
+	ListCell *lc;
+
+	foreach(lc, inner->lateral)
+	{
+		PlannerParamItem *item = lfirst(lc);
+
+		if (list_member_int(inner->locus.outer_routes, item->paramId) && IsA(item->item, Var) &&
+			bms_is_member(((Var *) item->item)->varno, outer->relids))
+			return item->item;
+	}
+	foreach(lc, restrictlist)
+	{
+		OpExpr *op = (OpExpr *) lfirst_node(RestrictInfo, lc)->clause;
+
+		if (!IsA(op, OpExpr) || list_length(op->args) != 2)
+			continue;
+		for (int side = 0; side < 2; side++)
+		{
+			Node *key = list_nth(op->args, side);
+
+			if (locus_has_key(root, &inner->locus, list_nth(op->args, 1 - side)) &&
+				contain_var_clause(key) && bms_is_subset(pull_varnos(root, key), outer->relids))
+				return key;
+		}
+	}
+	return NULL;
+}
+
+/* Join with each worker's slice of replicated rows, where the join has to meet each of them once. */
+static void
+join_slices(PlannerInfo *root, RelOptInfo *joinrel, DistPath *outer, DistPath *inner,
+			JoinType jointype, List *restrictlist)
+{
+	Node *key;
+	DistPath *slice;
+
+	if (outer->locus.kind != LOCUS_REPLICATED || inner->locus.kind != LOCUS_HASHED ||
+		(jointype == JOIN_INNER ? inner->lateral == NIL : jointype == JOIN_FULL) ||
+		(key = find_outer_key(root, outer, inner, restrictlist)) == NULL ||
+		(slice = slice_path(outer, inner, key)) == NULL)
+		return;
+	join_paths(root, joinrel, slice, inner, jointype, restrictlist);
+}
+
 void
 plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
 		  JoinType jointype, JoinPathExtraData *extra)
@@ -447,6 +496,9 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 	foreach(lc, dist_paths(outerrel))
 	{
 		foreach(lc2, dist_paths(innerrel))
+		{
 			join_paths(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+			join_slices(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+		}
 	}
 }
