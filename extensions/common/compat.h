@@ -359,6 +359,13 @@ compat_copy_permissions(Query *to, RangeTblEntry *copy, const Query *from)
 #define compat_may_vacuum(relation, role) \
 	(compat_may_maintain(relation, role) || compat_owns_database(role))
 
+/* All settings, as utils/guc_tables.h has them; they left their array for a hash table in 16. */
+#if PG_VERSION_NUM >= 160000
+#define compat_guc_variables(count) get_guc_variables(count)
+#else
+#define compat_guc_variables(count) (*(count) = GetNumConfigOptions(), get_guc_variables())
+#endif
+
 /* May the role use the schema? */
 #if PG_VERSION_NUM >= 160000
 #define compat_namespace_aclcheck(schema, role) \

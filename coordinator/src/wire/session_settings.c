@@ -7,6 +7,11 @@
  * names, search_path (as the session's string: "$user" is whoever acts there), and so on.  The coordinator alone enforces statement_timeout;
  * lock_timeout is enforced where the locks are.
  *
+ * Settings of the planner (costs, methods, limits, and the memory and processes that it counts on) travel, too: a user who changes one means the
+ * plans of his query, of which the workers make a part.  What the configuration file of this server says is about
+ * this server, and each worker has its own: so only what the session, its user or its database has set is sent, and
+ * what is not set any more is reset there.
+ *
  * This runs before every statement, so it must be cheap: the variables behind the
  * settings are watched directly, without catalog or GUC look-ups.  Each change of a value gets the
  * next version number; a connection remembers the version it was sent last.
@@ -30,11 +35,13 @@
 #include "utils/bytea.h"
 #include "utils/float.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
 #include "utils/rls.h"
 #include "utils/xml.h"
 
+#include "compat.h"
 #include "wire/remote_role.h"
 #include "wire/session_settings.h"
 
@@ -43,6 +50,7 @@ typedef enum WatchKind
 	WATCH_INT,
 	WATCH_BOOL,
 	WATCH_STRING,
+	WATCH_PLANNER, /* a struct config_generic */
 	WATCH_TIMEZONE /* pg_tz structs are never freed: the pointer tells */
 } WatchKind;
 
@@ -56,13 +64,14 @@ typedef struct Watch
 
 	/* state */
 	uint64 version; /* 0: never looked at */
-	int number;
+	bool is_set;	/* WATCH_PLANNER: not by a configuration file */
+	double number;
 	const void *pointer;
 	char *text;
 } Watch;
 
 /* Two variables of one setting (DateStyle) stand next to each other. */
-static Watch watches[] = {
+static const Watch shared_watches[] = {
 	{"search_path", WATCH_STRING, &namespace_search_path},
 	{"timezone", WATCH_TIMEZONE, &session_timezone},
 	{"datestyle", WATCH_INT, &DateStyle},
@@ -88,16 +97,86 @@ static Watch watches[] = {
 	{"session_replication_role", WATCH_INT, &SessionReplicationRole, .privileged = true},
 };
 
+/* Settings that are no planner's by their group, but count for plans. */
+static const char *const planner_resources[] = {
+	"hash_mem_multiplier",
+	"max_parallel_workers_per_gather",
+	"parallel_leader_participation",
+	"work_mem",
+};
+
+static Watch *watches = NULL; /* those, and the planner's */
+static int watch_count = 0;
+
+/* What was sent of one setting. */
+typedef struct SentSetting
+{
+	uint64 version;
+	bool is_known; /* WATCH_PLANNER: it may have another value there than the worker's own */
+} SentSetting;
+
 struct SentSettings
 {
 	uint64 generation; /* newest version that was sent */
 	bool uncommitted;  /* some were sent in the worker's running transaction */
 	bool privileged;   /* a privileged one was sent, so it may have another value than 0 there */
 	bool privileged_before; /* ... before the worker's running transaction */
-	uint64 versions[lengthof(watches)];
+	SentSetting each[FLEXIBLE_ARRAY_MEMBER];
 };
 
 static uint64 generation = 0; /* version of the newest change */
+
+static bool
+is_planner_setting(const struct config_generic *setting)
+{
+	if (setting->context != PGC_USERSET || setting->vartype == PGC_STRING)
+		return false;
+	if (setting->group == QUERY_TUNING_METHOD || setting->group == QUERY_TUNING_COST ||
+		setting->group == QUERY_TUNING_GEQO || setting->group == QUERY_TUNING_OTHER)
+		return true;
+	for (int i = 0; i < lengthof(planner_resources); i++)
+	{
+		if (strcmp(setting->name, planner_resources[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The planner's settings are those of this major of PostgreSQL. */
+static void
+list_watches(void)
+{
+	int count;
+	struct config_generic **settings = compat_guc_variables(&count);
+
+	watches = MemoryContextAllocZero(TopMemoryContext,
+									 (lengthof(shared_watches) + count) * sizeof(Watch));
+	memcpy(watches, shared_watches, sizeof(shared_watches));
+	watch_count = lengthof(shared_watches);
+	for (int i = 0; i < count; i++)
+	{
+		if (is_planner_setting(settings[i]))
+			watches[watch_count++] = (Watch){
+				.name = settings[i]->name, .kind = WATCH_PLANNER, .variable = settings[i]};
+	}
+	watches = repalloc(watches, watch_count * sizeof(Watch));
+}
+
+static double
+read_number(const struct config_generic *setting)
+{
+	switch (setting->vartype)
+	{
+		case PGC_BOOL:
+			return *((const struct config_bool *) setting)->variable;
+		case PGC_INT:
+			return *((const struct config_int *) setting)->variable;
+		case PGC_REAL:
+			return *((const struct config_real *) setting)->variable;
+		default:
+			return *((const struct config_enum *) setting)->variable;
+	}
+}
 
 /* Has the variable another value than at the last look? */
 static bool
@@ -112,6 +191,18 @@ take_value(Watch *watch)
 												  : *(const bool *) watch->variable;
 			bool changed = watch->version == 0 || watch->number != number;
 
+			watch->number = number;
+			return changed;
+		}
+		case WATCH_PLANNER:
+		{
+			const struct config_generic *setting = watch->variable;
+			bool is_set = setting->source >= PGC_S_GLOBAL;
+			double number = is_set ? read_number(setting) : 0;
+			bool changed = watch->version == 0 || watch->is_set != is_set ||
+						   watch->number != number;
+
+			watch->is_set = is_set;
 			watch->number = number;
 			return changed;
 		}
@@ -143,7 +234,9 @@ take_value(Watch *watch)
 static void
 watch_all(void)
 {
-	for (int i = 0; i < lengthof(watches); i++)
+	if (watches == NULL)
+		list_watches();
+	for (int i = 0; i < watch_count; i++)
 	{
 		if (take_value(&watches[i]))
 			watches[i].version = ++generation;
@@ -159,12 +252,28 @@ is_kept_from_parser(const char *name)
 }
 
 static void
-append_setting(StringInfo buffer, const char *name)
+append_setting(StringInfo buffer, const Watch *watch)
 {
-	char *value = GetConfigOptionByName(name, NULL, false);
+	const char *name = watch->name;
+	char *value;
 
+	if (watch->kind == WATCH_PLANNER && !watch->is_set)
+	{
+		appendStringInfo(buffer, "RESET %s; ", name);
+		return;
+	}
+	value = GetConfigOptionByName(name, NULL, false);
 	appendStringInfo(buffer, "SET %s%s = %s; ", is_kept_from_parser(name) ? "strata_worker." : "",
 					 name, quote_literal_cstr(value));
+}
+
+/* Does the worker's session have what ours has, though nothing was sent? */
+static bool
+is_untouched(const Watch *watch, const struct SentSettings *sent, const SentSetting *setting)
+{
+	if (watch->kind == WATCH_PLANNER)
+		return !watch->is_set && !setting->is_known;
+	return watch->privileged && watch->number == 0 && !sent->privileged;
 }
 
 int
@@ -179,26 +288,29 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 		return 0;
 	watch_all();
 	if (conn->settings == NULL)
-		conn->settings = MemoryContextAllocZero(TopMemoryContext, sizeof(struct SentSettings));
+		conn->settings = MemoryContextAllocZero(TopMemoryContext,
+												offsetof(struct SentSettings, each) +
+													watch_count * sizeof(SentSetting));
 	sent = conn->settings;
 	if (sent->generation == generation)
 		return 0;
 
-	for (int i = 0; i < lengthof(watches); i++)
+	for (int i = 0; i < watch_count; i++)
 	{
-		if (sent->versions[i] == watches[i].version)
+		SentSetting *setting = &sent->each[i];
+
+		if (setting->version == watches[i].version)
 			continue;
-		sent->versions[i] = watches[i].version;
-		if (strcmp(last, watches[i].name) == 0)
+		setting->version = watches[i].version;
+		if (strcmp(last, watches[i].name) == 0 || is_untouched(&watches[i], sent, setting))
 			continue;
-		if (watches[i].privileged && watches[i].number == 0 && !sent->privileged)
-			continue;
+		setting->is_known = true;
 		sent->privileged |= watches[i].privileged;
 		if (count == 0) /* some are the session's user's to set */
 			count += remote_role_append_reset(buffer, conn);
 		last = watches[i].name;
 		*lexical |= watches[i].lexical;
-		append_setting(buffer, last);
+		append_setting(buffer, &watches[i]);
 		count++;
 	}
 	sent->generation = generation;
@@ -213,7 +325,8 @@ session_settings_rolled_back(WorkerConnection *conn)
 
 	if (sent == NULL || !sent->uncommitted)
 		return;
-	MemSet(sent->versions, 0, sizeof(sent->versions));
+	for (int i = 0; i < watch_count; i++)
+		sent->each[i].version = 0;
 	sent->generation = 0;
 	sent->uncommitted = false;
 	sent->privileged = sent->privileged_before;
@@ -232,10 +345,10 @@ bool
 session_settings_synchronous_commit_is_sent(WorkerConnection *conn)
 {
 	watch_all();
-	for (int i = 0; i < lengthof(watches); i++)
+	for (int i = 0; i < watch_count; i++)
 	{
 		if (watches[i].variable == &synchronous_commit)
-			return conn->settings != NULL && conn->settings->versions[i] == watches[i].version;
+			return conn->settings != NULL && conn->settings->each[i].version == watches[i].version;
 	}
 	return false;
 }
@@ -246,10 +359,10 @@ session_settings_synchronous_commit_changed(WorkerConnection *conn)
 	if (conn->settings == NULL)
 		return;
 	conn->settings->generation = 0;
-	for (int i = 0; i < lengthof(watches); i++)
+	for (int i = 0; i < watch_count; i++)
 	{
 		if (watches[i].variable == &synchronous_commit)
-			conn->settings->versions[i] = 0;
+			conn->settings->each[i].version = 0;
 	}
 }
 
