@@ -266,6 +266,14 @@ class Node:
     def running(self) -> bool:
         return self.pid() is not None
 
+    def processes(self) -> list[int]:
+        """The process ids of the running server: the postmaster's, then those of all its children."""
+        postmaster = self.pid()
+        if postmaster is None:
+            raise ClusterError(f"{self.name} does not run")
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        return [postmaster, *map(int, children)]
+
     def tablespaces(self) -> dict[str, Path]:
         """The two tiers of a worker, here two directories, by the names of their tablespaces."""
         return {name: self.root / "tablespaces" / self.name / name for name in ("hot", "cold")}

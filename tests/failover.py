@@ -20,22 +20,14 @@ from tests.installation import find_binaries, give_to_server, run_as_server
 from tests.waiting import wait_until
 
 
-def processes_of(node: Node) -> list[int]:
-    """The postmaster and all its children."""
-    postmaster = node.pid()
-    assert postmaster is not None
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return [postmaster, *map(int, children)]
-
-
 def backends_of(node: Node) -> list[int]:
     """Those that serve the cluster's sessions now."""
-    titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(node)[1:]}
+    titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in node.processes()[1:]}
     return [pid for pid, title in titles.items() if b" strata 127.0.0.1(" in title]
 
 
 @contextlib.contextmanager
-def frozen(node: Node, choose: Callable[[Node], list[int]] = processes_of) -> Iterator[None]:
+def frozen(node: Node, choose: Callable[[Node], list[int]] = Node.processes) -> Iterator[None]:
     """Every process of a server (or some) stands still: connections stay open, nobody answers."""
     processes = choose(node)
     for pid in processes:

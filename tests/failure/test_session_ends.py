@@ -18,7 +18,7 @@ import pytest
 
 from tests import fault_points
 from tests.cluster import Cluster, Node, process_exists
-from tests.failover import backends_of, frozen, processes_of
+from tests.failover import backends_of, frozen
 from tests.fixtures import new_root
 from tests.waiting import patience, wait_until
 
@@ -258,7 +258,7 @@ def test_a_fast_stop_waits_for_no_worker(waits: Waits) -> None:
 
 
 def test_a_killed_postmaster_leaves_nobody_waiting(waits: Waits) -> None:
-    processes = processes_of(waits.coordinator)
+    processes = waits.coordinator.processes()
     waits.coordinator.kill()
     for _ in wait_until("all processes are gone", timeout=2 * PROMPT):
         if not any(process_exists(pid) for pid in processes):
@@ -315,7 +315,7 @@ def test_a_commit_that_waits_in_the_gate_is_committed(made: Cluster, end: str) -
         if end == "stop":
             coordinator.stop("fast")
         elif end == "kill":
-            processes = processes_of(coordinator)
+            processes = coordinator.processes()
             coordinator.kill()
             for _ in wait_until("all processes are gone", timeout=2 * PROMPT):
                 if not any(process_exists(pid) for pid in processes):
@@ -352,7 +352,7 @@ ENDINGS = {
     ("end", "who"),
     # a postmaster that stands still, too, makes a difference for what is cancelled
     [(end, backends_of) for end in ENDINGS]
-    + [("cancel", processes_of), ("rollback", processes_of)],
+    + [("cancel", Node.processes), ("rollback", Node.processes)],
 )
 def test_a_session_ends_within_a_second(
     made: Cluster, end: str, who: Callable[[Node], list[int]]
