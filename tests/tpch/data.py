@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import psycopg
@@ -42,16 +43,24 @@ def create(connection: psycopg.Connection, schema: str, layout: str | None) -> N
     """The empty tables in a new schema; a layout of None leaves them local."""
     connection.execute(f"CREATE SCHEMA {schema}; SET search_path = {schema}, public")
     connection.execute((HERE / "tables.sql").read_text())
-    if layout is None:
-        return
-    keys = LAYOUTS[layout]
+    if layout is not None:
+        distribute(connection, schema, TABLES, LAYOUTS[layout])
+
+
+def distribute(
+    connection: psycopg.Connection,
+    schema: str,
+    tables: Iterable[str],
+    keys: dict[str, tuple[str, str | None]],
+) -> None:
+    """Distribute the tables of a schema that have keys; the others become reference tables."""
     for table, (key, colocate_with) in keys.items():
         other = f"{schema}.{colocate_with}" if colocate_with else "none"
         connection.execute(
             "SELECT strata.create_distributed_table(%s::regclass, %s, colocate_with => %s)",
             (f"{schema}.{table}", key, other),
         )
-    for table in TABLES:
+    for table in tables:
         if table not in keys:
             connection.execute(
                 "SELECT strata.create_reference_table(%s::regclass)", (f"{schema}.{table}",)
