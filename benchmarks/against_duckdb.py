@@ -12,7 +12,9 @@ import math
 import statistics
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -36,6 +38,9 @@ SETTINGS = {
 
 # Averages are numeric here and double precision there.
 TOLERANCE = 1e-9
+
+# How PostgreSQL reads what export() wrote: an empty field is an empty text.
+CSV = r"(FORMAT csv, HEADER, NULL '\N')"
 
 # Nodes of PostgreSQL that hand rows on without computing anything from them; where there is
 # something to compute, a node above or, of a CTE, elsewhere in the plan does it.
@@ -133,6 +138,11 @@ def show_milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
 
 
+def export(duck: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
+    """The rows of a table as a file, for CSV."""
+    duck.execute(rf"COPY {table} TO '{file}' (FORMAT csv, HEADER, NULLSTR '\N')")
+
+
 # ---- answers -------------------------------------------------------------------------------------
 
 
@@ -148,7 +158,16 @@ def same_value(left: object, right: object) -> bool:
         if left is None or right is None:
             return left is right
         return math.isclose(float(left), float(right), rel_tol=TOLERANCE)
+    if isinstance(left, datetime) and isinstance(right, datetime):
+        return in_utc(left) == in_utc(right)
+    if isinstance(left, str) and isinstance(right, str):
+        return left.rstrip(" ") == right.rstrip(" ")  # char(n) is padded here, not there
     return left == right
+
+
+def in_utc(moment: datetime) -> datetime:
+    """A moment without a zone is one of UTC."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # ---- plans ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The 43 shapes of ClickBench's queries on a generated table of page views, against DuckDB.
 
 hits_table.sql has the columns, hits_rows.sql what is in them, hits_queries.sql the queries.  DuckDB
-makes the rows, in a database file, as in ClickBench.
+makes the rows, in a database file, as in ClickBench; random.sql is what generators share.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.against_duckdb import SETTINGS, THREADS, compare_queries
+from benchmarks.against_duckdb import CSV, SETTINGS, THREADS, compare_queries, export
 from benchmarks.columnar import columnar_server
 from benchmarks.measure import Result
 from tests.cluster import Cluster
@@ -77,17 +77,16 @@ def measure_rows(cluster: Cluster, rows: int, mean_budget: float | None) -> list
 
 def generate(duck, rows: int) -> None:
     duck.execute(f"SET VARIABLE row_count = {rows}")
-    duck.execute((HERE / "hits_table.sql").read_text())
-    duck.execute((HERE / "hits_rows.sql").read_text())
+    for name in ("hits_table", "random", "hits_rows"):
+        duck.execute((HERE / f"{name}.sql").read_text())
 
 
 def load_columnar(connection: psycopg.Connection, duck, file: Path) -> None:
-    r"""An empty field is an empty text: \N would be NULL."""
-    duck.execute(f"COPY hits TO '{file}' (FORMAT csv, HEADER, NULLSTR '\\N')")
+    export(duck, "hits", file)
     give_to_server(file, 0o600)
     connection.execute("SET default_table_access_method = columnar")
     connection.execute((HERE / "hits_table.sql").read_text())
-    connection.execute(f"COPY hits FROM '{file}' (FORMAT csv, HEADER, NULL '\\N')")
+    connection.execute(f"COPY hits FROM '{file}' {CSV}")
     file.unlink()
     connection.execute("VACUUM ANALYZE hits")
 

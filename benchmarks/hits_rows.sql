@@ -1,6 +1,6 @@
 -- Rows for the table hits, by DuckDB: page views of many web sites over March 2026, in order of arrival.
 --
--- Before it: SET VARIABLE row_count = ...; the same count gives the same rows.  Everything is
+-- Before it: random.sql, and SET VARIABLE row_count = ...; the same count gives the same rows.  All is
 -- computed from the number of the row, by hashes: first who looks at which page and how he came
 -- there, then the columns.  Sites, pages, users and phrases are skewed: a few have most of the rows.
 
@@ -25,15 +25,7 @@ SET VARIABLE widths = [
 	1366, 1920, 1280, 1024, 1600, 1440, 1680, 1360, 1152, 800, 768, 320, 360, 1093, 1536, 2560
 ];
 
--- ---- random numbers and texts --------------------------------------------------------------------
-
--- in [0, 1), by a key and a number that sets this use of the key apart from others
-CREATE MACRO uniform(key, use) AS (hash(key * 64 + use) >> 11) / 9007199254740992.0;
-
--- in [0, n), small ones more often: 1 would be uniform
-CREATE MACRO skewed(key, use, n, skew) AS floor(n * pow(uniform(key, use), skew))::bigint;
-
-CREATE MACRO number_of(key, use) AS (hash(key * 64 + use) >> 1)::bigint;
+-- ---- texts ---------------------------------------------------------------------------------------
 
 CREATE MACRO word(key, use) AS
 	getvariable('words')[1 + skewed(key, use, len(getvariable('words')), 1.3)];

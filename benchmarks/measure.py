@@ -1,12 +1,13 @@
-"""What all benchmarks share: results and their table, medians, interleaved runs, CPU time."""
+"""What all benchmarks share: results and their table, medians, interleaved runs, COPY, CPU time."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import psycopg
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from tests.cluster import Node
 
 # Runs that are not counted, as a part of those that are: caches have to be warm.
 WARM_UP = 10
@@ -24,6 +27,8 @@ class Result:
     """A measurement; `better` says on which side of the budget it has to be.
 
     Without a value it could not be measured here, and `detail` says why: that is no failure.
+    `figures` are what the value was computed from, seconds and counts; they are in JSON, as are results
+    that are not `listed` in the table.
     """
 
     name: str
@@ -32,6 +37,8 @@ class Result:
     budget: float | None = None
     better: str = "less"
     detail: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+    listed: bool = True
 
     @property
     def kept(self) -> bool:
@@ -55,7 +62,7 @@ def print_table(console: Console, results: list[Result]) -> None:
     table.add_column("budget", justify="right")
     table.add_column("")
     table.add_column("")
-    for result in results:
+    for result in filter(lambda result: result.listed, results):
         sign = "<=" if result.better == "less" else ">="
         budget = f"{sign} {result.budget:g} {result.unit}" if result.budget is not None else ""
         value = f"{show_value(result.value)} {result.unit}" if result.value is not None else ""
@@ -114,6 +121,21 @@ def execute_seconds(connection: psycopg.Connection, query: str) -> float:
     return elapsed
 
 
+# ---- COPY ----------------------------------------------------------------------------------------
+
+
+def copy_out(connection: psycopg.Connection, command: str, path: Path) -> None:
+    with path.open("wb") as file, connection.cursor().copy(command) as copy:
+        for block in copy:
+            file.write(block)
+
+
+def copy_in(connection: psycopg.Connection, command: str, path: Path) -> None:
+    with path.open("rb") as file, connection.cursor().copy(command) as copy:
+        while block := file.read(1 << 18):
+            copy.write(block)
+
+
 # ---- CPU -----------------------------------------------------------------------------------------
 
 
@@ -127,6 +149,17 @@ def cpu_seconds(connection: psycopg.Connection, action: Callable[[], object]) ->
 
 
 def process_cpu(pid: int) -> float:
-    """CPU seconds of a process: what a busy machine does not change."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU seconds of a process: what a busy machine does not change.  Others than its first thread do not count."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def server_cpu(node: Node) -> float:
+    """CPU seconds of all processes of a server until now, parallel workers that have ended, too."""
+    postmaster, *others = node.processes()
+    fields = Path(f"/proc/{postmaster}/stat").read_text().rpartition(")")[2].split()
+    ended = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+    total = process_cpu(postmaster) + ended
+    for pid in others:
+        with contextlib.suppress(OSError):  # it has just ended
+            total += process_cpu(pid)
+    return total
