@@ -5,7 +5,8 @@ have the settings of tests/local.conf and fsync off, so that ratios compare code
 Latencies are medians of many runs over one connection with the simple protocol and no client
 library above libpq; CPU seconds are those of the one server process that serves the session.
 The columnar store has servers of its own: see columnar.py, columnar_aged.py, columnar_cold.py and
-columnar_codecs.py; against DuckDB tpch.py, hits.py, distinct.py.  tiering.py and heat.py are run by themselves.
+columnar_codecs.py; against DuckDB tpch.py, hits.py, distinct.py; the cluster's queries against DuckDB
+cluster.py (`--scale` and `--group` are for these).  tiering.py and heat.py are run by themselves.
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import psycopg
 from rich.console import Console
 
+from benchmarks.cluster import measure_cluster
+from benchmarks.cluster_data import GROUPS
 from benchmarks.columnar import measure_columnar
 from benchmarks.columnar_aged import measure_aged
 from benchmarks.columnar_codecs import measure_codecs
 from benchmarks.columnar_cold import measure_cold
 from benchmarks.distinct import measure_distinct
 from benchmarks.hits import measure_few_hits, measure_hits
-from benchmarks.measure import Result, cpu_seconds, median_milliseconds, print_table
+from benchmarks.measure import (
+    Result,
+    copy_in,
+    copy_out,
+    cpu_seconds,
+    median_milliseconds,
+    print_table,
+)
 from benchmarks.moves import measure_moves
 from benchmarks.sampling import measure_sampling
 from benchmarks.tpch import measure_tpch, measure_tpch_10
@@ -182,18 +193,6 @@ def measure_scan(cluster: Cluster) -> list[Result]:
     return results
 
 
-def copy_out(connection: psycopg.Connection, command: str, path: Path) -> None:
-    with path.open("wb") as file, connection.cursor().copy(command) as copy:
-        for block in copy:
-            file.write(block)
-
-
-def copy_in(connection: psycopg.Connection, command: str, path: Path) -> None:
-    with path.open("rb") as file, connection.cursor().copy(command) as copy:
-        while block := file.read(1 << 18):
-            copy.write(block)
-
-
 # ---- all of it -----------------------------------------------------------------------------------
 
 
@@ -214,13 +213,21 @@ def main() -> int:
         "distinct": measure_distinct,
         "hits": measure_hits,
         "hits-small": measure_few_hits,
+        "cluster": measure_cluster,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
+    parser.add_argument("--scale", type=float, default=1, help="of the cluster's tables (1)")
+    parser.add_argument(
+        "--group", choices=GROUPS, action="append", help="of the cluster's; may be repeated"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the results there, too (- is stdout)")
     parser.add_argument("--strict", action="store_true", help="fail when a budget is exceeded")
     arguments = parser.parse_args()
     console = Console(stderr=arguments.json == "-")
+    measurements["cluster"] = partial(
+        measure_cluster, scale=arguments.scale, groups=arguments.group, console=console
+    )
     results: list[Result] = []
     root = Path(tempfile.mkdtemp(prefix="strata-bench-"))
     with Cluster(root, workers=2, plain=True) as cluster:
