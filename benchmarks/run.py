@@ -88,11 +88,20 @@ def measure_latencies(cluster: Cluster) -> list[Result]:
         count = median_milliseconds(connection, "SELECT count(*) FROM small1", 1000)
         point = median_milliseconds(connection, "SELECT * FROM small1 WHERE k = 500", 2000)
         planning = median_planning_milliseconds(connection, join, 200)
+        wide = median_planning_milliseconds(connection, wide_join(12), 20)
     return [
         Result("count(*) of 1 000 rows over 32 shards", count, "ms", 1.0),
         Result("routed point query", point, "ms", 0.3),
         Result("planning of a 5-table join", planning, "ms", 1.0),
+        Result("planning of a 12-table join", wide, "ms", 50),
     ]
+
+
+def wide_join(relations: int) -> str:
+    """A join of so many of the small tables, in turns, each with the one before it."""
+    tables = ", ".join(f"small{number % 5 + 1} AS t{number}" for number in range(relations))
+    clauses = " AND ".join(f"t{number}.k = t{number - 1}.k" for number in range(1, relations))
+    return f"SELECT count(*) FROM {tables} WHERE {clauses}"
 
 
 def median_planning_milliseconds(connection: psycopg.Connection, query: str, runs: int) -> float:
