@@ -148,15 +148,14 @@ def median_of(turns: list[Spent]) -> Spent:
     return middle._replace(wall=statistics.median(spent.wall for spent in turns))
 
 
-def count_gathered(connection: psycopg.Connection, query: str) -> int:
-    """The rows that the workers send."""
+def count_gathered(connection: psycopg.Connection, query: str) -> tuple[int, int]:
+    """The rows and the bytes that the workers send."""
     ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
-    top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-    return sum(
-        round(node["Actual Rows"] * node["Actual Loops"])
-        for node in walk(top)
-        if node.get("Custom Plan Provider") == "Strata Gather"
+    nodes = list(walk((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+    rows, size = (
+        sum(node.get(f"{what} Received", 0) for node in nodes) for what in ("Rows", "Bytes")
     )
+    return rows, size
 
 
 # ---- a group of queries --------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def count_gathered(connection: psycopg.Connection, query: str) -> int:
 
 def measure_cluster(
     cluster: Cluster,
-    scale: float = 1,
+    scale: float = 0.5,
     groups: list[str] | None = None,
     console: Console | None = None,
 ) -> list[Result]:

@@ -30,8 +30,8 @@ class Spent(NamedTuple):
 class Comparison:
     """One query: what it took here and there, and what went wrong.
 
-    A query that did not end has in `here` what it took until then, at least the limit.  `gathered` is the
-    number of rows that came from the workers, None where that is not known.
+    A query that did not end has in `here` what it took until then, at least the limit.  `gathered` are
+    the rows and the bytes that came from the workers, None where that is not known.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Comparison:
     there: Spent
     same: bool = True
     failure: str = ""
-    gathered: int | None = None
+    gathered: tuple[int, int] | None = None
 
     @property
     def ended(self) -> bool:
@@ -58,10 +58,23 @@ class Comparison:
 
 
 def print_group(console: Console, title: str, comparisons: list[Comparison]) -> None:
-    """A line for each query.  Times in milliseconds, CPU times of the coordinator and of the workers apart."""
+    """A line for each query: ratios, wall and CPU times in milliseconds, what the workers send.
+
+    DuckDB's wall time stands behind the cluster's, its CPU time behind the coordinator's and the workers'.
+    """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
-    for column in ("wall x", "CPU x", "wall", "DuckDB", "coord.", "workers", "DuckDB", "gathered"):
+    for column in (
+        "wall x",
+        "CPU x",
+        "wall",
+        "DuckDB",
+        "coord.",
+        "workers",
+        "DuckDB",
+        "rows",
+        "bytes",
+    ):
         table.add_column(column, justify="right")
     table.add_column("")
     for comparison in comparisons:
@@ -69,7 +82,6 @@ def print_group(console: Console, title: str, comparisons: list[Comparison]) -> 
         ratios = ["", ""]
         if comparison.ended:
             ratios = [show_value(comparison.wall_ratio), show_value(comparison.cpu_ratio)]
-        rows = comparison.gathered
         table.add_row(
             comparison.name,
             *ratios,
@@ -78,7 +90,7 @@ def print_group(console: Console, title: str, comparisons: list[Comparison]) -> 
             show_ms(here.coordinator) if here else "",
             show_ms(here.workers) if here else "",
             show_ms(there.cpu),
-            "" if rows is None else str(rows),
+            *map(str, comparison.gathered or ("", "")),
             comparison.failure or ("" if comparison.same else "ANOTHER ANSWER"),
             style=None if comparison.ended and comparison.same else "red",
         )
@@ -121,7 +133,7 @@ def tell_query(title: str, comparison: Comparison) -> Result:
             "workers_cpu": here.workers,
         }
     if comparison.gathered is not None:
-        figures["gathered_rows"] = comparison.gathered
+        figures["gathered_rows"], figures["gathered_bytes"] = comparison.gathered
     ratio = comparison.wall_ratio if comparison.ended else None
     detail = comparison.failure or ("" if comparison.same else "ANOTHER ANSWER")
     name = f"{title}: {comparison.name}"

@@ -226,7 +226,7 @@ def main() -> int:
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("--only", choices=measurements, action="append", help="may be repeated")
-    parser.add_argument("--scale", type=float, default=1, help="of the cluster's tables (1)")
+    parser.add_argument("--scale", type=float, default=0.5, help="of the cluster's tables (0.5)")
     parser.add_argument(
         "--group", choices=GROUPS, action="append", help="of the cluster's; may be repeated"
     )
