@@ -13,6 +13,11 @@ from rich.table import Table
 from benchmarks.cluster_data import Layout
 from benchmarks.measure import Result, show_value
 
+COLUMNS = (
+    *("wall x", "CPU x", "wall", "DuckDB", "coordinator", "workers", "DuckDB"),
+    *("rows", "bytes"),
+)
+
 
 class Spent(NamedTuple):
     """Seconds that one execution took; CPU seconds of the coordinator, and of the workers or of DuckDB."""
@@ -63,19 +68,9 @@ def print_group(console: Console, title: str, comparisons: list[Comparison]) -> 
     DuckDB's wall time stands behind the cluster's, its CPU time behind the coordinator's and the workers'.
     """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for column in (
-        "wall x",
-        "CPU x",
-        "wall",
-        "DuckDB",
-        "coord.",
-        "workers",
-        "DuckDB",
-        "rows",
-        "bytes",
-    ):
-        table.add_column(column, justify="right")
+    table.add_column("", no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("")
     for comparison in comparisons:
         here, there = comparison.here, comparison.there

@@ -50,6 +50,9 @@ SMALL_ROWS = 1_000
 COPY_ROWS = 500_000
 SCAN_ROWS = 5_000_000
 
+# Columns of the output where it goes to a file.
+FILE_WIDTH = 160
+
 SCAN_TABLE = "(k bigint NOT NULL, a integer NOT NULL, b double precision NOT NULL, t text NOT NULL)"
 SCAN_SOURCE = "SELECT g::bigint, g % 1000, g / 8.0::float8, 'row ' || g % 100000"
 
@@ -234,6 +237,8 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="fail when a budget is exceeded")
     arguments = parser.parse_args()
     console = Console(stderr=arguments.json == "-")
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
     measurements["cluster"] = partial(
         measure_cluster, scale=arguments.scale, groups=arguments.group, console=console
     )
