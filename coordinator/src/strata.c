@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "decorrelate.h"
 #include "cluster/cluster_identity.h"
 #include "cluster/local_extension.h"
 #include "cluster/metadata.h"
@@ -50,6 +51,7 @@ int strata_tier_rate = 65536;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_enable_join_pushdown = true;
 bool strata_enable_aggregate_pushdown = true;
+int strata_enable_decorrelation = DECORRELATE_ON;
 
 void _PG_init(void);
 
@@ -103,6 +105,12 @@ define_settings(void)
 							 "Lets the planner run grouping, sorting and limits on the workers.",
 							 NULL, &strata_enable_aggregate_pushdown, true, PGC_USERSET, 0, NULL,
 							 NULL, NULL);
+	DefineCustomEnumVariable("strata.enable_decorrelation",
+							 "Lets the planner turn correlated sub-selects into joins.",
+							 "Only those that read a distributed table. on: where it is cheaper. "
+							 "always: where it is possible.",
+							 &strata_enable_decorrelation, DECORRELATE_ON, decorrelate_modes,
+							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 	local_extension_initialize();
 	MarkGUCPrefixReserved("strata");
 }

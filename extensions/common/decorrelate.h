@@ -58,6 +58,8 @@
 #include "postgres.h"
 
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "utils/guc.h"
 
 /*
  * Should a sub-select that reads this relation (RTE_RELATION) become a join?  One yes in its tables
@@ -84,6 +86,26 @@ extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *contex
  * its Vars and aggregates?  Sub-selects may.
  */
 extern bool decorrelate_may_fail(Node *node);
+
+/* Settings that say whether it is done: "off", "on" (where it is cheaper) or, for tests, "always" (where it is possible). */
+typedef enum DecorrelateMode
+{
+	DECORRELATE_OFF,
+	DECORRELATE_ON,
+	DECORRELATE_ALWAYS
+} DecorrelateMode;
+
+extern const struct config_enum_entry decorrelate_modes[];
+
+typedef PlannedStmt *(*DecorrelatePlanner)(Query *query, void *call);
+
+/*
+ * The cheapest plan, as `planner` makes it of each form of the query: as written (first, and the original itself), with joins, and with joins
+ * restricted to the keys that are asked for.
+ */
+extern PlannedStmt *
+decorrelate_plan(Query *query, int cursor_options, DecorrelateMode mode, DecorrelateJudge judge,
+				 void *context, DecorrelatePlanner planner, void *call);
 
 /* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
 extern bool decorrelate_is_restricted(const RangeTblEntry *rte);

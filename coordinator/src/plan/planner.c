@@ -17,10 +17,12 @@
 
 #include "plan/approximate.h"
 #include "compat.h"
+#include "decorrelate.h"
 #include "cluster/metadata.h"
 #include "plan/gather_plan.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
+#include "server/settings.h"
 
 typedef struct PlannerCall
 {
@@ -265,6 +267,36 @@ run_planner(PlannerCall *call, Query *parse, const char *query_string, int curso
 	return plan;
 }
 
+/* A sub-select over a distributed table that becomes a join is not searched for each outer row. */
+static bool
+reads_distributed_table(RangeTblEntry *rte, void *context)
+{
+	const DistributedTable *table = metadata_table(rte->relid);
+
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
+/* The arguments of planner_hook. */
+typedef struct Statement
+{
+	const char *query_string;
+	int cursor_options;
+	ParamListInfo bound_params;
+} Statement;
+
+/* Plan a form of a SELECT that changes nothing, apart from other forms. */
+static PlannedStmt *
+plan_form(Query *query, void *argument)
+{
+	Statement *statement = argument;
+	PlannerCall call = {.outer = current_call};
+	PlannedStmt *plan = run_planner(&call, query, statement->query_string,
+									statement->cursor_options, statement->bound_params);
+
+	add_hidden_relations(plan, call.hidden_roots);
+	return plan;
+}
+
 static PlannedStmt *
 plan_statement(Query *parse, const char *query_string, int cursor_options,
 			   ParamListInfo bound_params)
@@ -276,8 +308,14 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		parse = approximate_rewrite(parse);
 		period_cutoff_apply(parse);
-		if (parse->commandType != CMD_SELECT || parse->hasModifyingCTE)
-			call.original = copyObject(parse);
+		if (parse->commandType == CMD_SELECT && !parse->hasModifyingCTE)
+		{
+			Statement statement = {query_string, cursor_options, bound_params};
+
+			return decorrelate_plan(parse, cursor_options, strata_enable_decorrelation,
+									reads_distributed_table, NULL, plan_form, &statement);
+		}
+		call.original = copyObject(parse);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
 	check_modifying_ctes(call.original, &call);

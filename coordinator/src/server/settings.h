@@ -23,5 +23,6 @@ extern int strata_tier_rate; /* kB per second that a worker's moves may write, W
 extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_enable_join_pushdown;
 extern bool strata_enable_aggregate_pushdown;
+extern int strata_enable_decorrelation; /* DecorrelateMode */
 
 #endif

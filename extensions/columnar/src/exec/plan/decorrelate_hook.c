@@ -17,7 +17,6 @@
 #include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "nodes/plannodes.h"
-#include "optimizer/planmain.h"
 #include "optimizer/planner.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -26,21 +25,7 @@
 #include "exec/plan/decorrelate_hook.h"
 
 /* strata_columnar.enable_decorrelation */
-typedef enum Decorrelation
-{
-	DECORRELATION_OFF,
-	DECORRELATION_ON,	 /* where it is cheaper */
-	DECORRELATION_ALWAYS /* where it is possible, for tests */
-} Decorrelation;
-
-static const struct config_enum_entry decorrelation_modes[] = {
-	{"off", DECORRELATION_OFF, false},		 {"on", DECORRELATION_ON, false},
-	{"always", DECORRELATION_ALWAYS, false}, {"false", DECORRELATION_OFF, true},
-	{"true", DECORRELATION_ON, true},		 {"no", DECORRELATION_OFF, true},
-	{"yes", DECORRELATION_ON, true},		 {"0", DECORRELATION_OFF, true},
-	{"1", DECORRELATION_ON, true},			 {NULL, 0, false}};
-
-static int enable_decorrelation = DECORRELATION_ON;
+static int enable_decorrelation = DECORRELATE_ON;
 static planner_hook_type previous_planner_hook = NULL;
 
 /* ---- which sub-selects ---------------------------------------------------------------------------- */
@@ -80,62 +65,30 @@ judge_relation(RangeTblEntry *rte, void *context)
 
 /* ---- planning --------------------------------------------------------------------------------------- */
 
-static PlannedStmt *
-plan_query(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
+typedef struct Call
 {
+	const char *query_string;
+	int cursor_options;
+	ParamListInfo params;
+} Call;
+
+static PlannedStmt *
+plan_form(Query *query, void *argument)
+{
+	Call *call = argument;
+
 	if (previous_planner_hook)
-		return previous_planner_hook(query, query_string, cursor_options, params);
-	return standard_planner(query, query_string, cursor_options, params);
-}
-
-/* What the planner minimised: the cost of all rows, or of those that a cursor is expected to read. */
-static Cost
-plan_cost(PlannedStmt *plan, int cursor_options)
-{
-	Cost startup = plan->planTree->startup_cost;
-	double fraction = 1;
-
-	if (cursor_options & CURSOR_OPT_FAST_PLAN)
-		fraction = cursor_tuple_fraction;
-	return startup + fraction * (plan->planTree->total_cost - startup);
-}
-
-static PlannedStmt *
-choose_cheaper(PlannedStmt *best, PlannedStmt *other, int cursor_options)
-{
-	int more = compat_disabled_nodes(other->planTree) - compat_disabled_nodes(best->planTree);
-
-	if (more != 0)
-		return more < 0 ? other : best;
-	return plan_cost(other, cursor_options) < plan_cost(best, cursor_options) ? other : best;
+		return previous_planner_hook(query, call->query_string, call->cursor_options, call->params);
+	return standard_planner(query, call->query_string, call->cursor_options, call->params);
 }
 
 static PlannedStmt *
 plan_cheaper_form(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
 {
-	Query *joined;
-	Query *restricted;
-	PlannedStmt *best;
+	Call call = {query_string, cursor_options, params};
 
-	if (enable_decorrelation == DECORRELATION_OFF ||
-		!decorrelate_may_apply(query, judge_relation, NULL))
-		return plan_query(query, query_string, cursor_options, params);
-
-	joined = copyObject(query);
-	restricted = copyObject(query);
-	if (!decorrelate_query(joined, judge_relation, NULL, false))
-		return plan_query(query, query_string, cursor_options, params);
-	if (!decorrelate_query(restricted, judge_relation, NULL, true))
-		restricted = NULL;
-	if (enable_decorrelation == DECORRELATION_ALWAYS)
-		return plan_query(restricted ? restricted : joined, query_string, cursor_options, params);
-	best = plan_query(query, query_string, cursor_options, params);
-	best = choose_cheaper(best, plan_query(joined, query_string, cursor_options, params),
-						  cursor_options);
-	if (restricted != NULL)
-		best = choose_cheaper(best, plan_query(restricted, query_string, cursor_options, params),
-							  cursor_options);
-	return best;
+	return decorrelate_plan(query, cursor_options, enable_decorrelation, judge_relation, NULL,
+							plan_form, &call);
 }
 
 void
@@ -145,8 +98,8 @@ decorrelate_hook_initialize(void)
 							 "Lets the planner turn correlated sub-selects into joins.",
 							 "Only those that read a columnar table. on: where it is cheaper. "
 							 "always: where it is possible.",
-							 &enable_decorrelation, DECORRELATION_ON, decorrelation_modes,
-							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+							 &enable_decorrelation, DECORRELATE_ON, decorrelate_modes, PGC_USERSET,
+							 GUC_EXPLAIN, NULL, NULL, NULL);
 	previous_planner_hook = planner_hook;
 	planner_hook = plan_cheaper_form;
 }
