@@ -275,7 +275,8 @@ decorrelate_group_scalar(DecorrelateSplit *split, bool exists, Index varno, Inde
 						 DecorrelateJoin *result)
 {
 	Query *query = split->query;
-	Node *value = (Node *) linitial_node(TargetEntry, query->targetList)->expr;
+	/* EXISTS (SELECT FROM ...) may have no columns */
+	Node *value = exists ? NULL : (Node *) linitial_node(TargetEntry, query->targetList)->expr;
 	Node *having = query->havingQual;
 	List *expressions = exists ? list_make1(having) : list_make2(value, having);
 	OutputContext outputs = {.varno = varno, .join = join, .query = query};

@@ -56,6 +56,8 @@ QUERIES = [
     " AS s WHERE s.p = part.p AND cost > 100)",
     "SELECT p, EXISTS (SELECT FROM line AS l WHERE l.p = part.p AND q > 29) FROM part",
     "SELECT p FROM part WHERE NOT EXISTS (SELECT FROM line AS l WHERE l.p = part.p GROUP BY l.note HAVING count(*) > 6)",
+    "SELECT p FROM part WHERE EXISTS (SELECT FROM line AS l WHERE l.p = part.p HAVING count(*) = 0)",
+    "SELECT o FROM line AS l WHERE EXISTS (SELECT FROM line AS m WHERE m.o = l.o HAVING count(*) < 3)",
     "SELECT p FROM part WHERE p IN (SELECT l.p FROM line AS l WHERE l.q = part.size)",
     "SELECT p FROM part WHERE p NOT IN (SELECT l.p FROM line AS l WHERE l.q = part.size)",
     "SELECT p FROM part WHERE size <= ALL (SELECT q FROM line AS l WHERE l.p = part.p)",

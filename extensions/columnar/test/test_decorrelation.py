@@ -772,3 +772,11 @@ def test_random_queries(tables: Twins) -> None:
         assert outcomes[0].sqlstate is None, f"seed {seed}: {outcomes[0]}\n{query}"
         transformed += plans[0] != plans[1]
     assert transformed > count / 2
+
+
+def test_exists_without_columns(tables: Twins) -> None:
+    """A sub-select that returns no column, and one row or none whatever it finds."""
+    for condition in ("count(*) = 0", "max(y) > 20", "true"):
+        tables.same(
+            f"SELECT id FROM o WHERE EXISTS (SELECT FROM t WHERE t.k = o.k HAVING {condition})"
+        )
