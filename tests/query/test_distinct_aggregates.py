@@ -16,6 +16,11 @@ CREATE TABLE visit (id integer, person integer, g integer, v integer, n numeric,
 CREATE TABLE nobody (LIKE visit);
 CREATE TABLE person (person integer, name text);
 CREATE TABLE here (g integer, w integer);
+CREATE FUNCTION add_item(integer[], integer) RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT $1 || $2';
+CREATE FUNCTION add_items(integer[], integer[]) RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  AS 'SELECT $1 || $2';
+CREATE AGGREGATE listed(integer)
+  (sfunc = add_item, stype = integer[], combinefunc = add_items, initcond = '{}', parallel = safe);
 """
 ROWS = """
 INSERT INTO visit SELECT i, i % 53, nullif(i % 7, 3), nullif(i * 7919 % 23, 5),
@@ -90,6 +95,11 @@ DISTINCT_ROWS = [
     "SELECT g % 2, count(DISTINCT v + g), sum(DISTINCT g) FROM visit GROUP BY 1 HAVING max(v) > 3",
 ]
 HERE = [
+    # PostgreSQL sorts what a DISTINCT aggregate gets
+    "SELECT listed(DISTINCT person) FROM visit",
+    "SELECT g, listed(DISTINCT person), array_agg(DISTINCT person), string_agg(DISTINCT person::text, ',') FROM visit"
+    " GROUP BY g",
+    "SELECT g, string_agg(DISTINCT note, ',') FROM visit GROUP BY g",
     # 1.0 and 1.00 are equal, but not as text; A and a
     "SELECT count(DISTINCT n::text), count(DISTINCT v) FROM visit",
     'SELECT count(DISTINCT loose COLLATE "C"), count(DISTINCT v) FROM visit',

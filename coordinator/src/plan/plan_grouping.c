@@ -176,6 +176,9 @@ classify_aggregates(PlannerInfo *root, DistPath *input, List *exprs, DistinctAgg
 		distinct->any = true;
 		if (has_key_argument(root, input, aggref))
 		{
+			/* PostgreSQL sorts what a DISTINCT aggregate gets */
+			if (!partial_aggregate_ignores_order((Node *) aggref))
+				return false;
 			distinct->by_key = true;
 			continue;
 		}
