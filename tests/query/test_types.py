@@ -309,3 +309,23 @@ def test_a_row_of_nulls_is_found_by_is_null(cluster: Cluster, key_type: str, sto
         )
         pair.same("DELETE FROM t WHERE k IS NULL RETURNING *")
         pair.same("SELECT * FROM t")
+
+
+def test_domains_that_are_not_null(pair: Pair) -> None:
+    """What nobody reads is sent as NULL, which is no value of the domain."""
+    pair.execute(
+        "CREATE DOMAIN filled AS integer NOT NULL; CREATE DOMAIN amount AS numeric(8, 2) CHECK (VALUE > 0);"
+        "CREATE TABLE filled_table (k integer, i integer, d filled, n amount)"
+    )
+    pair.distribute("filled_table", "k")
+    pair.execute("INSERT INTO filled_table SELECT g, g % 5, g, g FROM generate_series(1, 100) AS g")
+    pair.all_same(
+        [
+            "SELECT count(*) FROM (SELECT DISTINCT ON (i) k, i, d, n FROM filled_table ORDER BY i, k) AS z",
+            "SELECT k FROM (SELECT DISTINCT ON (k) k, i, d FROM filled_table ORDER BY k, i) AS z",
+            "SELECT k FROM (SELECT * FROM filled_table ORDER BY k LIMIT 10) AS z",
+            "SELECT k, rn FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY i) AS rn FROM filled_table) AS z"
+            " WHERE rn <= 1",
+        ]
+    )
+    pair.execute("DROP TABLE filled_table; DROP DOMAIN filled; DROP DOMAIN amount")

@@ -495,6 +495,22 @@ build_conjunction(List *quals, DeparseLevel *level)
 	return (Node *) make_ands_explicit((List *) mutate_expr((Node *) quals, level));
 }
 
+/* NULL in the place of a column that nobody reads: a NULL of a domain would be asked whether it may be one. */
+static Node *
+without_domain(Node *expr)
+{
+	Const *value = (Const *) expr;
+	int32 typmod;
+	Oid type;
+
+	if (!IsA(expr, Const) || !value->constisnull)
+		return expr;
+	typmod = value->consttypmod;
+	type = getBaseTypeAndTypmod(value->consttype, &typmod);
+	return type == value->consttype ? expr
+									: (Node *) makeNullConst(type, typmod, value->constcollid);
+}
+
 static List *
 build_target(List *target, DeparseLevel *level)
 {
@@ -506,7 +522,7 @@ build_target(List *target, DeparseLevel *level)
 	{
 		TargetEntry *tle = flatCopyTargetEntry(lfirst(lc));
 
-		tle->expr = (Expr *) mutate_expr((Node *) tle->expr, level);
+		tle->expr = (Expr *) mutate_expr(without_domain((Node *) tle->expr), level);
 		tle->resno = list_length(result) + 1;
 		tle->resname = tle->resjunk ? NULL : psprintf("c%d", ++visible);
 		result = lappend(result, tle);
