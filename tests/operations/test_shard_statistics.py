@@ -168,3 +168,19 @@ def test_statistics_are_part_of_the_transaction(pair: Pair) -> None:
     assert on_workers(pair, known) == [(2 * (SHARDS // 2 + 1),)] * 2
     for command in ("ANALYZE", "VACUUM ANALYZE t, u", "DELETE FROM t", "ANALYZE VERBOSE t, u"):
         pair.ours.execute(command)
+
+
+def test_values_that_disobey_their_type(pair: Pair) -> None:
+    """A constraint of a domain that is NOT VALID keeps nobody from ANALYZE."""
+    pair.execute("CREATE DOMAIN word AS text; CREATE TABLE t (k integer, d word, x integer)")
+    make(
+        pair,
+        "t",
+        "k",
+        "SELECT g, CASE WHEN g % 3 = 0 THEN 'bad' ELSE 'good' END, g % 5 FROM generate_series(1, 2000) AS g",
+    )
+    pair.execute("ALTER DOMAIN word ADD CONSTRAINT nb CHECK (VALUE <> 'bad') NOT VALID")
+    pair.execute("ANALYZE t")
+    common = "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 't' AND attname = 'd'"
+    assert on_workers(pair, common) == [("{good,bad}",)] * 2
+    pair.ours.execute("SELECT count(*) FROM t WHERE d = 'good'")

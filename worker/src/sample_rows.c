@@ -48,6 +48,8 @@ get_sample_size(PlannerInfo *root, RelOptInfo *rel, List *arguments, BlockNumber
 
 	if (IsA(argument, Const) && !((Const *) argument)->constisnull)
 		fraction = DatumGetFloat8(((Const *) argument)->constvalue);
+	if (isnan(fraction) || fraction <= 0 || fraction > 1)
+		fraction = 1; /* begin_scan() refuses it */
 	*pages = ceil(rel->pages * share_of_blocks(fraction));
 	*tuples = Max(rint(rel->tuples * fraction), 1);
 }

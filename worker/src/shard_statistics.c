@@ -431,12 +431,14 @@ copy_statistics(Whole *whole)
 static Relation
 open_as_owner(Oid relation_oid, Whole *whole)
 {
-	Relation relation = table_open(relation_oid, ShareUpdateExclusiveLock);
+	Relation relation;
 	Oid user;
 	int security_context;
 
-	if (!compat_owns_table(relation_oid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(relation));
+	/* who may not do it does not wait for locks either, nor has others wait */
+	if (get_rel_name(relation_oid) != NULL && !compat_owns_table(relation_oid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relation_oid));
+	relation = table_open(relation_oid, ShareUpdateExclusiveLock);
 	whole->relation = relation;
 	whole->key = RelationGetPartitionKey(relation);
 	whole->shards = whole->key == NULL ? NULL : RelationGetPartitionDesc(relation, true);
@@ -489,12 +491,29 @@ find_object(PGFunction input, const char *name)
 						: DatumGetObjectId(DirectFunctionCall1(input, CStringGetDatum(name)));
 }
 
+/* Values of a domain are there already: they are not asked whether they obey its constraints, which may be NOT VALID. */
 static void
 set_array(Datum *values, bool *nulls, int column, const char *text, Oid type)
 {
 	nulls[column] = text == NULL;
-	if (text != NULL)
-		values[column] = OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, text), type, -1);
+	if (text == NULL)
+		return;
+	values[column] = OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, text), getBaseType(type),
+										  -1);
+	ARR_ELEMTYPE(DatumGetArrayTypeP(values[column])) = type;
+}
+
+/* The argument as an array of as many elements as pg_statistic has slots. */
+static ArrayType *
+get_slots(FunctionCallInfo fcinfo, int argument)
+{
+	ArrayType *array = PG_GETARG_ARRAYTYPE_P(argument);
+
+	if (ARR_NDIM(array) != 1 || ARR_DIMS(array)[0] != STATISTIC_NUM_SLOTS ||
+		ARR_LBOUND(array)[0] != 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("statistics of a column have %d slots", STATISTIC_NUM_SLOTS)));
+	return array;
 }
 
 /*
@@ -510,31 +529,37 @@ strata_worker_set_column_statistics(PG_FUNCTION_ARGS)
 	int security_context;
 	Datum values[Natts_pg_statistic] = {0};
 	bool nulls[Natts_pg_statistic] = {0};
-	int16 *kinds = (int16 *) ARR_DATA_PTR(PG_GETARG_ARRAYTYPE_P(5));
+	ArrayType *kinds = get_slots(fcinfo, 5);
+	AttrNumber column = get_attnum(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
 	Relation catalog;
 	CatalogIndexState indexes;
 
 	GetUserIdAndSecContext(&user, &security_context);
 	(void) open_as_owner(PG_GETARG_OID(0), &whole);
 	values[Anum_pg_statistic_starelid - 1] = PG_GETARG_DATUM(0);
-	values[Anum_pg_statistic_staattnum - 1] = Int16GetDatum(
-		get_attnum(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1))));
+	if (column <= 0 || array_contains_nulls(kinds))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("column \"%s\" of table \"%s\" has no such statistics",
+						NameStr(*PG_GETARG_NAME(1)), RelationGetRelationName(whole.relation))));
+	values[Anum_pg_statistic_staattnum - 1] = Int16GetDatum(column);
 	values[Anum_pg_statistic_stainherit - 1] = BoolGetDatum(true);
 	values[Anum_pg_statistic_stanullfrac - 1] = PG_GETARG_DATUM(2);
 	values[Anum_pg_statistic_stawidth - 1] = PG_GETARG_DATUM(3);
 	values[Anum_pg_statistic_stadistinct - 1] = PG_GETARG_DATUM(4);
 	for (int i = 0; i < STATISTIC_NUM_SLOTS; i++)
 	{
-		values[Anum_pg_statistic_stakind1 - 1 + i] = Int16GetDatum(kinds[i]);
+		values[Anum_pg_statistic_stakind1 - 1 + i] = Int16GetDatum(
+			((int16 *) ARR_DATA_PTR(kinds))[i]);
 		values[Anum_pg_statistic_staop1 - 1 + i] = ObjectIdGetDatum(
-			find_object(regoperatorin, get_text(PG_GETARG_ARRAYTYPE_P(6), i + 1)));
+			find_object(regoperatorin, get_text(get_slots(fcinfo, 6), i + 1)));
 		values[Anum_pg_statistic_stacoll1 - 1 + i] = ObjectIdGetDatum(
-			find_object(regcollationin, get_text(PG_GETARG_ARRAYTYPE_P(7), i + 1)));
+			find_object(regcollationin, get_text(get_slots(fcinfo, 7), i + 1)));
 		set_array(values, nulls, Anum_pg_statistic_stanumbers1 - 1 + i,
-				  get_text(PG_GETARG_ARRAYTYPE_P(8), i + 1), FLOAT4OID);
+				  get_text(get_slots(fcinfo, 8), i + 1), FLOAT4OID);
 		set_array(values, nulls, Anum_pg_statistic_stavalues1 - 1 + i,
-				  get_text(PG_GETARG_ARRAYTYPE_P(10), i + 1),
-				  find_object(regtypein, get_text(PG_GETARG_ARRAYTYPE_P(9), i + 1)));
+				  get_text(get_slots(fcinfo, 10), i + 1),
+				  find_object(regtypein, get_text(get_slots(fcinfo, 9), i + 1)));
 	}
 	catalog = table_open(StatisticRelationId, RowExclusiveLock);
 	indexes = CatalogOpenIndexes(catalog);
