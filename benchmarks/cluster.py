@@ -215,7 +215,7 @@ def load_cluster(
 ) -> None:
     connection.execute(f"CREATE SCHEMA {SCHEMA}; SET search_path = {SCHEMA}, public")
     connection.execute(dataset.definitions)
-    distribute(connection, SCHEMA, dataset.tables, layout.keys)
+    distribute(connection, SCHEMA, dataset.tables, layout.keys, "columnar")
     for table in dataset.tables:
         copy_in(connection, f"COPY {table} FROM STDIN {CSV}", directory / f"{table}.csv")
         connection.execute(f"VACUUM (ANALYZE) {table}")

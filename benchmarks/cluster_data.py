@@ -27,7 +27,7 @@ FEW_GROUPS = 10_000
 
 @dataclass
 class Layout:
-    """Tables with their keys and the tables that they are colocated with; all others are reference tables.
+    """Tables with their keys and the tables that they are colocated with; all others are reference tables, columnar on the workers.
 
     `mean_budget` is for the geometric mean of the queries' ratios to DuckDB, or of those that `of` names.
     """

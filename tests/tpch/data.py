@@ -52,6 +52,7 @@ def distribute(
     schema: str,
     tables: Iterable[str],
     keys: dict[str, tuple[str, str | None]],
+    reference_storage: str = "heap",
 ) -> None:
     """Distribute the tables of a schema that have keys; the others become reference tables."""
     for table, (key, colocate_with) in keys.items():
@@ -63,7 +64,8 @@ def distribute(
     for table in tables:
         if table not in keys:
             connection.execute(
-                "SELECT strata.create_reference_table(%s::regclass)", (f"{schema}.{table}",)
+                "SELECT strata.create_reference_table(%s::regclass, %s)",
+                (f"{schema}.{table}", reference_storage),
             )
 
 
