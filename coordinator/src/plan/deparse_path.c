@@ -636,7 +636,6 @@ filter_windows(Query *inner, List *target, DeparseLevel *level)
 		tle->resname = strVal(list_nth(names, tle->resno - 1));
 	}
 	outer->distinctClause = inner->distinctClause;
-	outer->hasDistinctOn = inner->hasDistinctOn;
 	outer->sortClause = inner->sortClause;
 	outer->limitCount = inner->limitCount;
 	outer->limitOffset = inner->limitOffset;
@@ -644,7 +643,6 @@ filter_windows(Query *inner, List *target, DeparseLevel *level)
 	outer->hasSubLinks = checkExprHasSubLink((Node *) outer) ||
 						 checkExprHasSubLink((Node *) filter);
 	inner->distinctClause = inner->sortClause = NIL;
-	inner->hasDistinctOn = false;
 	inner->limitCount = inner->limitOffset = NULL;
 
 	IncrementVarSublevelsUp((Node *) inner, 1, 1);
@@ -700,7 +698,6 @@ build_query(DeparseLevel *level, List *tlist)
 	foreach(lc, query->windowClause)
 		compat_forget_run_conditions(lfirst(lc));
 	query->distinctClause = copyObject(path->distinct_clause);
-	query->hasDistinctOn = path->distinct_on;
 	query->sortClause = copyObject(path->sort_clause);
 	query->limitCount = mutate_expr(path->limit_count, level);
 	query->limitOffset = mutate_expr(path->limit_offset, level);

@@ -63,8 +63,7 @@ dist_subs_unsorted(List *subs)
 
 		*sub = *(DistSub *) lfirst(lc);
 		sub->path = dist_path_copy(sub->path);
-		if (sub->path->limit_count == NULL && sub->path->limit_offset == NULL &&
-			!sub->path->distinct_on)
+		if (sub->path->limit_count == NULL && sub->path->limit_offset == NULL)
 		{
 			sub->path->sort_clause = NIL;
 			dist_path_forget_order(sub->path);

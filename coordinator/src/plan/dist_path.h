@@ -118,7 +118,6 @@ typedef struct DistPath
 		once_columns; /* ints: counts of target, of which rows that sort_clause calls equal have 1 together */
 	bool has_aggs;
 	bool has_windows;
-	bool distinct_on; /* one row of equal distinct_clause, the first by sort_clause */
 
 	/*
 	 * A sub-select in FROM, the only item there, sorts its rows: what looks at their order

@@ -9,7 +9,7 @@
  *
  *	GROUP BY	partial aggregates, finalized by core (plan_grouping.c)
  *	windows		with a condition like row_number() <= n: a worker's first n rows of each partition
- *	DISTINCT	duplicates within a worker; DISTINCT ON: a worker's first row of each group
+ *	DISTINCT	duplicates within a worker; DISTINCT ON: a worker's first row of each group, as a window
  *	ORDER BY	sorted streams, merged
  *	LIMIT		the first offset + count rows of each worker
  *
@@ -38,6 +38,9 @@
 #include "plan/shippable.h"
 #include "plan/upper_stage.h"
 #include "server/settings.h"
+
+/* pg_operator has no name for bigint <= bigint */
+#define INT8_LESS_EQUAL 414
 
 /* The share of rows that a condition on a window function leaves, for which core has no estimate. */
 #define RANK_LIMIT_SELECTIVITY DEFAULT_INEQ_SEL
@@ -214,6 +217,38 @@ distinct_on_order(Query *parse)
 			   : parse->distinctClause;
 }
 
+/*
+ * DISTINCT ON as WHERE row_number() OVER (PARTITION BY ... ORDER BY ...) <= 1, which says the same and is computed by batches
+ * over columnar tables, without sorting all rows.
+ */
+static void
+keep_first_rows(DistPath *path, List *partition, List *order)
+{
+	WindowClause *window = makeNode(WindowClause);
+	WindowFunc *number = makeNode(WindowFunc);
+	ListCell *lc;
+
+	window->partitionClause = partition;
+	window->orderClause = list_copy_tail(order, list_length(partition));
+	window->frameOptions = FRAMEOPTION_DEFAULTS;
+	window->winref = 1;
+	foreach(lc, path->window_clause)
+		window->winref = Max(window->winref, ((WindowClause *) lfirst(lc))->winref + 1);
+	number->winfnoid = F_ROW_NUMBER;
+	number->wintype = INT8OID;
+	number->winref = window->winref;
+	number->location = -1;
+	path->window_clause = lappend(list_copy(path->window_clause), window);
+	path->window_filter = list_make1(
+		make_opclause(INT8_LESS_EQUAL, BOOLOID, false, (Expr *) number,
+					  (Expr *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(1),
+										 false, FLOAT8PASSBYVAL),
+					  InvalidOid, InvalidOid));
+	set_opfuncid(linitial_node(OpExpr, path->window_filter));
+	path->has_windows = true;
+	path->sort_clause = order;
+}
+
 /* DISTINCT of rows that workers have made distinct among their own. */
 static Path *
 finish_distinct(PlannerInfo *root, RelOptInfo *rel, Path *gather, double groups)
@@ -261,10 +296,12 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 			(parse->hasDistinctOn && (input->ordered || input->locus.kind == LOCUS_REPLICATED)))
 			continue;
 		path->target = root->processed_tlist;
-		path->distinct_clause = parse->distinctClause;
-		path->distinct_on = parse->hasDistinctOn;
-		if (parse->hasDistinctOn)
-			path->sort_clause = distinct_on_order(parse);
+		if (!parse->hasDistinctOn)
+			path->distinct_clause = parse->distinctClause;
+		else if (!input->has_windows) /* a window cannot look at another one */
+			keep_first_rows(path, parse->distinctClause, distinct_on_order(parse));
+		else
+			continue;
 		if (!upper_stage_is_shippable(path, path->target) ||
 			!shippable_order(path->sort_clause, path->target))
 			continue;
@@ -298,7 +335,7 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		DistPath *path = dist_path_copy(input);
 		Path sorted;
 
-		if (input->distinct_clause != NIL && !input->distinct_on && has_junk(root->processed_tlist))
+		if (input->distinct_clause != NIL && has_junk(root->processed_tlist))
 			continue;
 		/* sorted by more than this already: core does not sort again, which tells equal rows apart */
 		if (dist_path_loses_order(input) &&
