@@ -487,6 +487,13 @@ compat_run_conditions(Query *query, List *target)
 	return conditions;
 }
 
+/* Is the node such a condition, below its function? It is no expression. */
+#if PG_VERSION_NUM >= 170000
+#define compat_is_run_condition(node) IsA(node, WindowFuncRunCondition)
+#else
+#define compat_is_run_condition(node) false
+#endif
+
 /* What a statement for others says as a condition, its windows need not have. */
 static inline void
 compat_forget_run_conditions(Node *node)

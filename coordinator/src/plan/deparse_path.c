@@ -324,9 +324,13 @@ mutate_expr(Node *node, DeparseLevel *level)
 				return collate((Node *) relabel, collation);
 			}
 		case T_WindowFunc:
-			node = expression_tree_mutator(node, mutate_expr, level);
-			compat_forget_run_conditions(node);
-			return node;
+		{
+			WindowFunc *function = makeNode(WindowFunc);
+
+			*function = *(WindowFunc *) node;
+			compat_forget_run_conditions((Node *) function);
+			return expression_tree_mutator((Node *) function, mutate_expr, level);
+		}
 		case T_Aggref:
 			node = expression_tree_mutator(node, mutate_expr, level);
 			return (Node *) partial_aggregate_rename((Aggref *) node);

@@ -578,7 +578,7 @@ names_objects(Node *node, void *context)
 {
 	Oid type;
 
-	if (node == NULL || IsA(node, SortGroupClause))
+	if (node == NULL || IsA(node, SortGroupClause) || compat_is_run_condition(node))
 		return false;
 	if (IsA(node, List) || IsA(node, TargetEntry))
 		return expression_tree_walker(node, names_objects, context);
@@ -651,7 +651,7 @@ shippable_order(List *clauses, List *tlist)
 static bool
 walk_unshippable(Node *node, ShippableContext *context)
 {
-	if (node == NULL)
+	if (node == NULL || compat_is_run_condition(node))
 		return false;
 	if (only_here_node(node))
 		return !shippable_is_shipped_value(context->root, node);
