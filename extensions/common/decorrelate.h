@@ -58,7 +58,7 @@
 #include "postgres.h"
 
 #include "nodes/parsenodes.h"
-#include "nodes/plannodes.h"
+#include "optimizer/planner.h"
 #include "utils/guc.h"
 
 /*
@@ -97,15 +97,13 @@ typedef enum DecorrelateMode
 
 extern const struct config_enum_entry decorrelate_modes[];
 
-typedef PlannedStmt *(*DecorrelatePlanner)(Query *query, void *call);
-
 /*
- * The cheapest plan, as `planner` makes it of each form of the query: as written (first, and the original itself), with joins, and with joins
+ * For planner_hook, whose arguments it has: the cheapest plan, as `planner` makes it of each form of the query: as written (first, and the original itself), with joins, and with joins
  * restricted to the keys that are asked for.
  */
 extern PlannedStmt *
-decorrelate_plan(Query *query, int cursor_options, DecorrelateMode mode, DecorrelateJudge judge,
-				 void *context, DecorrelatePlanner planner, void *call);
+decorrelate_plan(Query *query, const char *query_string, int cursor_options, ParamListInfo params,
+				 DecorrelateMode mode, DecorrelateJudge judge, planner_hook_type planner);
 
 /* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
 extern bool decorrelate_is_restricted(const RangeTblEntry *rte);

@@ -40,27 +40,29 @@ choose_cheaper(PlannedStmt *best, PlannedStmt *other, int cursor_options)
 }
 
 PlannedStmt *
-decorrelate_plan(Query *query, int cursor_options, DecorrelateMode mode, DecorrelateJudge judge,
-				 void *context, DecorrelatePlanner planner, void *call)
+decorrelate_plan(Query *query, const char *query_string, int cursor_options, ParamListInfo params,
+				 DecorrelateMode mode, DecorrelateJudge judge, planner_hook_type planner)
 {
 	Query *joined;
 	Query *restricted;
 	PlannedStmt *best;
 
-	if (mode == DECORRELATE_OFF || !decorrelate_may_apply(query, judge, context))
-		return planner(query, call);
+	if (mode == DECORRELATE_OFF || !decorrelate_may_apply(query, judge, NULL))
+		return planner(query, query_string, cursor_options, params);
 
 	joined = copyObject(query);
 	restricted = copyObject(query);
-	if (!decorrelate_query(joined, judge, context, false))
-		return planner(query, call);
-	if (!decorrelate_query(restricted, judge, context, true))
+	if (!decorrelate_query(joined, judge, NULL, false))
+		return planner(query, query_string, cursor_options, params);
+	if (!decorrelate_query(restricted, judge, NULL, true))
 		restricted = NULL;
 	if (mode == DECORRELATE_ALWAYS)
-		return planner(restricted ? restricted : joined, call);
-	best = planner(query, call);
-	best = choose_cheaper(best, planner(joined, call), cursor_options);
+		return planner(restricted ? restricted : joined, query_string, cursor_options, params);
+	best = planner(query, query_string, cursor_options, params);
+	best = choose_cheaper(best, planner(joined, query_string, cursor_options, params),
+						  cursor_options);
 	if (restricted != NULL)
-		best = choose_cheaper(best, planner(restricted, call), cursor_options);
+		best = choose_cheaper(best, planner(restricted, query_string, cursor_options, params),
+							  cursor_options);
 	return best;
 }

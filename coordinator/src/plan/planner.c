@@ -276,22 +276,12 @@ reads_distributed_table(RangeTblEntry *rte, void *context)
 	return table != NULL && table->kind == TABLE_DISTRIBUTED;
 }
 
-/* The arguments of planner_hook. */
-typedef struct Statement
-{
-	const char *query_string;
-	int cursor_options;
-	ParamListInfo bound_params;
-} Statement;
-
 /* Plan a form of a SELECT that changes nothing, apart from other forms. */
 static PlannedStmt *
-plan_form(Query *query, void *argument)
+plan_form(Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params)
 {
-	Statement *statement = argument;
 	PlannerCall call = {.outer = current_call};
-	PlannedStmt *plan = run_planner(&call, query, statement->query_string,
-									statement->cursor_options, statement->bound_params);
+	PlannedStmt *plan = run_planner(&call, query, query_string, cursor_options, bound_params);
 
 	add_hidden_relations(plan, call.hidden_roots);
 	return plan;
@@ -309,12 +299,9 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		parse = approximate_rewrite(parse);
 		period_cutoff_apply(parse);
 		if (parse->commandType == CMD_SELECT && !parse->hasModifyingCTE)
-		{
-			Statement statement = {query_string, cursor_options, bound_params};
-
-			return decorrelate_plan(parse, cursor_options, strata_enable_decorrelation,
-									reads_distributed_table, NULL, plan_form, &statement);
-		}
+			return decorrelate_plan(parse, query_string, cursor_options, bound_params,
+									strata_enable_decorrelation, reads_distributed_table,
+									plan_form);
 		call.original = copyObject(parse);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);

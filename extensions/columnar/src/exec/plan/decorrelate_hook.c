@@ -65,30 +65,12 @@ judge_relation(RangeTblEntry *rte, void *context)
 
 /* ---- planning --------------------------------------------------------------------------------------- */
 
-typedef struct Call
-{
-	const char *query_string;
-	int cursor_options;
-	ParamListInfo params;
-} Call;
-
-static PlannedStmt *
-plan_form(Query *query, void *argument)
-{
-	Call *call = argument;
-
-	if (previous_planner_hook)
-		return previous_planner_hook(query, call->query_string, call->cursor_options, call->params);
-	return standard_planner(query, call->query_string, call->cursor_options, call->params);
-}
-
 static PlannedStmt *
 plan_cheaper_form(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
 {
-	Call call = {query_string, cursor_options, params};
-
-	return decorrelate_plan(query, cursor_options, enable_decorrelation, judge_relation, NULL,
-							plan_form, &call);
+	return decorrelate_plan(query, query_string, cursor_options, params, enable_decorrelation,
+							judge_relation,
+							previous_planner_hook ? previous_planner_hook : standard_planner);
 }
 
 void
