@@ -75,6 +75,11 @@ typedef struct Whole
 	PartitionDesc shards;
 	double rows; /* on all nodes */
 	Oid ordered; /* the shard whose correlations are known */
+
+	/* who has called, and the level of his settings */
+	Oid caller;
+	int caller_context;
+	int settings;
 } Whole;
 
 /* One shard of it, or all that are here. */
@@ -427,13 +432,11 @@ copy_statistics(Whole *whole)
 
 /* ---------------------------------------------------------------- what the coordinator calls */
 
-/* The table of a call, opened and locked; from now on its owner acts, restricted. */
-static Relation
+/* The table of a call, opened and locked; its owner acts, restricted, until close_as_owner(). */
+static void
 open_as_owner(Oid relation_oid, Whole *whole)
 {
 	Relation relation;
-	Oid user;
-	int security_context;
 
 	/* who may not do it does not wait for locks either, nor has others wait */
 	if (get_rel_name(relation_oid) != NULL && !compat_owns_table(relation_oid, GetUserId()))
@@ -447,10 +450,18 @@ open_as_owner(Oid relation_oid, Whole *whole)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("table \"%s\" is not divided by the hash of one column",
 							   RelationGetRelationName(relation))));
-	GetUserIdAndSecContext(&user, &security_context);
+	whole->settings = NewGUCNestLevel();
+	GetUserIdAndSecContext(&whole->caller, &whole->caller_context);
 	SetUserIdAndSecContext(relation->rd_rel->relowner,
-						   security_context | SECURITY_RESTRICTED_OPERATION);
-	return relation;
+						   whole->caller_context | SECURITY_RESTRICTED_OPERATION);
+}
+
+static void
+close_as_owner(Whole *whole)
+{
+	SetUserIdAndSecContext(whole->caller, whole->caller_context);
+	AtEOXact_GUC(false, whole->settings);
+	table_close(whole->relation, NoLock);
 }
 
 /* measure_table(relation regclass): rows of the table here */
@@ -458,17 +469,11 @@ Datum
 strata_worker_measure_table(PG_FUNCTION_ARGS)
 {
 	Whole whole = {0};
-	int settings = NewGUCNestLevel();
-	Oid user;
-	int security_context;
 	double rows;
 
-	GetUserIdAndSecContext(&user, &security_context);
-	(void) open_as_owner(PG_GETARG_OID(0), &whole);
+	open_as_owner(PG_GETARG_OID(0), &whole);
 	rows = measure_shards(&whole);
-	SetUserIdAndSecContext(user, security_context);
-	AtEOXact_GUC(false, settings);
-	table_close(whole.relation, NoLock);
+	close_as_owner(&whole);
 	PG_RETURN_FLOAT8(rows);
 }
 
@@ -524,9 +529,6 @@ Datum
 strata_worker_set_column_statistics(PG_FUNCTION_ARGS)
 {
 	Whole whole = {0};
-	int settings = NewGUCNestLevel();
-	Oid user;
-	int security_context;
 	Datum values[Natts_pg_statistic] = {0};
 	bool nulls[Natts_pg_statistic] = {0};
 	ArrayType *kinds = get_slots(fcinfo, 5);
@@ -534,8 +536,7 @@ strata_worker_set_column_statistics(PG_FUNCTION_ARGS)
 	Relation catalog;
 	CatalogIndexState indexes;
 
-	GetUserIdAndSecContext(&user, &security_context);
-	(void) open_as_owner(PG_GETARG_OID(0), &whole);
+	open_as_owner(PG_GETARG_OID(0), &whole);
 	values[Anum_pg_statistic_starelid - 1] = PG_GETARG_DATUM(0);
 	if (column <= 0 || array_contains_nulls(kinds))
 		ereport(ERROR,
@@ -567,9 +568,7 @@ strata_worker_set_column_statistics(PG_FUNCTION_ARGS)
 	CatalogCloseIndexes(indexes);
 	table_close(catalog, RowExclusiveLock);
 	CommandCounterIncrement();
-	SetUserIdAndSecContext(user, security_context);
-	AtEOXact_GUC(false, settings);
-	table_close(whole.relation, NoLock);
+	close_as_owner(&whole);
 	PG_RETURN_VOID();
 }
 
@@ -578,16 +577,10 @@ Datum
 strata_worker_spread_statistics(PG_FUNCTION_ARGS)
 {
 	Whole whole = {0};
-	int settings = NewGUCNestLevel();
-	Oid user;
-	int security_context;
 
-	GetUserIdAndSecContext(&user, &security_context);
-	(void) open_as_owner(PG_GETARG_OID(0), &whole);
+	open_as_owner(PG_GETARG_OID(0), &whole);
 	whole.rows = PG_GETARG_FLOAT8(1);
 	copy_statistics(&whole);
-	SetUserIdAndSecContext(user, security_context);
-	AtEOXact_GUC(false, settings);
-	table_close(whole.relation, NoLock);
+	close_as_owner(&whole);
 	PG_RETURN_VOID();
 }
