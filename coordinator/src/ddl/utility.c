@@ -278,6 +278,7 @@ distribute_new_tables(const UtilityCall *call)
 	{
 		ObjectAddress *address = lfirst(cell);
 		Relation relation;
+		const char *storage;
 		bool shell;
 
 		if (address->classId != RelationRelationId ||
@@ -292,8 +293,8 @@ distribute_new_tables(const UtilityCall *call)
 			table_lifecycle_distribute(address->objectId, NULL, 0, "default",
 									   METADATA_DEFAULT_STORAGE, NULL);
 		else if (metadata_table(address->objectId) == NULL &&
-				 table_tree_has_parent_of_ours(address->objectId))
-			table_lifecycle_replicate(address->objectId, table_tree_storage(address->objectId));
+				 (storage = table_tree_storage(address->objectId)) != NULL)
+			table_lifecycle_replicate(address->objectId, storage);
 		dropped_names_check(address->objectId);
 	}
 }

@@ -74,6 +74,7 @@ table_tree_parents(Oid relation)
 const char *
 table_tree_storage(Oid relation)
 {
+	const char *storage = NULL;
 	ListCell *cell;
 
 	foreach(cell, table_tree_parents(relation))
@@ -82,21 +83,10 @@ table_tree_storage(Oid relation)
 
 		if (table != NULL && table->is_columnar)
 			return "columnar";
+		if (table != NULL)
+			storage = "heap";
 	}
-	return "heap";
-}
-
-bool
-table_tree_has_parent_of_ours(Oid relation)
-{
-	ListCell *cell;
-
-	foreach(cell, table_tree_parents(relation))
-	{
-		if (metadata_table(lfirst_oid(cell)) != NULL)
-			return true;
-	}
-	return false;
+	return storage;
 }
 
 /* Put a table and what is below it in front of the members that have been found. */

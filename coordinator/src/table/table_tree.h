@@ -15,10 +15,7 @@
 /* The tables of which a table is a partition or inherits (Oid), in the order in which it does. */
 extern List *table_tree_parents(Oid relation);
 
-/* Is one of the parents a table of ours? */
-extern bool table_tree_has_parent_of_ours(Oid relation);
-
-/* How the workers store what comes below reference tables: as these; "heap" or "columnar". */
+/* How the workers store the reference tables that it is below, "heap" or "columnar"; NULL if it is below none. */
 extern const char *table_tree_storage(Oid relation);
 
 /* The table and all below it (Oid), each behind its parents; those below get locked. */
