@@ -497,8 +497,9 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 	{
 		foreach(lc2, dist_paths(innerrel))
 		{
-			join_paths(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+			/* first, so that no LATERAL sub-select runs on each worker for all outer rows */
 			join_slices(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
+			join_paths(root, joinrel, lfirst(lc), lfirst(lc2), jointype, extra->restrictlist);
 		}
 	}
 }
