@@ -4,7 +4,8 @@
  *
  * Every PG_VERSION_NUM test of the project stands here; the rest of the code
  * is written against the names below.  They are macros and inline functions, so
- * that an extension pays only for those it uses.
+ * that an extension pays only for those it uses.  It is long so that there is one file to go through
+ * for a new major.
  */
 #ifndef STRATA_COMPAT_H
 #define STRATA_COMPAT_H

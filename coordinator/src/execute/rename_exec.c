@@ -24,7 +24,6 @@ begin_rename(CustomScanState *node, EState *estate, int eflags)
 	node->custom_ps = list_make1(ExecInitNode(linitial(scan->custom_plans), estate, eflags));
 }
 
-/* Columns that only the plan below has, for sorting, come last. */
 static TupleTableSlot *
 next_row(ScanState *node)
 {

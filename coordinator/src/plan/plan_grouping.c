@@ -83,8 +83,7 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
  * make_partial_grouping_target(), which is not exported.
  */
 static PathTarget *
-make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_clause,
-					Node *having)
+make_partial_target(PathTarget *grouping_target, List *group_clause, Node *having)
 {
 	PathTarget *target = create_empty_pathtarget();
 	List *others = NIL;
@@ -116,7 +115,7 @@ make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *group_
 			lfirst(lc) = partial;
 		}
 	}
-	return set_pathtarget_cost_width(root, target);
+	return target;
 }
 
 /* What DISTINCT aggregates ask of partial grouping. */
@@ -224,8 +223,7 @@ find_once_columns(PathTarget *target)
 
 /* Have the workers group by the distinct value, too, and sort so that equal ones of several workers meet. */
 static PathTarget *
-group_by_value(PlannerInfo *root, DistPath *path, PathTarget *target,
-			   const DistinctAggregates *distinct)
+group_by_value(DistPath *path, PathTarget *target, const DistinctAggregates *distinct)
 {
 	List *once = find_once_columns(target);
 	SortGroupClause *clause = copyObject(distinct->clause);
@@ -251,7 +249,7 @@ group_by_value(PlannerInfo *root, DistPath *path, PathTarget *target,
 	}
 	path->sort_clause = path->group_clause;
 	path->once_columns = once;
-	return set_pathtarget_cost_width(root, target);
+	return target;
 }
 
 /* What the workers are to group: a path whose target is set; NULL where that cannot be. */
@@ -268,7 +266,7 @@ make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
 	path->has_aggs = root->parse->hasAggs;
 	if (distinct->value != NULL)
 	{
-		target = group_by_value(root, path, target, distinct);
+		target = group_by_value(path, target, distinct);
 		groups = estimate_num_groups(
 			root, get_sortgrouplist_exprs(path->group_clause, upper_stage_target(target)),
 			input->rows, NULL, NULL);
@@ -337,14 +335,11 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	if (distinct.any && contain_subplans((Node *) having))
 		return false;
 
-	target = make_partial_target(root, grouping_target, group_clause, (Node *) having);
+	target = make_partial_target(grouping_target, group_clause, (Node *) having);
 	path = make_partial_path(root, input, target, &distinct, groups);
 	if (path == NULL)
 		return false;
-	if (distinct.value != NULL)
-		target = make_pathtarget_from_tlist(path->target);
-	else if (distinct.any)
-		target = undistinct_target(target, AGGSPLIT_INITIAL_SERIAL);
+	target = undistinct_target(make_pathtarget_from_tlist(path->target), AGGSPLIT_INITIAL_SERIAL);
 	target = set_pathtarget_cost_width(root, target);
 	gather = gather_path_create(root, output_rel, path, target, NIL, NIL,
 								path->sort_clause != NIL ? compat_group_pathkeys(root) : NIL);

@@ -57,7 +57,6 @@ is_final_target(PlannerInfo *root, UpperRelationKind stage)
 static OpExpr *
 find_rank_limit(PlannerInfo *root, List *conditions)
 {
-	OpExpr *limit = NULL;
 	Index window = 0;
 	ListCell *lc;
 
@@ -76,12 +75,7 @@ find_rank_limit(PlannerInfo *root, List *conditions)
 			return NULL;
 		window = function->winref;
 	}
-	foreach(lc, conditions)
-	{
-		if (limit == NULL && IsA(lfirst(lc), OpExpr))
-			limit = lfirst(lc);
-	}
-	return limit;
+	return conditions != NIL ? linitial_node(OpExpr, conditions) : NULL;
 }
 
 /* Core's window over another input than its own. */
@@ -110,8 +104,7 @@ replace_window_input(PlannerInfo *root, RelOptInfo *output_rel, WindowAggPath *c
  * but for no other function of the window.
  */
 static void
-push_window_filter(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
-				   DistPath *input, List *conditions)
+push_window_filter(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, List *conditions)
 {
 	OpExpr *limit = find_rank_limit(root, conditions);
 	WindowAggPath *core = NULL;
@@ -175,7 +168,7 @@ plan_windows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		}
 		if (!complete)
 		{
-			push_window_filter(root, input_rel, output_rel, input, conditions);
+			push_window_filter(root, output_rel, input, conditions);
 			continue;
 		}
 		path->target = root->processed_tlist;
@@ -210,11 +203,17 @@ has_junk(List *tlist)
 
 /* DISTINCT ON sorts by what ORDER BY says, and by its own columns at least. */
 static List *
-distinct_on_order(Query *parse)
+distinct_on_order(PlannerInfo *root, List **pathkeys)
 {
-	return list_length(parse->sortClause) > list_length(parse->distinctClause)
-			   ? parse->sortClause
-			   : parse->distinctClause;
+	Query *parse = root->parse;
+
+	if (list_length(parse->sortClause) > list_length(parse->distinctClause))
+	{
+		*pathkeys = root->sort_pathkeys;
+		return parse->sortClause;
+	}
+	*pathkeys = root->distinct_pathkeys;
+	return parse->distinctClause;
 }
 
 /*
@@ -267,6 +266,7 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 	Query *parse = root->parse;
 	PathTarget *target = root->upper_targets[UPPERREL_DISTINCT];
 	List *pathkeys = NIL;
+	List *order = parse->hasDistinctOn ? distinct_on_order(root, &pathkeys) : NIL;
 	bool mergeable;
 	ListCell *lc;
 
@@ -275,10 +275,6 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 	/* a hidden column would count in the workers' DISTINCT */
 	if (!parse->hasDistinctOn && has_junk(root->processed_tlist))
 		return;
-	if (parse->hasDistinctOn)
-		pathkeys = list_length(parse->sortClause) > list_length(parse->distinctClause)
-					   ? root->sort_pathkeys
-					   : root->distinct_pathkeys;
 	mergeable = parse->hasDistinctOn ? root->distinct_pathkeys != NIL
 									 : grouping_is_hashable(parse->distinctClause);
 
@@ -299,7 +295,7 @@ plan_distinct(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 		if (!parse->hasDistinctOn)
 			path->distinct_clause = parse->distinctClause;
 		else if (!input->has_windows) /* a window cannot look at another one */
-			keep_first_rows(path, parse->distinctClause, distinct_on_order(parse));
+			keep_first_rows(path, parse->distinctClause, order);
 		else
 			continue;
 		if (!upper_stage_is_shippable(path, path->target) ||
