@@ -87,6 +87,25 @@ class Pair:
         finally:
             self.reset()
 
+    @contextmanager
+    def under_policy(self, table: str, condition: str, *others: str) -> Iterator[None]:
+        """On both as a role that may read these tables, of the first one the rows of a policy."""
+        role = f"{self.schema}_reader"
+        self.execute(
+            f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role};"
+            f"GRANT USAGE ON SCHEMA {self.schema} TO {role};"
+            f"GRANT SELECT ON {', '.join([table, *others])} TO {role};"
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
+            f"CREATE POLICY seen ON {table} USING ({condition}); SET ROLE {role}"
+        )
+        try:
+            yield
+        finally:
+            self.execute(
+                f"RESET ROLE; DROP POLICY seen ON {table}; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;"
+                f"DROP OWNED BY {role}; DROP ROLE {role}"
+            )
+
     def reset(self) -> None:
         """Leave a transaction that a failed test left open."""
         for connection in (self.ours, self.theirs):
@@ -96,24 +115,31 @@ class Pair:
     # ---- the coordinator only ----
 
     def distribute(
-        self, table: str, key: str, colocate_with: str = "none", shards: int = 8
+        self,
+        table: str,
+        key: str,
+        colocate_with: str = "none",
+        shards: int = 8,
+        storage: str = "columnar",
     ) -> None:
         if colocate_with not in ("none", "default"):
             colocate_with = f"{self.schema}.{colocate_with}"
         self.ours.execute(
             "SELECT strata.create_distributed_table(%s::regclass, %s, shard_count => %s,"
-            " colocate_with => %s)",
+            " colocate_with => %s, storage => %s)",
             (
                 f"{self.schema}.{table}",
                 key,
                 None if colocate_with != "none" else shards,
                 colocate_with,
+                storage,
             ),
         )
 
-    def reference(self, table: str) -> None:
+    def reference(self, table: str, storage: str = "heap") -> None:
         self.ours.execute(
-            "SELECT strata.create_reference_table(%s::regclass)", (f"{self.schema}.{table}",)
+            "SELECT strata.create_reference_table(%s::regclass, %s)",
+            (f"{self.schema}.{table}", storage),
         )
 
     def rows(self, query: str, params=None) -> list[tuple]:
@@ -148,6 +174,10 @@ class Pair:
     def gathers(self, query: str, options: str = "COSTS OFF") -> list[dict]:
         """The distributed nodes of the plan."""
         return [node for node in self.nodes(query, options) if is_gather(node)]
+
+    def every_remote_sql(self, query: str) -> str:
+        """What the workers are asked for, by all distributed nodes of the plan."""
+        return "\n".join(node["Remote SQL"] for node in self.gathers(query, "VERBOSE, COSTS OFF"))
 
     def remote_sql(self, query: str) -> str:
         """The SQL sent to the workers by a plan with exactly one distributed node."""

@@ -131,16 +131,6 @@ def test_writes(pair: Pair) -> None:
 
 
 def test_row_security(pair: Pair) -> None:
-    role = "test_decorrelation_reader"
-    pair.execute(
-        f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}; GRANT USAGE ON SCHEMA {pair.schema} TO {role};"
-        f"GRANT SELECT ON line, part TO {role}; ALTER TABLE line ENABLE ROW LEVEL SECURITY;"
-        "CREATE POLICY few ON line USING (q < 20)"
-    )
     pair.ours.execute("SET strata.enable_decorrelation = always")
-    pair.execute(f"SET ROLE {role}")
-    pair.all_same(QUERIES[:2])
-    pair.execute(
-        "RESET ROLE; DROP POLICY few ON line; ALTER TABLE line DISABLE ROW LEVEL SECURITY;"
-        f"DROP OWNED BY {role}; DROP ROLE {role}"
-    )
+    with pair.under_policy("line", "q < 20", "part"):
+        pair.all_same(QUERIES[:2])

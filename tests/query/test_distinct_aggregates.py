@@ -41,18 +41,9 @@ def pair(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
     with open_pair(cluster, f"test_distinct_{request.param}") as made:
         made.execute(TABLES)
         for table, colocated in (("visit", "none"), ("nobody", "visit"), ("person", "visit")):
-            made.ours.execute(
-                "SELECT strata.create_distributed_table(%s::regclass, 'person', storage => %s,"
-                " colocate_with => %s)",
-                (table, request.param, colocated),
-            )
+            made.distribute(table, "person", colocated, storage=request.param)
         made.execute(ROWS)
         yield made
-
-
-def remote_sql(pair: Pair, query: str) -> str:
-    lines = pair.explain(query, "VERBOSE, COSTS OFF").splitlines()
-    return "\n".join(line for line in lines if "Remote SQL" in line)
 
 
 BY_KEY = [
@@ -117,7 +108,7 @@ HERE = [
 def test_of_the_key(pair: Pair, query: str) -> None:
     pair.same(query)
     pair.same(query.replace("visit", "nobody"))
-    assert "(DISTINCT " in remote_sql(pair, query)
+    assert "(DISTINCT " in pair.every_remote_sql(query)
 
 
 @pytest.mark.parametrize("query", BY_VALUE)
@@ -128,7 +119,7 @@ def test_of_another_value(pair: Pair, query: str) -> None:
 
 @pytest.mark.parametrize("query", ["count(DISTINCT v)", "count(DISTINCT n::text), count(*)"])
 def test_workers_group_by_the_value(pair: Pair, query: str) -> None:
-    sql = remote_sql(pair, f"SELECT {query} FROM visit")
+    sql = pair.every_remote_sql(f"SELECT {query} FROM visit")
     assert "GROUP BY" in sql
     assert "ORDER BY" in sql
 
@@ -137,7 +128,7 @@ def test_workers_group_by_the_value(pair: Pair, query: str) -> None:
 def test_of_rows_without_duplicates(pair: Pair, query: str) -> None:
     pair.same(query)
     pair.same(query.replace("visit", "nobody"))
-    assert "GROUP BY" in remote_sql(pair, query)
+    assert "GROUP BY" in pair.every_remote_sql(query)
 
 
 @pytest.mark.parametrize("query", HERE)
@@ -192,17 +183,6 @@ def test_sorted_and_nested_plans(pair: Pair) -> None:
 
 
 def test_row_security(pair: Pair) -> None:
-    role = f"{pair.schema}_reader"
-    pair.execute(
-        f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role};"
-        f"GRANT USAGE ON SCHEMA {pair.schema} TO {role}; GRANT SELECT ON visit TO {role};"
-        "ALTER TABLE visit ENABLE ROW LEVEL SECURITY;"
-        "CREATE POLICY odd ON visit USING (id % 2 = 1 AND v < 12)"
-    )
-    pair.execute(f"SET ROLE {role}")
-    for query in ("count(DISTINCT person)", "count(DISTINCT v), count(*)", "sum(DISTINCT v)"):
-        pair.same(f"SELECT g, {query} FROM visit GROUP BY g")
-    pair.execute(
-        "RESET ROLE; DROP POLICY odd ON visit; ALTER TABLE visit DISABLE ROW LEVEL SECURITY;"
-        f"DROP OWNED BY {role}; DROP ROLE {role}"
-    )
+    with pair.under_policy("visit", "id % 2 = 1 AND v < 12"):
+        for query in ("count(DISTINCT person)", "count(DISTINCT v), count(*)", "sum(DISTINCT v)"):
+            pair.same(f"SELECT g, {query} FROM visit GROUP BY g")

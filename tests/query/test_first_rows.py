@@ -32,19 +32,9 @@ def pair(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
         made.execute(TABLES)
         made.reference("kind")
         for table, colocated in (("reading", "none"), ("nothing", "reading"), ("host", "reading")):
-            made.ours.execute(
-                "SELECT strata.create_distributed_table(%s::regclass, 'host', storage => %s,"
-                " colocate_with => %s)",
-                (table, request.param, colocated),
-            )
+            made.distribute(table, "host", colocated, storage=request.param)
         made.execute(ROWS)
         yield made
-
-
-def remote_sql(pair: Pair, query: str) -> str:
-    """What the workers are asked for, all nodes of the plan."""
-    lines = pair.explain(query, "VERBOSE, COSTS OFF").splitlines()
-    return "\n".join(line for line in lines if "Remote SQL" in line)
 
 
 def ranked(
@@ -107,7 +97,7 @@ BY_OTHER = "PARTITION BY kind ORDER BY v DESC, id, host"
 )
 def test_ranks_with_a_limit(pair: Pair, query: str) -> None:
     pair.same(query)
-    assert "filtered" in remote_sql(pair, query)
+    assert "filtered" in pair.every_remote_sql(query)
     pair.same(query.replace("reading", "nothing"))
 
 
@@ -163,7 +153,7 @@ def test_distinct_on(pair: Pair, query: str) -> None:
     pair.same(query)
     pair.same(query.replace("reading", "nothing"))
     if "ON (1)" not in query:
-        assert "filtered" in remote_sql(pair, query)
+        assert "filtered" in pair.every_remote_sql(query)
 
 
 LATERAL = [
@@ -217,7 +207,7 @@ LATERAL_HERE = [
 @pytest.mark.parametrize("query", LATERAL)
 def test_lateral(pair: Pair, query: str) -> None:
     pair.same(query)
-    assert "LATERAL" in remote_sql(pair, query)
+    assert "LATERAL" in pair.every_remote_sql(query)
     pair.same(query.replace("reading", "nothing"))
 
 
@@ -279,18 +269,7 @@ def test_own_writes_and_cursors(pair: Pair) -> None:
 
 def test_row_security(pair: Pair) -> None:
     """What policies hide has no rank."""
-    role = f"{pair.schema}_reader"
-    pair.execute(
-        f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role};"
-        f"GRANT USAGE ON SCHEMA {pair.schema} TO {role}; GRANT SELECT ON reading TO {role};"
-        "ALTER TABLE reading ENABLE ROW LEVEL SECURITY;"
-        "CREATE POLICY odd ON reading USING (id % 2 = 1 AND v < 60)"
-    )
-    pair.execute(f"SET ROLE {role}")
-    pair.same(ranked("row_number", BY_KEY, "n <= 2", "host, v, id"))
-    pair.same(ranked("row_number", BY_OTHER, "n <= 2", "kind, v, id"))
-    pair.same("SELECT DISTINCT ON (kind) kind, v, id FROM reading ORDER BY kind, v DESC, id")
-    pair.execute(
-        "RESET ROLE; DROP POLICY odd ON reading; ALTER TABLE reading DISABLE ROW LEVEL SECURITY;"
-        f"DROP OWNED BY {role}; DROP ROLE {role}"
-    )
+    with pair.under_policy("reading", "id % 2 = 1 AND v < 60"):
+        pair.same(ranked("row_number", BY_KEY, "n <= 2", "host, v, id"))
+        pair.same(ranked("row_number", BY_OTHER, "n <= 2", "kind, v, id"))
+        pair.same("SELECT DISTINCT ON (kind) kind, v, id FROM reading ORDER BY kind, v DESC, id")

@@ -35,9 +35,7 @@ def pair(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
     with open_pair(cluster, f"test_slices_{request.param}") as made:
         made.execute(TABLES)
         for table in ("r", "loose"):
-            made.ours.execute(
-                "SELECT strata.create_reference_table(%s::regclass, %s)", (table, request.param)
-            )
+            made.reference(table, request.param)
         made.distribute("t", "k")
         made.distribute("other", "k", colocate_with="t")
         made.distribute("names", "name")

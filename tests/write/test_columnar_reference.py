@@ -35,10 +35,7 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
     with open_pair(cluster, "test_columnar_reference") as made:
         made.execute(TABLES)
         for table in ("part", "loose", "tree"):
-            made.ours.execute(
-                "SELECT strata.create_reference_table(%s::regclass, storage => 'columnar')",
-                (table,),
-            )
+            made.reference(table, "columnar")
         made.distribute("sale", "id")
         made.execute(ROWS)
         made.execute("ALTER TABLE sale ADD FOREIGN KEY (part) REFERENCES part; ANALYZE")
