@@ -560,6 +560,13 @@ CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS
 COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
     'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
 
+-- UPDATE of a distribution key.  Needs the privileges to update and to delete rows of the table.
+CREATE FUNCTION strata_worker.take_row(leaf oid, "row" tid) RETURNS boolean
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_take_row';
+COMMENT ON FUNCTION strata_worker.take_row(oid, tid) IS
+    'deletes a row that moves to the worker of its new key; false if this statement has done so before';
+
 
 -- ---------------------------------------------------------------------------
 -- What this worker holds

@@ -200,6 +200,21 @@ assignment_input(Expr *expr)
 	return NULL;
 }
 
+static bool
+walk_assigned_parts(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return assignment_input((Expr *) node) != NULL ||
+		   expression_tree_walker(node, walk_assigned_parts, context);
+}
+
+bool
+deparse_statement_assigns_part(Node *expr)
+{
+	return walk_assigned_parts(expr, NULL);
+}
+
 /* The last assignments of `part` as a list, all of them to `column`: one field each. */
 static List *
 split_fields(Expr *part, Expr *column)

@@ -29,6 +29,9 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
  */
 extern List *deparse_statement_assignments(List *tlist, Oid relation);
 
+/* Does the value assign to a part of its column, as SET a[1] = 1 does?  Only an assignment can say so. */
+extern bool deparse_statement_assigns_part(Node *expr);
+
 /* The query as it was before planning; NULL where it was not kept. */
 extern Query *deparse_statement_original(PlannerInfo *root);
 

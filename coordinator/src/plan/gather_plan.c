@@ -245,9 +245,8 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 	return scan;
 }
 
-/* Expressions as a target list; the same expression once. */
-static List *
-make_scan_tlist(List *exprs)
+List *
+gather_scan_tlist(List *exprs)
 {
 	List *tlist = NIL;
 	ListCell *lc;
@@ -371,7 +370,7 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 		set_merge_order(&plan, dist);
 	}
 	else
-		scan_tlist = make_scan_tlist(path->fetch);
+		scan_tlist = gather_scan_tlist(path->fetch);
 
 	plan.sql = deparse_text_transport(deparse_path_query(dist, scan_tlist, &params));
 	plan.writes = dist->locks != NIL;

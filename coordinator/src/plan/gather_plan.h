@@ -72,6 +72,9 @@ extern Path *gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List 
 /* The plan reads derived tables inside a remote statement: planner_add_hidden_root() for each. */
 extern void gather_add_hidden_roots(DistPath *dist);
 
+/* Expressions as a target list; the same expression once. */
+extern List *gather_scan_tlist(List *exprs);
+
 /* Assemble the CustomScan. scan_tlist: what arrives; tlist: what is returned (NIL: scan_tlist). */
 extern CustomScan *gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist,
 									List *quals, List *params, const Locus *locus);

@@ -9,6 +9,8 @@
  * value of an uncorrelated sub-select, which a worker would compute over its slice,
  * or the clauses of row security.  Then UPDATE and DELETE are rebuilt from the path.
  *
+ * UPDATE of the distribution key: plan_move.c.
+ *
  * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
  * method, which routes them.  INSERT ... SELECT is shipped when source and target
  * rows are on the same worker.  ON CONFLICT rows that are not, are computed here,
@@ -38,6 +40,7 @@
 #include "plan/gather_plan.h"
 #include "plan/modify_obstacle.h"
 #include "plan/only_here.h"
+#include "plan/plan_move.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 
@@ -91,29 +94,36 @@ check_triggers(Query *parse, const DistributedTable *table)
 				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
 }
 
-/* columns (ints) get the values of tlist, in its order */
-static void
-check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
+/* The new value of the key, where columns (ints) get those of tlist, in its order; NULL if they are others. */
+static Node *
+updated_key(List *columns, List *tlist, const DistributedTable *table)
 {
 	ListCell *lc;
 	ListCell *lc2;
 
 	forboth(lc, columns, lc2, tlist)
 	{
-		Var *value = (Var *) ((TargetEntry *) lfirst(lc2))->expr;
-
-		if (lfirst_int(lc) != table->key_attribute)
-			continue;
-		/* SET key = key changes nothing */
-		if (IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0)
-			continue;
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
-							   get_attname(table->relation, table->key_attribute, false),
-							   get_rel_name(table->relation)),
-						errdetail("The row would have to move to another shard."),
-						errhint("Delete the row and insert it with the new key.")));
+		if (lfirst_int(lc) == table->key_attribute)
+			return (Node *) lfirst_node(TargetEntry, lc2)->expr;
 	}
+	return NULL;
+}
+
+/* Where a row cannot move to the worker of its new key: that may only be the old one, SET key = key. */
+static void
+check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
+{
+	Var *value = (Var *) updated_key(columns, tlist, table);
+
+	if (value == NULL ||
+		(IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
+						   get_attname(table->relation, table->key_attribute, false),
+						   get_rel_name(table->relation)),
+					errdetail("The row would have to move to another shard."),
+					errhint("Use UPDATE, which moves rows.")));
 }
 
 static bool
@@ -448,15 +458,13 @@ find_colocated_source(PlannerInfo *root, RelOptInfo *input_rel, const Distribute
 
 /* The new values of an UPDATE, each with the number of its column. */
 static List *
-make_set_list(PlannerInfo *root)
+list_assignments(PlannerInfo *root)
 {
 	Oid relation = planner_rt_fetch(root->parse->resultRelation, root)->relid;
 	List *result = NIL;
 	ListCell *lc;
 	ListCell *lc2;
 
-	if (root->parse->commandType != CMD_UPDATE)
-		return NIL;
 	forboth(lc, root->update_colnos, lc2, root->processed_tlist)
 	{
 		TargetEntry *tle = lfirst(lc2);
@@ -466,7 +474,16 @@ make_set_list(PlannerInfo *root)
 										 lfirst_int(lc),
 										 get_attname(relation, lfirst_int(lc), false), false));
 	}
-	return deparse_statement_assignments(result, relation);
+	return result;
+}
+
+static List *
+make_set_list(PlannerInfo *root)
+{
+	if (root->parse->commandType != CMD_UPDATE)
+		return NIL;
+	return deparse_statement_assignments(
+		list_assignments(root), planner_rt_fetch(root->parse->resultRelation, root)->relid);
 }
 
 /*
@@ -614,6 +631,17 @@ has_from_item(DistPath *path, Index rti)
 	return false;
 }
 
+/* Does an UPDATE give rows a key that may belong to another worker? */
+static bool
+rows_may_move(PlannerInfo *root, DistPath *path, const DistributedTable *table)
+{
+	Node *key = NULL;
+
+	if (root->parse->commandType == CMD_UPDATE)
+		key = updated_key(root->update_colnos, root->processed_tlist, table);
+	return key != NULL && !locus_has_key(root, &path->locus, key);
+}
+
 void
 plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 {
@@ -643,11 +671,17 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	check_current_of(modify->original, modify->table);
 	check_triggers(parse, modify->table);
 	check_options(parse, modify->table);
-	if (parse->commandType == CMD_UPDATE)
-		check_updated_columns(root->update_colnos, root->processed_tlist, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL)
 		modify_obstacle_report(root, modify->original, modify->table);
+	if (rows_may_move(root, path, modify->table))
+	{
+		Path *move = plan_move_path(root, final_rel, modify->table, path, list_assignments(root));
+
+		final_rel->pathlist = final_rel->partial_pathlist = NIL;
+		add_path(final_rel, move);
+		return;
+	}
 	if (!text_is_complete(root, modify->original) || !text_is_readable(root, modify->original))
 	{
 		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))

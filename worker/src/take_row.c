@@ -1,0 +1,69 @@
+/*
+ * take_row.c
+ *		strata_worker.take_row(): deletes a row that moves to the worker of its new key.
+ *
+ * The coordinator locks rows by SELECT ... FOR UPDATE in a sub-select, has their new values computed, and calls this for
+ * each; it inserts the new rows afterwards, in the same transaction.  DELETE would not do: who waits for the row in READ
+ * COMMITTED would find that it is gone, and do nothing without a word.  This marks it as core marks rows that
+ * move to another partition, of which others are told by error 40001.
+ *
+ * Deleting the row fires no triggers, so there may be none: neither a user's, nor those of foreign keys that refer to the
+ * table, for which a moved row is not a deleted one.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(strata_worker_take_row);
+
+/* A leaf of a table for which the caller may do what a move does here; ERROR for everything else. */
+static void
+check_leaf(Relation leaf)
+{
+	TriggerDesc *triggers = leaf->trigdesc;
+	Oid root;
+
+	if (leaf->rd_rel->relkind != RELKIND_RELATION || !leaf->rd_rel->relispartition)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("\"%s\" is not a shard of a distributed table",
+							   RelationGetRelationName(leaf))));
+	root = llast_oid(get_partition_ancestors(RelationGetRelid(leaf)));
+	if (pg_class_aclmask(root, GetUserId(), ACL_UPDATE | ACL_DELETE, ACLMASK_ALL) == 0)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(root));
+	if (triggers != NULL && (triggers->trig_delete_before_row || triggers->trig_delete_after_row ||
+							 triggers->trig_delete_old_table))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot move a row of table \"%s\", which has triggers that fire "
+							   "when rows are deleted",
+							   get_rel_name(root))));
+}
+
+/* take_row(leaf oid, row tid): false if this statement has taken it before, as UPDATE changes a row once */
+Datum
+strata_worker_take_row(PG_FUNCTION_ARGS)
+{
+	Relation leaf;
+	TM_FailureData failure;
+	TM_Result result;
+
+	PreventCommandIfReadOnly("strata_worker.take_row()");
+	leaf = table_open(PG_GETARG_OID(0), RowExclusiveLock);
+	check_leaf(leaf);
+	result = table_tuple_delete(leaf, (ItemPointer) PG_GETARG_POINTER(1), GetCurrentCommandId(true),
+								GetActiveSnapshot(), InvalidSnapshot, true, &failure, true);
+	table_close(leaf, NoLock);
+	if (result != TM_Ok && result != TM_SelfModified)
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						errmsg("could not serialize access due to concurrent update")));
+	PG_RETURN_BOOL(result == TM_Ok);
+}
