@@ -420,16 +420,6 @@ compat_check_as_user(Query *query, RangeTblEntry *rte)
 	return permissions != NULL ? permissions->checkAsUser : InvalidOid;
 }
 
-/* A query that is being planned needs further privileges on a relation. */
-static inline void
-compat_require_privileges(Query *query, RangeTblEntry *rte, AclMode privileges)
-{
-	CompatPermissions *permissions = compat_get_permissions(query, rte);
-
-	if (permissions != NULL)
-		permissions->requiredPerms |= privileges;
-}
-
 /* A query that is not planned yet reads one more column of a relation: whoever is asked for its privileges, for this one, too. */
 static inline void
 compat_read_column(Query *query, RangeTblEntry *rte, AttrNumber column)

@@ -52,7 +52,7 @@ EVERYBODY = {
         strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
         strata_worker.rename_periods strata_worker.rename_schema strata_worker.rows strata_worker.set_statistics strata_worker.shard_list
-        strata_worker.table_list strata_worker.trust_constraints strata_worker.use_snapshot
+        strata_worker.table_list strata_worker.take_row strata_worker.trust_constraints strata_worker.use_snapshot
     """,
 }
 MONITORS = {

@@ -56,6 +56,7 @@ class TransactionGenerator:
     def __init__(self, seed: int | str):
         self.rng = random.Random(f"transaction {seed}")
         self.savepoints: list[str] = []
+        self.keys_end = 1000  # all numbers that are keys are below
         self.cursors: dict[str, int] = {}  # open ones: in how many savepoints each was declared
         self.scrolls: set[str] = set()
         self.held: set[str] = set()
@@ -151,6 +152,17 @@ class TransactionGenerator:
             ]
         )
         return f"UPDATE {SCHEMA}.{table} SET {change} WHERE {self.condition(table)}"
+
+    def update_key(self) -> str:
+        """To one key for all, or to keys that no row has had: else it depends on the order whether some collide."""
+        table = self.table()
+        change = self.key(table)
+        if self.rng.random() < 0.5 and self.keys_end < 2**29:
+            change = f"'x{self.keys_end}' || k" if table == "m3" else f"k + {self.keys_end}"
+            self.keys_end *= 2
+        also = self.rng.choice(["", ", v = v + 1", ", t = t || 'm'"])
+        returning = self.rng.choice(["", "", " RETURNING id, k, v, t"])
+        return f"UPDATE {SCHEMA}.{table} SET k = {change}{also} WHERE {self.condition(table)}{returning}"
 
     def update_join(self) -> str:
         target, other = self.rng.choice([("m1", "m2"), ("m2", "m1"), ("m1", "mr")])
@@ -261,6 +273,7 @@ class TransactionGenerator:
                 self.upsert,
                 self.update,
                 self.update_join,
+                self.update_key,
                 self.delete,
                 self.delete_exists,
                 self.read,
@@ -268,7 +281,7 @@ class TransactionGenerator:
                 self.declare,
                 self.fetch,
             ],
-            weights=[24, 7, 8, 16, 6, 8, 4, 24, 3, 7, 16],
+            weights=[24, 7, 8, 16, 6, 8, 8, 4, 24, 3, 7, 16],
         )[0]()
 
     def script(self) -> list[str]:

@@ -4,6 +4,7 @@ The files have the form of PostgreSQL's own isolation tests, with one block more
 
     setup { ... }       both servers
     cluster { ... }     the coordinator only, after that: distributes the tables
+    plain { ... }       the plain server only, after that: where its tables have to differ
     reset { ... }       both, before each permutation
     session s1
     setup { BEGIN; }    of the session
@@ -33,7 +34,7 @@ from tests.cluster import Node
 TIMEOUT = 20.0
 
 TOKEN = re.compile(
-    r"\s*(?:#[^\n]*\n|(?P<word>setup|cluster|reset)\s*\{(?P<body>[^}]*)\}"
+    r"\s*(?:#[^\n]*\n|(?P<word>setup|cluster|plain|reset)\s*\{(?P<body>[^}]*)\}"
     r"|session\s+(?P<session>\w+)|step\s+(?P<step>\w+)\s*\{(?P<sql>[^}]*)\}"
     r"|permutation(?P<permutation>(?:[ \t]+\w+)+)|(?P<end>\Z))"
 )
@@ -51,6 +52,7 @@ class Spec:
     name: str
     setup: str = ""
     cluster: str = ""
+    plain: str = ""
     reset: str = ""
     sessions: list[Session] = field(default_factory=list)
     permutations: list[list[str]] = field(default_factory=list)
@@ -216,6 +218,7 @@ def play_spec(path: Path, coordinator: Node, plain: Node) -> int:
         for stage in stages:
             stage.control.execute(spec.setup)
         ours.control.execute(spec.cluster)
+        theirs.control.execute(spec.plain)
         for steps in plays:
             if spec.reset:
                 for stage in stages:

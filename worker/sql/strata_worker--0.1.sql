@@ -560,7 +560,7 @@ CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS
 COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
     'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
 
--- UPDATE of a distribution key.  Needs the privileges to update and to delete rows of the table.
+-- UPDATE of a distribution key.
 CREATE FUNCTION strata_worker.take_row(leaf oid, "row" tid) RETURNS boolean
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'strata_worker_take_row';

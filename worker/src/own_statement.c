@@ -36,6 +36,7 @@
 #include "function_guard.h"
 #include "relation_owner.h"
 #include "session_mark.h"
+#include "take_row.h"
 
 /* What a statement asks of the tables that it names. */
 typedef struct Access
@@ -81,7 +82,7 @@ note_access(Access *access, Oid relation, AclMode required)
 	access->writes |= (required & ~ACL_SELECT) != 0;
 }
 
-/* Have the tables of a query, at all its levels, checked as their owners. */
+/* Have the tables of a query, at all its levels, checked as their owners; let it take rows away. */
 static bool
 borrow_owners_rights(Node *node, Access *access)
 {
@@ -89,6 +90,8 @@ borrow_owners_rights(Node *node, Access *access)
 
 	if (node == NULL)
 		return false;
+	if (IsA(node, FuncExpr))
+		take_row_allow((FuncExpr *) node);
 	if (!IsA(node, Query))
 		return expression_tree_walker(node, borrow_owners_rights, access);
 	foreach(lc, ((Query *) node)->rtable)

@@ -90,16 +90,6 @@ shard_map_require_all(const Colocation *colocation)
 	}
 }
 
-/* Remainder of a key that is hashed by this function of the group's operator family. */
-static int
-compute_remainder(const Colocation *colocation, FmgrInfo *hash, Datum key, bool isnull)
-{
-	Oid collation = colocation->key_collation;
-	uint64 value = compute_partition_hash_value(1, hash, &collation, &key, &isnull);
-
-	return (int) (value % (uint64) colocation->shard_count);
-}
-
 static int
 get_shard_worker(const Colocation *colocation, int remainder)
 {
@@ -152,16 +142,42 @@ shard_map_type_hashable(const Colocation *colocation, Oid type)
 	return OidIsValid(find_hashed_type(colocation, type));
 }
 
+/* The hash that the group's operator family has for a value of this type. */
+static FmgrInfo *
+find_hash(const Colocation *colocation, Oid type, FmgrInfo *other)
+{
+	Oid hashed = type == colocation->key_type ? type : find_hashed_type(colocation, type);
+	Oid function = InvalidOid;
+
+	/* The function's own cache (fn_extra) lives as long as the group. */
+	if (hashed == colocation->key_type && OidIsValid(colocation->hash.fn_oid))
+		return unconstify(FmgrInfo *, &colocation->hash);
+	if (OidIsValid(hashed))
+		function = get_opfamily_proc(colocation->key_opfamily, hashed, hashed, HASHEXTENDED_PROC);
+	if (!OidIsValid(function))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+						errmsg("values of type %s cannot be routed by a key of type %s",
+							   format_type_be(type), format_type_be(colocation->key_type))));
+	fmgr_info(function, other);
+	return other;
+}
+
+uint64
+shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull)
+{
+	Oid collation = colocation->key_collation;
+	FmgrInfo other;
+	FmgrInfo *hash = find_hash(colocation, isnull ? colocation->key_type : type, &other);
+
+	return compute_partition_hash_value(1, hash, &collation, &key, &isnull);
+}
+
 int
 shard_map_remainder(const Colocation *colocation, Datum key, bool isnull)
 {
-	if (!OidIsValid(colocation->hash.fn_oid))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("key type %u of colocation group %d cannot be hashed",
-							   colocation->key_type, colocation->id)));
+	uint64 hash = shard_map_hash(colocation, colocation->key_type, key, isnull);
 
-	/* The function's own cache (fn_extra) lives as long as the group. */
-	return compute_remainder(colocation, unconstify(FmgrInfo *, &colocation->hash), key, isnull);
+	return (int) (hash % (uint64) colocation->shard_count);
 }
 
 int
@@ -173,22 +189,7 @@ shard_map_worker(const Colocation *colocation, Datum key, bool isnull)
 int
 shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull)
 {
-	Oid hashed;
-	Oid function = InvalidOid;
-	FmgrInfo hash;
+	uint64 hash = shard_map_hash(colocation, type, key, isnull);
 
-	if (isnull || type == colocation->key_type)
-		return shard_map_worker(colocation, key, isnull);
-
-	hashed = find_hashed_type(colocation, type);
-	if (hashed == colocation->key_type)
-		return shard_map_worker(colocation, key, isnull);
-	if (OidIsValid(hashed))
-		function = get_opfamily_proc(colocation->key_opfamily, hashed, hashed, HASHEXTENDED_PROC);
-	if (!OidIsValid(function))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
-						errmsg("values of type %s cannot be routed by a key of type %s",
-							   format_type_be(type), format_type_be(colocation->key_type))));
-	fmgr_info(function, &hash);
-	return get_shard_worker(colocation, compute_remainder(colocation, &hash, key, false));
+	return get_shard_worker(colocation, (int) (hash % (uint64) colocation->shard_count));
 }

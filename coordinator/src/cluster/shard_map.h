@@ -11,20 +11,23 @@
 
 #include "cluster/metadata.h"
 
+/*
+ * The hash by which rows are divided of a value of the key's type, or of another one of its hash operator family (an int8
+ * constant against an int4 key).  ERROR when the family has no extended hash function for the type: check with
+ * shard_map_type_hashable() when planning.
+ */
+extern uint64 shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull);
+extern bool shard_map_type_hashable(const Colocation *colocation, Oid type);
+
 /* Remainder (0 .. shard_count - 1) of a key; NULL keys hash to 0, as in core. */
 extern int shard_map_remainder(const Colocation *colocation, Datum key, bool isnull);
 
 /* Id of the worker that holds the key; ERROR when that shard is lost. */
 extern int shard_map_worker(const Colocation *colocation, Datum key, bool isnull);
 
-/*
- * The same for a value of another type of the key's hash operator family (an
- * int8 constant against an int4 key).  ERROR when the family has no extended
- * hash function for the type: check with shard_map_type_hashable() when planning.
- */
+/* The same for a value of another type, as above. */
 extern int
 shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull);
-extern bool shard_map_type_hashable(const Colocation *colocation, Oid type);
 
 /* For a statement that needs all shards: ERROR when one of them is lost. */
 extern void shard_map_require_all(const Colocation *colocation);

@@ -34,6 +34,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "cluster/shard_map.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
@@ -631,15 +632,42 @@ has_from_item(DistPath *path, Index rti)
 	return false;
 }
 
+/* Are both constants, or one expression, that have the same key hash? */
+static bool
+have_same_hash(const Colocation *colocation, const Node *a, const Node *b)
+{
+	uint64 hashes[2];
+
+	if (!IsA(a, Const) || !IsA(b, Const))
+		return equal(a, b);
+	for (int i = 0; i < 2; i++)
+	{
+		const Const *value = (const Const *) (i == 0 ? a : b);
+
+		hashes[i] = shard_map_hash(colocation, getBaseType(value->consttype), value->constvalue,
+								   value->constisnull);
+	}
+	return hashes[0] == hashes[1];
+}
+
 /* Does an UPDATE give rows a key that may belong to another worker? */
 static bool
 rows_may_move(PlannerInfo *root, DistPath *path, const DistributedTable *table)
 {
 	Node *key = NULL;
+	ListCell *lc;
 
 	if (root->parse->commandType == CMD_UPDATE)
 		key = updated_key(root->update_colnos, root->processed_tlist, table);
-	return key != NULL && !locus_has_key(root, &path->locus, key);
+	if (key == NULL || locus_has_key(root, &path->locus, key))
+		return false;
+	foreach(lc,
+			path->locus.routes) /* SET key = 1 WHERE key = 1: as by tools that write all columns */
+	{
+		if (have_same_hash(table->colocation, lfirst(lc), key))
+			return false;
+	}
+	return true;
 }
 
 void

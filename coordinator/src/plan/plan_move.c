@@ -68,12 +68,14 @@ check_references(const DistributedTable *table)
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
 		if (form->confrelid == table->relation)
-			refuse(table,
-				   psprintf("Foreign key constraint \"%s\" of table \"%s\" refers to the rows, which "
-							"would have to move to other workers.",
-							NameStr(form->conname), get_rel_name(form->conrelid)),
-				   "Insert the row with its new key, have the others refer to that, and delete the old "
-				   "row.");
+			refuse(
+				table,
+				psprintf("Foreign key constraint \"%s\" of table \"%s\" refers to the rows, which "
+						 "would have to move to other workers.",
+						 NameStr(form->conname), get_rel_name(form->conrelid)),
+				"Insert the row with its new key, have the others refer to that, and delete the "
+				"old "
+				"row.");
 		ReleaseSysCache(tuple);
 	}
 }
@@ -185,8 +187,8 @@ make_sql(PlannerInfo *root, DistPath *dist, List *fetch, List **params)
 	query->targetList = deparse_text_transport_tlist(query->targetList);
 	add_system_column(query, target, TableOidAttributeNumber, OIDOID);
 	add_system_column(query, target, SelfItemPointerAttributeNumber, TIDOID);
-	query->limitOffset = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(0),
-											false, FLOAT8PASSBYVAL);
+	query->limitOffset = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+											Int64GetDatum(0), false, FLOAT8PASSBYVAL);
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "SELECT ");
@@ -232,9 +234,6 @@ plan_move_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable 
 		refuse(table, "RETURNING names a row of another table that has no type which workers know.",
 			   "Name its columns.");
 
-	/* what core checks for the UPDATE, and what becomes of the rows on the workers */
-	compat_require_privileges(parse, rt_fetch(parse->resultRelation, parse->rtable),
-							  ACL_INSERT | ACL_DELETE);
 	*path = *linitial_node(ModifyTablePath, final_rel->pathlist);
 	/* core's INSERT takes columns for RETURNING only from a node that hands on what is below it */
 	path->subpath = (Path *) create_material_path(
