@@ -284,6 +284,6 @@ def test_nobody_else_takes_rows(pair: Pair) -> None:
             f"UPDATE visit SET n = 1 WHERE {name}(id)",
             f"UPDATE visit SET person = id WHERE {name}(id)",
         ):
-            with pytest.raises(psycopg.Error, match="own statements only|does not exist"):
+            with pytest.raises(psycopg.Error, match=r"own statements only|does not exist"):
                 pair.ours.execute(statement)
     pair.same(ALL)

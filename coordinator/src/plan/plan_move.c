@@ -17,11 +17,10 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -30,7 +29,6 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 #include "compat.h"
 #include "plan/deparse_path.h"
@@ -38,7 +36,6 @@
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/plan_move.h"
-#include "table/table_rules.h"
 
 typedef struct MovePlan
 {
@@ -60,24 +57,25 @@ refuse(const DistributedTable *table, const char *detail, const char *hint)
 static void
 check_references(const DistributedTable *table)
 {
-	ListCell *lc;
+	Relation relation = table_open(table->relation, NoLock);
+	const TriggerDesc *triggers = relation->trigdesc;
 
-	foreach(lc, table_rules_check_list_foreign_keys(table->relation))
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(lc)));
-		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+		const Trigger *trigger = &triggers->triggers[i];
 
-		if (form->confrelid == table->relation)
+		if (RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_PK)
 			refuse(
 				table,
 				psprintf("Foreign key constraint \"%s\" of table \"%s\" refers to the rows, which "
 						 "would have to move to other workers.",
-						 NameStr(form->conname), get_rel_name(form->conrelid)),
+						 get_constraint_name(trigger->tgconstraint),
+						 get_rel_name(trigger->tgconstrrelid)),
 				"Insert the row with its new key, have the others refer to that, and delete the "
 				"old "
 				"row.");
-		ReleaseSysCache(tuple);
 	}
+	table_close(relation, NoLock);
 }
 
 static bool
