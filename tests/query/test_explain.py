@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,21 @@ def test_verbose_shows_the_plan_of_one_worker(pair: Pair) -> None:
     assert "users_s" in text, "the worker's own partition"
     (gather,) = pair.gathers("SELECT count(*) FROM events", "VERBOSE, COSTS OFF")
     assert "events_s" in json.dumps(gather["Remote Plan"])
+
+
+def test_verbose_names_window_functions_that_workers_compute(pair: Pair) -> None:
+    query = (
+        "SELECT row_number() OVER w, 1 + sum(event_id) FILTER (WHERE event_id > 5) OVER w,"
+        " lag(event_id, 2) OVER (PARTITION BY user_id ORDER BY event_id DESC) FROM events"
+        " WINDOW w AS (PARTITION BY user_id ORDER BY event_id)"
+    )
+    pushed_whole(pair, query)
+    text = pair.explain(query, "VERBOSE, COSTS OFF")
+    (output,) = re.findall(r"(?m)^  Output: (.*)", text.split("Remote")[0])
+    for part in ("row_number()", "FILTER (WHERE (", "lag("):
+        assert part in output
+    above = f"SELECT DISTINCT n + 1, count(*) OVER () FROM ({query}) AS r (n, s, l)"
+    assert "Remote Plan" in pair.explain(above, "VERBOSE, COSTS OFF")
 
 
 @pytest.mark.parametrize("explain_format", ["JSON", "YAML", "XML"])

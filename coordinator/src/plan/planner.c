@@ -23,6 +23,7 @@
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
 #include "server/settings.h"
+#include "window_names.h"
 
 typedef struct PlannerCall
 {
@@ -244,6 +245,14 @@ add_hidden_relations(PlannedStmt *plan, List *roots)
 	}
 }
 
+/* What core does not know of a plan that it has made. */
+static void
+complete_plan(PlannedStmt *plan, const PlannerCall *call)
+{
+	add_hidden_relations(plan, call->hidden_roots);
+	window_names_give(plan, GetCustomScanMethods(GATHER_NAME, false));
+}
+
 /* Plan with `call` as the current one, which ends with the planning, by success or error. */
 static PlannedStmt *
 run_planner(PlannerCall *call, Query *parse, const char *query_string, int cursor_options,
@@ -283,7 +292,7 @@ plan_form(Query *query, const char *query_string, int cursor_options, ParamListI
 	PlannerCall call = {.outer = current_call};
 	PlannedStmt *plan = run_planner(&call, query, query_string, cursor_options, bound_params);
 
-	add_hidden_relations(plan, call.hidden_roots);
+	complete_plan(plan, &call);
 	return plan;
 }
 
@@ -306,7 +315,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
 	check_modifying_ctes(call.original, &call);
-	add_hidden_relations(plan, call.hidden_roots);
+	complete_plan(plan, &call);
 	return plan;
 }
 

@@ -64,9 +64,6 @@ typedef enum WindowNumber
 /* What the function is; false if it is not for the node.  *offset: see WindowFunction. */
 extern bool window_find_kind(const WindowFunc *function, WindowKind *kind, int64 *offset);
 
-/* The same function as an aggregate over the rows of a group. */
-extern Aggref *window_make_aggref(const WindowFunc *function);
-
 /* Which rows have to be there before the first of them can be returned? */
 typedef enum WindowDelay
 {

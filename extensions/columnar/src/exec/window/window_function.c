@@ -12,10 +12,8 @@
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
-#include "parser/parse_agg.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -23,6 +21,7 @@
 #include "utils/lsyscache.h"
 
 #include "exec/collection/vector_store_internal.h"
+#include "window_names.h"
 
 /* ---- which functions ---------------------------------------------------------------------------- */
 
@@ -147,41 +146,6 @@ window_find_delay(WindowKind kind, int64 offset, WindowFrame frame)
 	}
 }
 
-Aggref *
-window_make_aggref(const WindowFunc *function)
-{
-	Aggref *aggref = makeNode(Aggref);
-	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(function->winfnoid));
-	Oid types[FUNC_MAX_ARGS];
-	Oid state;
-	ListCell *cell;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", function->winfnoid);
-	state = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtranstype;
-	ReleaseSysCache(tuple);
-	foreach(cell, function->args)
-	{
-		int number = foreach_current_index(cell);
-
-		types[number] = exprType(lfirst(cell));
-		aggref->aggargtypes = lappend_oid(aggref->aggargtypes, types[number]);
-		aggref->args = lappend(aggref->args,
-							   makeTargetEntry(copyObject(lfirst(cell)), number + 1, NULL, false));
-	}
-	aggref->aggfnoid = function->winfnoid;
-	aggref->aggtype = function->wintype;
-	aggref->aggcollid = function->wincollid;
-	aggref->inputcollid = function->inputcollid;
-	aggref->aggtranstype = resolve_aggregate_transtype(function->winfnoid, state, types,
-													   list_length(function->args));
-	aggref->aggstar = function->winstar;
-	aggref->aggkind = AGGKIND_NORMAL;
-	aggref->aggsplit = AGGSPLIT_SIMPLE;
-	aggref->location = -1;
-	return aggref;
-}
-
 /* ---- begin -------------------------------------------------------------------------------------- */
 
 /* As ExecInitWindowAgg(): who runs the query must be allowed to call the function. */
@@ -218,7 +182,7 @@ init_aggregate(ColumnarWindowState *state, WindowFunction *function, const Windo
 		function->running = window_running_create(numbered, parent);
 		return;
 	}
-	whole = window_make_aggref(numbered);
+	whole = window_names_make_aggref(numbered);
 	partial = copyObject(whole);
 	mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
 	function->states = vector_aggregate_create(partial, parent);

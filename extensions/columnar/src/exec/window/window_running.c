@@ -25,6 +25,7 @@
 #include "utils/numeric.h"
 
 #include "store/codec/numeric_codec.h"
+#include "window_names.h"
 
 typedef enum RunningForm
 {
@@ -133,7 +134,7 @@ WindowRunning *
 window_running_create(const WindowFunc *function, PlanState *parent)
 {
 	WindowRunning *running = palloc0(sizeof(WindowRunning));
-	Aggref *aggref = window_make_aggref(function);
+	Aggref *aggref = window_names_make_aggref(function);
 	ColumnType *type = palloc(sizeof(ColumnType));
 	VectorKey key = vector_key_of((const Node *) function);
 
