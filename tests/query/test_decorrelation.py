@@ -67,6 +67,9 @@ QUERIES = [
     " WHERE l.p = s.p AND l.q = s.cost)) > 0",
     "WITH sums AS (SELECT p, q, sum(price) AS total FROM line GROUP BY p, q) SELECT * FROM sums AS s WHERE total = (SELECT"
     " max(total) FROM sums AS t WHERE t.p = s.p)",
+    "SELECT o, sum(q) FROM line AS l GROUP BY o HAVING sum(q) > (SELECT avg(m.q) * 2 FROM line AS m WHERE m.o = l.o)",
+    "SELECT o, sum(q) > (SELECT avg(m.q) * 2 FROM line AS m WHERE m.o = l.o) FROM line AS l GROUP BY o",
+    "SELECT o, (SELECT count(*) FROM line AS m WHERE m.o = l.o) + count(*) FROM line AS l GROUP BY o",
     "SELECT p, CASE WHEN size > 3 THEN (SELECT 10 / min(q) FROM line AS l WHERE l.p = part.p AND q > 0) END FROM part",
     "SELECT p FROM part WHERE size > 1 ORDER BY (SELECT count(*) FROM line AS l WHERE l.p = part.p) DESC, p LIMIT 5",
 ]

@@ -26,6 +26,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
+#include "parser/parse_clause.h"
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
@@ -534,42 +535,79 @@ build_target(List *target, DeparseLevel *level)
 	return result;
 }
 
+typedef struct DependentContext
+{
+	List *grouped;
+	List *inside;  /* columns in grouped expressions */
+	List *columns; /* the result */
+} DependentContext;
+
 /*
- * Columns that may stand beside GROUP BY because they depend on a grouped
- * primary key.  A worker would have to prove that again (and PostgreSQL drops
- * GROUP BY columns by such proofs), so they are grouped by explicitly.
+ * Walker: columns outside of aggregates that GROUP BY does not have.  Not what a grouped expression has: the planner may have
+ * given a use of that expression another form, in which we do not find it, and further groups would be wrong.
+ */
+static bool
+find_dependent_columns(Node *node, DependentContext *context)
+{
+	if (node == NULL || IsA(node, Aggref) || IsA(node, Query) ||
+		list_member(context->grouped, node))
+		return false;
+	if (IsA(node, Var))
+	{
+		if (!list_member(context->inside, node))
+			context->columns = list_append_unique(context->columns, node);
+		return false;
+	}
+	return expression_tree_walker(node, find_dependent_columns, context);
+}
+
+/* The target that is the column, a further one that nobody sees if there is none. */
+static TargetEntry *
+have_target(Query *query, Node *column)
+{
+	TargetEntry *tle = tlist_member((Expr *) column, query->targetList);
+
+	if (tle == NULL)
+	{
+		tle = makeTargetEntry((Expr *) copyObject(column), list_length(query->targetList) + 1, NULL,
+							  true);
+		query->targetList = lappend(query->targetList, tle);
+	}
+	return tle;
+}
+
+/*
+ * Columns that may stand beside GROUP BY because they depend on what is grouped: by a primary key, or
+ * as columns of a sub-select that was joined by its only key (decorrelate.h).  A worker would have to prove that
+ * again (and PostgreSQL drops GROUP BY columns by such proofs), so they are grouped by explicitly.
  */
 static void
 group_dependent_columns(Query *query)
 {
-	List *grouped = get_sortgrouplist_exprs(query->groupClause, query->targetList);
-	Index next_ref = 0;
+	DependentContext context = {
+		.grouped = get_sortgrouplist_exprs(query->groupClause, query->targetList)};
 	ListCell *lc;
 
 	foreach(lc, query->targetList)
-		next_ref = Max(next_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
-
-	foreach(lc, query->targetList)
 	{
-		TargetEntry *tle = lfirst(lc);
-		SortGroupClause *clause;
-		bool hashable;
-		Oid sortop;
-		Oid eqop;
+		Expr *expr = ((TargetEntry *) lfirst(lc))->expr;
 
-		if (!IsA(tle->expr, Var) || list_member(grouped, tle->expr))
-			continue;
-		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &sortop, &eqop,
-								 NULL, &hashable);
-		if (!OidIsValid(eqop))
+		if (IsA(expr, Var) && !list_member(context.grouped, expr))
+			context.columns = list_append_unique(context.columns, expr);
+	}
+	context.inside = pull_vars_of_level((Node *) context.grouped, 0);
+	find_dependent_columns((Node *) query->targetList, &context);
+	find_dependent_columns(query->havingQual, &context);
+	foreach(lc, context.columns)
+	{
+		SortGroupClause *clause = makeNode(SortGroupClause);
+
+		get_sort_group_operators(exprType(lfirst(lc)), false, false, false, &clause->sortop,
+								 &clause->eqop, NULL, &clause->hashable);
+		if (!OidIsValid(clause->eqop))
 			continue; /* of a type like json: the workers have the primary key, too */
-		if (tle->ressortgroupref == 0)
-			tle->ressortgroupref = ++next_ref;
-		clause = makeNode(SortGroupClause);
-		clause->tleSortGroupRef = tle->ressortgroupref;
-		clause->eqop = eqop;
-		clause->sortop = sortop;
-		clause->hashable = hashable;
+		clause->tleSortGroupRef = assignSortGroupRef(have_target(query, lfirst(lc)),
+													 query->targetList);
 		query->groupClause = lappend(query->groupClause, clause);
 	}
 }
@@ -690,9 +728,9 @@ build_query(DeparseLevel *level, List *tlist)
 
 	query->targetList = build_target(target, level);
 	query->groupClause = copyObject(path->group_clause);
+	query->havingQual = build_conjunction(path->having, level);
 	if (query->groupClause != NIL)
 		group_dependent_columns(query);
-	query->havingQual = build_conjunction(path->having, level);
 
 	/* The planner dropped aggregates that nobody reads; their grouping into one row remains. */
 	if (path->has_aggs && path->group_clause == NIL && query->havingQual == NULL &&
