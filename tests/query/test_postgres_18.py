@@ -50,7 +50,7 @@ GROUPS = {
     "a join's column": "SELECT user_id, count(*) FROM users JOIN events USING (user_id) GROUP BY user_id HAVING user_id < 50",
     "a merged column": "SELECT user_id, count(*) FROM users FULL JOIN visits USING (user_id) GROUP BY user_id",
     "the primary key's columns": "SELECT u.*, count(*) FROM users u JOIN events e USING (user_id) GROUP BY u.user_id",
-    "HAVING that tells equal words apart": "SELECT word, count(*), sum(n) FROM words GROUP BY word HAVING word = 'Word1' COLLATE \"C\" OR word = 'word1' COLLATE \"C\" ORDER BY sum(n)",
+    "HAVING that tells equal words apart": "SELECT lower(word), count(*), sum(n) FROM words GROUP BY word HAVING word = 'Word1' COLLATE \"C\" OR word = 'word1' COLLATE \"C\" ORDER BY sum(n)",
     "HAVING alone": "SELECT count(*) FROM users HAVING count(*) > 10",
 }  # fmt: skip
 
