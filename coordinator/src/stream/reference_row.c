@@ -2,7 +2,7 @@
  * reference_row.c
  *		A changed row of a reference table as SQL for the workers' copies.
  *
- * A copy's row is found by the primary key.  Without one it is found by all of its values, byte by byte: types
+ * A copy's row is found by the primary key, unless that can be deferred: then two rows may have it.  Without one it is found by all of its values, byte by byte: types
  * need no equality for that, and what they call equal may still be two rows.  Of rows that are the same in
  * everything any one is changed, which the copy cannot tell from another; LIMIT above the row's lock takes the next one when
  * another transaction has changed it meanwhile.
@@ -18,6 +18,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "cluster/relation_name.h"
 #include "values/row_format.h"
 
@@ -107,10 +108,13 @@ append_same_values(StringInfo sql, TupleTableSlot *row)
 static void
 append_condition(StringInfo sql, Relation relation, TupleTableSlot *row, const char *lock)
 {
-	Bitmapset *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
+	Bitmapset *key = NULL;
 	const char *separator = "";
 	int member = -1;
 
+	/* the attributes are also those of a key that can be deferred, since 17 */
+	if (OidIsValid(compat_primary_key_index(relation)))
+		key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_PRIMARY_KEY);
 	if (bms_is_empty(key))
 	{
 		appendStringInfo(sql, "ctid = (SELECT ctid FROM ONLY %s WHERE ",
