@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
+from tests.installation import server_major
 from tests.pair import Pair, open_pair
 
 
@@ -132,10 +133,11 @@ def test_a_unique_index(pair: Pair, columns: str, periods: str) -> None:
         assert verdict(pair, table, constraint, place_it) == later
 
 
-def test_an_exclusion_constraint(pair: Pair) -> None:
+@pytest.mark.parametrize("column", ["k", "v"])
+def test_an_exclusion_constraint(pair: Pair, column: str) -> None:
     table = "CREATE TABLE t (k integer, v integer)"
-    add = 'ALTER TABLE t ADD CONSTRAINT "the index" EXCLUDE USING btree (k WITH =)'
+    add = f'ALTER TABLE t ADD CONSTRAINT "the index" EXCLUDE USING btree ({column} WITH =)'
     later = verdict(pair, table, *place("t", "k"), add)
-    assert later is not None
-    assert later[0] == "0A000"
+    possible = column == "k" and server_major() >= 17
+    assert later is None if possible else later[0] == "0A000"
     assert verdict(pair, table, add, *place("t", "k")) == later
