@@ -893,6 +893,18 @@ compat_flatten_groups(Query *query)
 #define compat_not_null_column(tuple) InvalidAttrNumber
 #endif
 
+/*
+ * Has the column that stands at this position of a relation's descriptor a value in all rows?  attnotnull says so of new rows alone
+ * since 18, as NOT NULL may be NOT VALID.
+ */
+#if PG_VERSION_NUM >= 180000
+#define compat_column_is_never_null(descriptor, position) \
+	(TupleDescCompactAttr(descriptor, position)->attnullability == ATTNULLABLE_VALID)
+#else
+#define compat_column_is_never_null(descriptor, position) \
+	(TupleDescAttr(descriptor, position)->attnotnull)
+#endif
+
 /* RETURNING tells rows before and after since 18, under names that the query has; which row is it? */
 #if PG_VERSION_NUM >= 180000
 #define compat_copy_returning_names(to, from)             \

@@ -11,6 +11,7 @@
 
 #include "decorrelate_internal.h"
 
+#include "access/relation.h"
 #include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -21,6 +22,7 @@
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 /* ---- NULL ---------------------------------------------------------------------------------------------- */
 
@@ -59,18 +61,16 @@ decorrelate_nullable(Query *query)
 static bool
 is_declared_not_null(RangeTblEntry *rte, AttrNumber attribute)
 {
-	HeapTuple tuple;
+	Relation relation;
 	bool result;
 
 	/* a child may drop the constraint of its parent, but not a partition */
 	if (attribute <= 0 ||
 		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE && has_subclass(rte->relid)))
 		return false;
-	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(rte->relid), Int16GetDatum(attribute));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
-	ReleaseSysCache(tuple);
+	relation = relation_open(rte->relid, AccessShareLock);
+	result = compat_column_is_never_null(RelationGetDescr(relation), attribute - 1);
+	relation_close(relation, NoLock);
 	return result;
 }
 

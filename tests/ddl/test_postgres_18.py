@@ -154,6 +154,7 @@ def test_a_not_null_that_is_not_valid_holds_for_new_rows(pair: Pair, kind: str) 
     check_structure(pair, "t")
     pair.same("INSERT INTO t VALUES (100, NULL)")
     pair.same("SELECT count(*) FROM t WHERE v IS NULL")
+    pair.same("SELECT count(v), count(*) FROM t")
     pair.same("SELECT id FROM t WHERE v IS NOT NULL AND id < 7")
     pair.same("SELECT id FROM t WHERE v NOT IN (SELECT v FROM t WHERE v IS NOT NULL)")
     pair.same("ALTER TABLE t VALIDATE CONSTRAINT known")
@@ -161,6 +162,25 @@ def test_a_not_null_that_is_not_valid_holds_for_new_rows(pair: Pair, kind: str) 
     pair.same("ALTER TABLE t VALIDATE CONSTRAINT known")
     check_structure(pair, "t")
     pair.same("SELECT count(*) FROM t WHERE v IS NULL")
+
+
+def test_columnar_tables_count_no_nulls_below_a_not_null_that_is_not_valid(pair: Pair) -> None:
+    pair.execute("CREATE TABLE t (id integer, v integer)")
+    pair.ours.execute("SELECT create_distributed_table('t', 'id', storage => 'columnar')")
+    pair.execute("INSERT INTO t SELECT g, nullif(g % 5, 0) FROM generate_series(1, 20) AS g")
+    pair.execute("ALTER TABLE t ADD CONSTRAINT known NOT NULL v NOT VALID")
+    pair.same("SELECT count(v) FROM t")
+    pair.same("SELECT count(v), count(*) FROM t")
+
+
+def test_a_period_is_not_told_by_a_not_null_that_is_not_valid(pair: Pair) -> None:
+    pair.ours.execute("CREATE TABLE p (id integer, at date); INSERT INTO p VALUES (1, NULL)")
+    pair.ours.execute("ALTER TABLE p ADD NOT NULL at NOT VALID")
+    place = "SELECT create_distributed_table('p', 'id', partition_by => 'at', partition_interval => '1 day')"
+    with pytest.raises(psycopg.errors.NotNullViolation, match="cannot be divided"):
+        pair.ours.execute(place)
+    pair.ours.execute("DELETE FROM p; ALTER TABLE p ALTER at SET NOT NULL")
+    pair.ours.execute(place)
 
 
 def test_not_null_is_inherited_or_not_where_there_are_children(pair: Pair) -> None:

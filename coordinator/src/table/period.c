@@ -24,6 +24,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "server/settings.h"
 #include "table/worker_table_sql.h"
 
@@ -80,7 +81,7 @@ find_column(Relation relation, const char *name)
 						  psprintf("It is of type %s.", format_type_be(column->atttypid)),
 						  "Use a column of type timestamptz, timestamp, date, integer or bigint.");
 	}
-	if (!column->attnotnull)
+	if (!compat_column_is_never_null(RelationGetDescr(relation), attribute - 1))
 		refuse_column(relation, name, ERRCODE_NOT_NULL_VIOLATION, "It may be null.",
 					  psprintf("Run ALTER TABLE %s ALTER COLUMN %s SET NOT NULL before.",
 							   RelationGetRelationName(relation), quote_identifier(name)));

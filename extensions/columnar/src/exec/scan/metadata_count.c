@@ -55,18 +55,16 @@ static const CustomExecMethods count_exec_methods;
 static bool
 is_not_null(Oid relation, AttrNumber attribute)
 {
-	HeapTuple tuple;
+	Relation table;
 	bool result;
 
 	/* a child may drop the constraint of its parent, but not a partition */
 	if (attribute <= 0 ||
 		(get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE && has_subclass(relation)))
 		return false;
-	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation), Int16GetDatum(attribute));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
-	ReleaseSysCache(tuple);
+	table = table_open(relation, AccessShareLock);
+	result = compat_column_is_never_null(RelationGetDescr(table), attribute - 1);
+	table_close(table, NoLock);
 	return result;
 }
 
