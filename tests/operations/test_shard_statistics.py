@@ -91,7 +91,9 @@ def test_every_shard_has_the_statistics_of_the_whole(pair: Pair, storage: str) -
         for (table,) in tables:
             assert worker.query(VALUES.format(table)) == expected
     rows = "SELECT reltuples FROM pg_class WHERE relname ~ 't_s[0-9]+$' AND relkind = 'r'"
-    assert 2900 < sum(count for (count,) in on_workers(pair, rows)) < 3100
+    # of a heap pages tell, which PostgreSQL makes several at once since 16: some are still empty
+    slack = 100 if storage == "columnar" else 800
+    assert abs(sum(count for (count,) in on_workers(pair, rows)) - 3000) < slack
 
 
 def test_one_shard_of_each_worker_is_analysed(pair: Pair) -> None:
