@@ -115,6 +115,15 @@ POLICY_WRITES = [
     "UPDATE note SET v = (SELECT count(*) FROM line AS l WHERE l.id = note.id)",
     "UPDATE line SET v = 0 RETURNING id, n",
     "UPDATE line SET v = 500 WHERE n = 1",
+    "UPDATE line SET v = 500",
+    "UPDATE line SET v = v + 2 WHERE n < 100",
+    "UPDATE line SET v = v / (v - 31)",
+    "UPDATE line SET owner = owner, v = NULL",
+    "UPDATE note SET id = 3, v = 1 WHERE id = 3",
+    "UPDATE note SET id = id + 500 RETURNING id, owner",
+    f"UPDATE note SET id = id + 500, owner = '{ANN}' WHERE id < 12",
+    "UPDATE line SET id = n, v = v + 1",
+    "UPDATE note SET id = 4 WHERE id = 3",
     "DELETE FROM note",
     "DELETE FROM note WHERE id IN (3, 4, 5) RETURNING id, owner",
     "DELETE FROM line WHERE id IN (SELECT id FROM note WHERE v > 30)",
@@ -147,7 +156,7 @@ def test_policies_hold_for_every_write(
     try:
         ours, theirs = run(twin.ours, statement), run(twin.theirs, statement)
         if ours.sqlstate == "0A000":
-            assert "note" in ours.message or "line" in ours.message
+            assert "ON CONFLICT" in statement or "MERGE" in statement, ours
             return
         assert (ours.sqlstate, ours.tag) == (theirs.sqlstate, theirs.tag), f"{ours}\n{theirs}"
         assert sorted(ours.rows, key=str) == sorted(theirs.rows, key=str)
@@ -179,13 +188,10 @@ def test_an_upsert_neither_changes_nor_brings_in_rows_of_others(
 
 def test_a_write_that_policies_make_impossible_says_so(as_role: Callable[[str], Twin]) -> None:
     ann = as_role(ANN)
-    for statement in (
-        "UPDATE note SET v = -1 WHERE id = 3",
-        f"INSERT INTO note VALUES (3, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77",
-    ):
-        outcome = run(ann.ours, f"BEGIN; {statement}; ROLLBACK")
-        ann.ours.execute("ROLLBACK")
-        assert outcome.sqlstate is None or "security" in outcome.message, outcome
+    statement = f"INSERT INTO note VALUES (3, '{ANN}', 1) ON CONFLICT (id) DO UPDATE SET v = 77"
+    outcome = run(ann.ours, f"BEGIN; {statement}; ROLLBACK")
+    ann.ours.execute("ROLLBACK")
+    assert outcome.sqlstate == "0A000" and "security" in outcome.message, outcome
 
 
 def restore_notes(pair: Pair) -> None:

@@ -40,6 +40,7 @@
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/modify_obstacle.h"
+#include "plan/new_row_checks.h"
 #include "plan/only_here.h"
 #include "plan/plan_move.h"
 #include "plan/planner.h"
@@ -49,6 +50,7 @@ typedef struct ModifyPlan
 {
 	Query *original;
 	DistPath *path; /* rebuild the statement from this; NULL: ship the original */
+	List *checked;	/* its assignments, with the checks of policies and views; NIL: there are none */
 	Locus locus;
 	const DistributedTable *table;
 } ModifyPlan;
@@ -63,10 +65,10 @@ check_options(Query *parse, const DistributedTable *table)
 				 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
 						"security or WITH CHECK OPTION",
 						modify_command_name(parse->commandType), get_rel_name(table->relation)),
-				 errdetail("The statement runs on the workers, where new rows are not checked "
+				 errdetail("The statement runs on the workers, where its new rows cannot be checked "
 						   "against policies and views."),
-				 errhint("Use plain INSERT and DELETE, or run it as a role that bypasses "
-						 "row-level security.")));
+				 errhint("Use plain INSERT, UPDATE and DELETE, with policies whose conditions the "
+						 "workers can evaluate.")));
 }
 
 /* Has the table triggers of the user's, which only rows that come by here can fire? */
@@ -479,12 +481,12 @@ list_assignments(PlannerInfo *root)
 }
 
 static List *
-make_set_list(PlannerInfo *root)
+make_set_list(PlannerInfo *root, List *checked)
 {
 	if (root->parse->commandType != CMD_UPDATE)
 		return NIL;
 	return deparse_statement_assignments(
-		list_assignments(root), planner_rt_fetch(root->parse->resultRelation, root)->relid);
+		checked != NIL ? checked : list_assignments(root), planner_rt_fetch(root->parse->resultRelation, root)->relid);
 }
 
 /*
@@ -525,7 +527,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 		gather_add_hidden_roots(modify->path);
 		plan.sql = deparse_text(
 			deparse_path_modify(modify->path, root->parse->commandType, root->parse->resultRelation,
-								make_set_list(root), root->parse->returningList, &params));
+								make_set_list(root, modify->checked), root->parse->returningList, &params));
 	}
 	else
 	{
@@ -698,7 +700,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 
 	check_current_of(modify->original, modify->table);
 	check_triggers(parse, modify->table);
-	check_options(parse, modify->table);
+	if (parse->commandType != CMD_UPDATE)
+		check_options(parse, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL)
 		modify_obstacle_report(root, modify->original, modify->table);
@@ -710,7 +713,14 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		add_path(final_rel, move);
 		return;
 	}
-	if (!text_is_complete(root, modify->original) || !text_is_readable(root, modify->original))
+	if (parse->withCheckOptions != NIL)
+	{
+		modify->checked = new_row_checks_add(root, &path->locus, list_assignments(root));
+		if (modify->checked == NIL)
+			check_options(parse, modify->table);
+	}
+	if (modify->checked != NIL || !text_is_complete(root, modify->original) ||
+		!text_is_readable(root, modify->original))
 	{
 		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
 			modify_obstacle_report(root, modify->original, modify->table);

@@ -35,6 +35,7 @@
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
+#include "plan/new_row_checks.h"
 #include "plan/plan_move.h"
 
 typedef struct MovePlan
@@ -241,5 +242,7 @@ plan_move_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable 
 	path->partColsUpdated = false;
 	path->updateColnosLists = NIL;
 	path->rowMarks = NIL;
+	if (parse->withCheckOptions != NIL)
+		path->withCheckOptionLists = list_make1(new_row_checks_of_insert(parse->withCheckOptions));
 	return (Path *) path;
 }

@@ -1,0 +1,218 @@
+/*
+ * new_row_checks.c
+ *		Policies and WITH CHECK OPTION for rows that workers change.
+ *
+ * The rewriter has added conditions that new rows have to satisfy.  The workers know neither policies nor views; so one of the
+ * assignments becomes
+ *
+ *		SET column = strata.checked_value(value, condition, ...)
+ *
+ * where the condition has the new values in the place of columns.  It is evaluated when core evaluates it: for each
+ * row that is going to be changed, before constraints, and once more if the row has changed meanwhile.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_func.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteHandler.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "plan/deparse_statement.h"
+#include "plan/new_row_checks.h"
+#include "plan/shippable.h"
+
+typedef struct NewRow
+{
+	Index target;
+	Relation relation;
+	List *assignments;
+	bool is_whole; /* something names what is more than a column: the whole row, tableoid */
+	bool collates; /* a value had to be given its column's collation */
+} NewRow;
+
+static TargetEntry *
+find_assignment(const NewRow *row, AttrNumber attno)
+{
+	ListCell *lc;
+
+	foreach(lc, row->assignments)
+	{
+		TargetEntry *entry = lfirst(lc);
+
+		if (entry->resno == attno)
+			return entry;
+	}
+	return NULL;
+}
+
+/* The value as the column has it: under the column's collation. */
+static Node *
+collate_for_column(Node *value, const Var *column, NewRow *row)
+{
+	if (exprCollation(value) == column->varcollid || !OidIsValid(column->varcollid))
+		return value;
+	row->collates = true;
+	return (Node *) makeRelabelType((Expr *) value, exprType(value), exprTypmod(value),
+									column->varcollid, COERCE_IMPLICIT_CAST);
+}
+
+/* Does the planned expression say COLLATE? */
+static bool
+walk_collate(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RelabelType) &&
+		exprCollation(node) != exprCollation((Node *) ((RelabelType *) node)->arg))
+		return true;
+	return expression_tree_walker(node, walk_collate, context);
+}
+
+/* The expression with the new row's values. */
+static Node *
+mutate_new_values(Node *node, NewRow *row)
+{
+	Var *var = (Var *) node;
+	TargetEntry *assigned;
+
+	if (node == NULL)
+		return NULL;
+	if (!IsA(node, Var) || var->varno != row->target || var->varlevelsup != 0)
+		return expression_tree_mutator(node, mutate_new_values, row);
+	if (var->varattno <= 0)
+	{
+		row->is_whole = true;
+		return node;
+	}
+	assigned = find_assignment(row, var->varattno);
+	if (assigned != NULL)
+		return collate_for_column(copyObject((Node *) assigned->expr), var, row);
+	if (TupleDescAttr(RelationGetDescr(row->relation), var->varattno - 1)->attgenerated != '\0')
+	{
+		Node *generated = build_column_default(row->relation, var->varattno);
+
+		ChangeVarNodes(generated, 1, row->target, 0);
+		return mutate_new_values(eval_const_expressions(NULL, generated), row);
+	}
+	return node;
+}
+
+static Node *
+make_text_const(const char *value)
+{
+	if (value == NULL)
+		return (Node *) makeNullConst(TEXTOID, -1, DEFAULT_COLLATION_OID);
+	return (Node *) makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1, CStringGetTextDatum(value),
+							  false, false);
+}
+
+/* value, if the condition holds */
+static Expr *
+check_value(Expr *value, const WithCheckOption *option, Node *condition)
+{
+	Oid type = exprType((Node *) value);
+	Oid collation = exprCollation((Node *) value);
+	Oid types[] = {ANYELEMENTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID};
+	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("checked_value")),
+								  lengthof(types), types, false);
+	List *args = list_make5(value, condition, makeBoolConst(option->kind == WCO_VIEW_CHECK, false),
+							make_text_const(option->relname), make_text_const(option->polname));
+
+	/* the names are text of the default collation */
+	return (Expr *) makeFuncExpr(function, type, args, collation,
+								 OidIsValid(collation) ? collation : DEFAULT_COLLATION_OID,
+								 COERCE_EXPLICIT_CALL);
+}
+
+/* An assignment of a whole column: of a part of one SQL has no expression.  NULL if there is none. */
+static TargetEntry *
+choose_assignment(List *assignments)
+{
+	ListCell *lc;
+
+	foreach(lc, assignments)
+	{
+		TargetEntry *entry = lfirst(lc);
+
+		if (!deparse_statement_assigns_part((Node *) entry->expr))
+			return entry;
+	}
+	return NULL;
+}
+
+/* A value of that type for the column; that it has the column's modifier already is nothing that the text can say. */
+static Expr *
+coerce_for_column(Expr *value, Oid relation, AttrNumber attno)
+{
+	Node *coerced;
+	Oid type;
+	int32 typmod;
+	Oid collation;
+
+	get_atttypetypmodcoll(relation, attno, &type, &typmod, &collation);
+	coerced = coerce_to_target_type(NULL, (Node *) value, exprType((Node *) value), type, typmod,
+									COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	if (coerced != (Node *) value)
+	{
+		exprSetCollation(coerced, collation);
+		exprSetInputCollation(coerced, exprCollation((Node *) value));
+	}
+	return (Expr *) coerced;
+}
+
+List *
+new_row_checks_add(PlannerInfo *root, const Locus *locus, List *assignments)
+{
+	RangeTblEntry *rte = rt_fetch(root->parse->resultRelation, root->parse->rtable);
+	List *result = copyObject(assignments);
+	TargetEntry *chosen = choose_assignment(result);
+	NewRow row = {.target = root->parse->resultRelation, .assignments = assignments};
+	bool possible = chosen != NULL;
+	ListCell *lc;
+
+	row.relation = table_open(rte->relid, NoLock);
+	foreach(lc, root->parse->withCheckOptions)
+	{
+		const WithCheckOption *option = lfirst(lc);
+		List *quals = (List *) mutate_new_values(option->qual, &row);
+
+		/* of two explicit collations SQL takes neither */
+		possible = possible && !row.is_whole &&
+				   !(row.collates && walk_collate(option->qual, NULL)) && !deparse_statement_assigns_part((Node *) quals) &&
+				   shippable_expr(root, locus, (Node *) quals, NULL);
+		if (possible)
+			chosen->expr = check_value(chosen->expr, option, (Node *) make_ands_explicit(quals));
+	}
+	table_close(row.relation, NoLock);
+	if (!possible)
+		return NIL;
+	chosen->expr = coerce_for_column(chosen->expr, rte->relid, chosen->resno);
+	return result;
+}
+
+List *
+new_row_checks_of_insert(List *options)
+{
+	List *result = copyObject(options);
+	ListCell *lc;
+
+	foreach(lc, result)
+	{
+		WithCheckOption *option = lfirst_node(WithCheckOption, lc);
+
+		if (option->kind == WCO_RLS_UPDATE_CHECK)
+			option->kind = WCO_RLS_INSERT_CHECK;
+	}
+	return result;
+}
