@@ -461,6 +461,14 @@ make_used_rte(DeparseLevel *level, Index rti)
 		case RTE_VALUES:
 			rte->values_lists = (List *) mutate_expr((Node *) rte->values_lists, level);
 			break;
+		case RTE_RESULT:
+			rte->rtekind = RTE_SUBQUERY;
+			rte->subquery = makeNode(Query);
+			rte->subquery->commandType = CMD_SELECT;
+			rte->subquery->canSetTag = true;
+			rte->subquery->jointree = makeFromExpr(NIL, NULL);
+			rte->alias = rte->eref = makeAlias("one_row", NIL);
+			break;
 		default:
 			elog(ERROR, "relation kind %d cannot be read by workers", (int) rte->rtekind);
 	}

@@ -13,6 +13,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -202,6 +203,25 @@ exprs_same_value(PlannerInfo *root, Node *a, Node *b)
 	return false;
 }
 
+/* Look through casts to wider integers, which have the same hash. */
+static Node *
+strip_widening(Node *expr)
+{
+	const FuncExpr *cast = (const FuncExpr *) expr;
+
+	if (expr != NULL && IsA(expr, FuncExpr) &&
+		(cast->funcid == F_INT8_INT4 || cast->funcid == F_INT8_INT2 || cast->funcid == F_INT4_INT2))
+		return linitial(cast->args);
+	return expr;
+}
+
+bool
+locus_is_of_integers(const Locus *locus)
+{
+	return metadata_colocation(locus->colocation_id)->key_opfamily ==
+		   lookup_type_cache(INT8OID, TYPECACHE_HASH_OPFAMILY)->hash_opf;
+}
+
 bool
 locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr)
 {
@@ -209,6 +229,8 @@ locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr)
 
 	if (locus->kind != LOCUS_HASHED)
 		return false;
+	if (locus_is_of_integers(locus))
+		expr = strip_widening(expr);
 	foreach(lc, locus->keys)
 	{
 		if (exprs_same_value(root, lfirst(lc), expr))

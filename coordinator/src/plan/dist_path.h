@@ -157,6 +157,9 @@ extern int locus_worker_count(const Locus *locus);
 /* Is expr one of the locus' keys, by equality or equivalence class? */
 extern bool locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr);
 
+/* Integers of any width, equal ones of which have the same hash. */
+extern bool locus_is_of_integers(const Locus *locus);
+
 /* equal(), or members of one equivalence class; binary-compatible casts are looked through. */
 extern bool exprs_same_value(PlannerInfo *root, Node *a, Node *b);
 

@@ -45,6 +45,7 @@
 #include "plan/plan_move.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "plan/slice_path.h"
 
 typedef struct ModifyPlan
 {
@@ -404,6 +405,40 @@ key_value(List *tlist, const DistributedTable *table)
 	return NULL;
 }
 
+/* Are both constants, or one expression, that have the same key hash? */
+static bool
+have_same_hash(const Colocation *colocation, const Node *a, const Node *b)
+{
+	uint64 hashes[2];
+
+	if (!IsA(a, Const) || !IsA(b, Const))
+		return equal(a, b);
+	for (int i = 0; i < 2; i++)
+	{
+		const Const *value = (const Const *) (i == 0 ? a : b);
+
+		hashes[i] = shard_map_hash(colocation, getBaseType(value->consttype), value->constvalue,
+								   value->constisnull);
+	}
+	return hashes[0] == hashes[1];
+}
+
+/* Does a row with this key belong to the worker where the path's row is? */
+static bool
+key_stays(PlannerInfo *root, const Locus *locus, const DistributedTable *table, Node *key)
+{
+	ListCell *lc;
+
+	if (locus_has_key(root, locus, key))
+		return true;
+	foreach(lc, locus->routes) /* SET key = 1 WHERE key = 1: as by tools that write all columns */
+	{
+		if (have_same_hash(table->colocation, lfirst(lc), key))
+			return true;
+	}
+	return false;
+}
+
 /* Do the rows that MERGE inserts belong to the worker where it found no match? */
 static bool
 merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
@@ -420,7 +455,7 @@ merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable
 		if (action->commandType != CMD_INSERT)
 			continue;
 		key = key_value(action->targetList, table);
-		if (key == NULL || !locus_has_key(root, locus, key))
+		if (key == NULL || !key_stays(root, locus, table, key))
 			return false;
 	}
 	return true;
@@ -511,6 +546,26 @@ list_returning(PlannerInfo *root)
 	return result;
 }
 
+/*
+ * A row that every worker has, and that matches nothing there, is inserted by the one that holds its key: the others have not
+ * seen the rows that it could have matched.
+ */
+static void
+insert_where_owned(List *actions, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, actions)
+	{
+		MergeAction *action = lfirst(lc);
+
+		if (action->commandType == CMD_INSERT)
+			action->qual = make_and_qual(
+				action->qual, (Node *) slice_path_owns(table->relation,
+													   key_value(action->targetList, table)));
+	}
+}
+
 /* PlanCustomPath of a statement that is shipped as it was written. */
 static CustomScan *
 plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
@@ -532,6 +587,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	else
 	{
 		strip_planned_ctes(root, modify->original);
+		insert_where_owned(modify->original->mergeActionList, modify->table);
 		plan.sql = deparse_statement_text(root, modify->original, &params);
 	}
 	root->processed_tlist = copyObject(returning);
@@ -634,42 +690,15 @@ has_from_item(DistPath *path, Index rti)
 	return false;
 }
 
-/* Are both constants, or one expression, that have the same key hash? */
-static bool
-have_same_hash(const Colocation *colocation, const Node *a, const Node *b)
-{
-	uint64 hashes[2];
-
-	if (!IsA(a, Const) || !IsA(b, Const))
-		return equal(a, b);
-	for (int i = 0; i < 2; i++)
-	{
-		const Const *value = (const Const *) (i == 0 ? a : b);
-
-		hashes[i] = shard_map_hash(colocation, getBaseType(value->consttype), value->constvalue,
-								   value->constisnull);
-	}
-	return hashes[0] == hashes[1];
-}
-
 /* Does an UPDATE give rows a key that may belong to another worker? */
 static bool
 rows_may_move(PlannerInfo *root, DistPath *path, const DistributedTable *table)
 {
 	Node *key = NULL;
-	ListCell *lc;
 
 	if (root->parse->commandType == CMD_UPDATE)
 		key = updated_key(root->update_colnos, root->processed_tlist, table);
-	if (key == NULL || locus_has_key(root, &path->locus, key))
-		return false;
-	foreach(lc,
-			path->locus.routes) /* SET key = 1 WHERE key = 1: as by tools that write all columns */
-	{
-		if (have_same_hash(table->colocation, lfirst(lc), key))
-			return false;
-	}
-	return true;
+	return key != NULL && !key_stays(root, &path->locus, table, key);
 }
 
 void

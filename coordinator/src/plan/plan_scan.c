@@ -446,7 +446,7 @@ plan_reference_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntr
 	dist_path_add(rel, path);
 }
 
-/* VALUES and functions of constants: the same rows wherever they are evaluated. */
+/* VALUES, functions of constants, and the one row of a SELECT without FROM: the same wherever they are evaluated. */
 static void
 plan_computed_rows(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -562,6 +562,7 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 			return;
 		case RTE_VALUES:
 		case RTE_FUNCTION:
+		case RTE_RESULT:
 			if (rel->reloptkind == RELOPT_BASEREL && rel->lateral_relids == NULL && !rte->lateral)
 				plan_computed_rows(root, rel, rti, rte);
 			return;

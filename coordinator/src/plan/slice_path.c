@@ -11,6 +11,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "parser/parse_coerce.h"
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
@@ -47,8 +48,8 @@ find_table(const DistPath *path, int colocation_id)
 	return InvalidOid;
 }
 
-static Expr *
-make_owns(Oid relation, Node *key)
+Expr *
+slice_path_owns(Oid relation, Node *key)
 {
 	Oid types[] = {TEXTOID, ANYELEMENTOID};
 	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("owns")), 2, types,
@@ -64,17 +65,31 @@ make_owns(Oid relation, Node *key)
 								 COERCE_EXPLICIT_CALL);
 }
 
+/* The key as a value of its column's type; NULL if its hash might be another one. */
+static Node *
+convert_key(Oid relation, const Locus *locus, Node *key)
+{
+	Oid type = get_atttype(relation, metadata_table(relation)->key_attribute);
+
+	if (exprType(key) == type)
+		return key;
+	if (!locus_is_of_integers(locus))
+		return NULL;
+	return coerce_to_target_type(NULL, copyObject(key), exprType(key), type, -1, COERCION_IMPLICIT,
+								 COERCE_IMPLICIT_CAST, -1);
+}
+
 DistPath *
 slice_path(DistPath *path, const DistPath *other, Node *key)
 {
 	Oid relation = find_table(other, other->locus.colocation_id);
+	Node *owned = OidIsValid(relation) ? convert_key(relation, &other->locus, key) : NULL;
 	DistPath *slice;
 
-	if (!OidIsValid(relation) ||
-		get_atttype(relation, metadata_table(relation)->key_attribute) != exprType(key))
+	if (owned == NULL)
 		return NULL;
 	slice = dist_path_copy(path);
-	slice->quals = lappend(list_copy(path->quals), make_owns(relation, key));
+	slice->quals = lappend(list_copy(path->quals), slice_path_owns(relation, owned));
 	slice->locus = (Locus){
 		.kind = LOCUS_HASHED, .colocation_id = other->locus.colocation_id, .keys = list_make1(key)};
 	return slice;

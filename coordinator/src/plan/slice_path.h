@@ -7,6 +7,9 @@
 
 #include "plan/dist_path.h"
 
+/* strata.owns(relation, key): true on one worker for each key, which is of the type of the relation's key. */
+extern Expr *slice_path_owns(Oid relation, Node *key);
+
 /*
  * The rows of a replicated path, each on the worker that has rows of `other`, which is hashed, whose key is `key`, an expression
  * over the path; NULL where that cannot be said.
