@@ -17,7 +17,7 @@ MONITOR = "strata_monitor"
 # Everybody: what checks the caller's rights on its argument itself, or tells nothing secret.
 EVERYBODY = {
     "coordinator": """
-        strata.as_text strata.owns strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.calling_role
+        strata.as_text strata.checked_value strata.owns strata.alter_columnar_table_reset strata.alter_columnar_table_set strata.calling_role
         strata.conninfo_address strata.may_see
         strata.create_distributed_table strata.create_reference_table strata.distributed_handler
         strata.flatten_obstacle strata.flatten_partitioned_table strata.heat strata.heat_statistics
@@ -32,7 +32,7 @@ EVERYBODY = {
     """,
     # the coordinator's sessions call these as the roles of the users
     "worker": """
-        strata.as_text strata.owns strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
+        strata.as_text strata.checked_value strata.owns strata.period_bound strata.period_start strata.role_attributes strata.table_checksum
         strata.type_of strata.used_periods strata_columnar.alter_columnar_table_reset
         strata_columnar.alter_columnar_table_set strata_columnar.columnar_chunks
         strata_columnar.columnar_compact strata_columnar.columnar_handler
