@@ -22,10 +22,9 @@ report_violation(bool is_view, const char *relation, const char *policy)
 		ereport(ERROR, (errcode(ERRCODE_WITH_CHECK_OPTION_VIOLATION),
 						errmsg("new row violates check option for view \"%s\"", relation)));
 	if (policy != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("new row violates row-level security policy \"%s\" for table \"%s\"",
-						policy, relation)));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("new row violates row-level security policy \"%s\" for table \"%s\"",
+							   policy, relation)));
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("new row violates row-level security policy for table \"%s\"", relation)));

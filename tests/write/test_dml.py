@@ -299,12 +299,6 @@ def expect_error(pair: Pair, statement: str, sqlstate: str) -> psycopg.Error:
     return caught.value
 
 
-def test_an_update_of_the_key_is_a_clear_error(pair: Pair) -> None:
-    error = expect_error(pair, "UPDATE users SET user_id = user_id + 1 WHERE user_id = 3", "0A000")
-    assert "user_id" in str(error)
-    assert error.diag.message_hint
-
-
 @pytest.mark.parametrize(
     "statement",
     [

@@ -189,7 +189,8 @@ new_row_checks_add(PlannerInfo *root, const Locus *locus, List *assignments)
 
 		/* of two explicit collations SQL takes neither */
 		possible = possible && !row.is_whole &&
-				   !(row.collates && walk_collate(option->qual, NULL)) && !deparse_statement_assigns_part((Node *) quals) &&
+				   !(row.collates && walk_collate(option->qual, NULL)) &&
+				   !deparse_statement_assigns_part((Node *) quals) &&
 				   shippable_expr(root, locus, (Node *) quals, NULL);
 		if (possible)
 			chosen->expr = check_value(chosen->expr, option, (Node *) make_ands_explicit(quals));

@@ -51,7 +51,7 @@ typedef struct ModifyPlan
 {
 	Query *original;
 	DistPath *path; /* rebuild the statement from this; NULL: ship the original */
-	List *checked;	/* its assignments, with the checks of policies and views; NIL: there are none */
+	List *checked; /* its assignments, with the checks of policies and views; NIL: there are none */
 	Locus locus;
 	const DistributedTable *table;
 } ModifyPlan;
@@ -61,15 +61,16 @@ static void
 check_options(Query *parse, const DistributedTable *table)
 {
 	if (parse->withCheckOptions != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
-						"security or WITH CHECK OPTION",
-						modify_command_name(parse->commandType), get_rel_name(table->relation)),
-				 errdetail("The statement runs on the workers, where its new rows cannot be checked "
-						   "against policies and views."),
-				 errhint("Use plain INSERT, UPDATE and DELETE, with policies whose conditions the "
-						 "workers can evaluate.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
+					"security or WITH CHECK OPTION",
+					modify_command_name(parse->commandType), get_rel_name(table->relation)),
+			 errdetail("The statement runs on the workers, where its new rows cannot be checked "
+					   "against policies and views."),
+			 errhint("Use plain INSERT, UPDATE and DELETE, with policies whose conditions the "
+					 "workers can evaluate.")));
 }
 
 /* Has the table triggers of the user's, which only rows that come by here can fire? */
@@ -349,7 +350,7 @@ returning_is_shippable(PlannerInfo *root, const Locus *locus)
 	ListCell *lc;
 
 	if (parse->onConflict != NULL &&
-		(!shippable_expr(root, locus, (Node *) parse->onConflict->onConflictSet, NULL) ||
+		(!shippable_new_value(root, locus, (Node *) parse->onConflict->onConflictSet) ||
 		 !shippable_expr(root, locus, parse->onConflict->onConflictWhere, NULL)))
 		return false;
 	foreach(lc, parse->returningList)
@@ -375,7 +376,7 @@ expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 		TargetEntry *tle = lfirst(lc);
 
 		if (!tle->resjunk &&
-			!shippable_expr(root, locus, resolve_multiexpr((Node *) tle->expr, root), NULL))
+			!shippable_new_value(root, locus, resolve_multiexpr((Node *) tle->expr, root)))
 			return false;
 	}
 	foreach(lc, parse->mergeActionList)
@@ -383,7 +384,7 @@ expressions_are_shippable(PlannerInfo *root, const Locus *locus)
 		MergeAction *action = lfirst(lc);
 
 		if (!shippable_expr(root, locus, action->qual, NULL) ||
-			!shippable_expr(root, locus, (Node *) action->targetList, NULL))
+			!shippable_new_value(root, locus, (Node *) action->targetList))
 			return false;
 	}
 	return returning_is_shippable(root, locus);
@@ -521,7 +522,8 @@ make_set_list(PlannerInfo *root, List *checked)
 	if (root->parse->commandType != CMD_UPDATE)
 		return NIL;
 	return deparse_statement_assignments(
-		checked != NIL ? checked : list_assignments(root), planner_rt_fetch(root->parse->resultRelation, root)->relid);
+		checked != NIL ? checked : list_assignments(root),
+		planner_rt_fetch(root->parse->resultRelation, root)->relid);
 }
 
 /*
@@ -561,8 +563,8 @@ insert_where_owned(List *actions, const DistributedTable *table)
 
 		if (action->commandType == CMD_INSERT)
 			action->qual = make_and_qual(
-				action->qual, (Node *) slice_path_owns(table->relation,
-													   key_value(action->targetList, table)));
+				action->qual,
+				(Node *) slice_path_owns(table->relation, key_value(action->targetList, table)));
 	}
 }
 
@@ -580,9 +582,9 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	if (modify->path != NULL)
 	{
 		gather_add_hidden_roots(modify->path);
-		plan.sql = deparse_text(
-			deparse_path_modify(modify->path, root->parse->commandType, root->parse->resultRelation,
-								make_set_list(root, modify->checked), root->parse->returningList, &params));
+		plan.sql = deparse_text(deparse_path_modify(
+			modify->path, root->parse->commandType, root->parse->resultRelation,
+			make_set_list(root, modify->checked), root->parse->returningList, &params));
 	}
 	else
 	{

@@ -60,6 +60,7 @@ typedef struct ShippableContext
 	const Locus *locus;
 	Relids *outer_params;
 	Relids subplan_params; /* PARAM_EXEC ids that belong to a SubPlan's test expression */
+	bool of_new_row;	   /* it is evaluated once for each row that is written */
 } ShippableContext;
 
 typedef struct ObjectKey
@@ -359,6 +360,27 @@ static bool
 is_local_operator(Oid opno)
 {
 	return !shippable_object(OperatorRelationId, opno);
+}
+
+/* Volatile built-in functions whose values are as good from one node as from another. */
+static const char *const stateless_functions[] = {"clock_timestamp", "gen_random_uuid", "random",
+												  "random_normal",	 "timeofday",		"uuidv4",
+												  "uuidv7"};
+
+static bool
+is_stateless_function(Oid function)
+{
+	char *name;
+
+	if (function >= FirstNormalObjectId || func_volatile(function) != PROVOLATILE_VOLATILE)
+		return false;
+	name = get_func_name(function);
+	for (int i = 0; i < lengthof(stateless_functions); i++)
+	{
+		if (strcmp(name, stateless_functions[i]) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* The clause `key = $outer` of the sub-query meets the outer row's worker. */
@@ -713,6 +735,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_FuncExpr:
 			if (((FuncExpr *) node)->funcretset)
 				return true;
+			if (context->of_new_row && is_stateless_function(((FuncExpr *) node)->funcid))
+				return walk_unshippable((Node *) ((FuncExpr *) node)->args, context);
 			break;
 		case T_OpExpr:
 		case T_DistinctExpr:
@@ -745,6 +769,14 @@ bool
 shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Relids *outer_params)
 {
 	ShippableContext context = {.root = root, .locus = locus, .outer_params = outer_params};
+
+	return !walk_unshippable(expr, &context);
+}
+
+bool
+shippable_new_value(PlannerInfo *root, const Locus *locus, Node *expr)
+{
+	ShippableContext context = {.root = root, .locus = locus, .of_new_row = true};
 
 	return !walk_unshippable(expr, &context);
 }

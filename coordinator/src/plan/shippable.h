@@ -14,6 +14,9 @@
  */
 extern bool shippable_expr(PlannerInfo *root, const Locus *locus, Node *expr, Relids *outer_params);
 
+/* The same of what is computed once for each row that a statement writes: it may be random. */
+extern bool shippable_new_value(PlannerInfo *root, const Locus *locus, Node *expr);
+
 /*
  * Would a worker that evaluates this node look at a value of an object identifier type, or make one?  Each node has OIDs
  * of its own, and the name that one prints depends on what else there is.  Such values are only passed along and grouped by.

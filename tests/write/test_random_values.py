@@ -1,0 +1,75 @@
+"""New values by volatile functions that keep no state: computed on the workers, for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+
+
+@pytest.fixture(scope="module", params=["columnar", "heap"])
+def pair(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    with open_pair(cluster, "test_random_values") as made:
+        made.execute(
+            "CREATE TABLE token (id bigint, code uuid, f float8, at timestamptz, n integer)"
+        )
+        made.distribute("token", "id", "none", storage=request.param)
+        made.execute("INSERT INTO token SELECT i FROM generate_series(1, 500) AS i")
+        yield made
+
+
+SUMMARY = (
+    "SELECT count(*), count(DISTINCT code) > 490, count(DISTINCT f) > 490, min(f) >= 0, max(f) < 1, count(code), count(f),"
+    " bool_and(at > now() - interval '1 day'), count(n) FROM token"
+)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE token SET code = gen_random_uuid(), f = random(), at = clock_timestamp()",
+        "UPDATE token SET n = floor(random() * 10)::integer + id % 3 WHERE id < 100",
+        "UPDATE token AS t SET code = gen_random_uuid(), n = o.id FROM token AS o WHERE o.id = t.id",
+        "INSERT INTO token SELECT id, gen_random_uuid(), random(), clock_timestamp() FROM token",
+        "UPDATE token SET id = (random() * 1e9)::bigint, f = random()",
+        "MERGE INTO token AS t USING token AS o ON t.id = o.id WHEN MATCHED THEN UPDATE SET f = random()",
+    ],
+)
+def test_new_values(pair: Pair, statement: str) -> None:
+    if statement.startswith("MERGE"):  # each row once
+        pair.execute("TRUNCATE token; INSERT INTO token SELECT i FROM generate_series(1, 500) AS i")
+    pair.same(statement)
+    pair.same(SUMMARY)
+
+
+def test_what_chooses_rows_is_not(pair: Pair) -> None:
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="random"):
+        pair.ours.execute("DELETE FROM token WHERE random() < 0.5")
+
+
+def test_what_keeps_state_is_not(pair: Pair) -> None:
+    pair.execute("CREATE SEQUENCE numbers")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="nextval"):
+        pair.ours.execute("UPDATE token SET n = nextval('numbers')")
+
+
+def test_a_policy_is_not_asked_of_another_value(pair: Pair) -> None:
+    """What is checked is what is stored: with a random value that is one evaluation."""
+    pair.cluster.create_role("strata_dice")
+    pair.ours.execute(
+        "GRANT USAGE ON SCHEMA test_random_values TO strata_dice; GRANT ALL ON token TO strata_dice;"
+        "ALTER TABLE token ENABLE ROW LEVEL SECURITY; CREATE POLICY low ON token USING (true) WITH CHECK (f < 0.5)"
+    )
+    try:
+        pair.ours.execute("SET ROLE strata_dice")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="row-level security"):
+            pair.ours.execute("UPDATE token SET f = random()")
+    finally:
+        pair.ours.execute(
+            "RESET ROLE; DROP POLICY low ON token; ALTER TABLE token DISABLE ROW LEVEL SECURITY;"
+            "DROP OWNED BY strata_dice"
+        )
