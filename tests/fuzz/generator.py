@@ -493,22 +493,34 @@ class Generator:
         clause = ""
         names = [key for key, _ in keys]
         if names:
-            kind = rng.random()
-            if kind < 0.8 or len(names) < 2:
+            if self.chance(0.75):
                 clause = "\nGROUP BY " + ", ".join(names)
             else:
-                self.use("grouping sets")
-                if kind < 0.87:
-                    clause = f"\nGROUP BY ROLLUP ({', '.join(names)})"
-                elif kind < 0.93:
-                    clause = f"\nGROUP BY CUBE ({', '.join(names)})"
-                else:
-                    clause = f"\nGROUP BY GROUPING SETS (({', '.join(names)}), ({names[0]}), ())"
+                clause = "\nGROUP BY " + self.grouping_sets(names)
                 items.append((f"grouping({', '.join(names)})", INT))
         if self.chance(0.2):
             self.use("having")
             clause += f"\nHAVING count(*) {rng.choice(['>', '<=', '<>'])} {rng.randrange(0, 5)}"
         return items, clause
+
+    def grouping_sets(self, names: list[str]) -> str:
+        """What stands after GROUP BY and holds each of the expressions."""
+        self.use("grouping sets")
+        rng = self.rng
+        total = ", ".join(names)
+        some = ", ".join(rng.sample(names, rng.randrange(1, len(names) + 1)))
+        return rng.choice(
+            [
+                f"ROLLUP ({total})",
+                f"CUBE ({total})",
+                f"GROUPING SETS (({total}), ({some}), ())",
+                f"GROUPING SETS (({total}), ({some}))",
+                f"GROUPING SETS (({some}), ({total}), ({some}), ())",
+                f"GROUPING SETS ({total})",
+                f"{names[-1]}, ROLLUP ({total})",
+                f"DISTINCT ROLLUP ({total}), CUBE ({some})",
+            ]
+        )
 
     def window(self, scope: Scope) -> tuple[str, str]:
         self.use("window")

@@ -37,6 +37,7 @@
 #include "plan/deparse_path.h"
 #include "plan/deparse_returning.h"
 #include "plan/deparse_text.h"
+#include "plan/grouping_sets.h"
 #include "plan/partial_aggregate.h"
 #include "plan/shippable.h"
 
@@ -739,6 +740,7 @@ build_query(DeparseLevel *level, List *tlist)
 	query->havingQual = build_conjunction(path->having, level);
 	if (query->groupClause != NIL)
 		group_dependent_columns(query);
+	query->groupingSets = grouping_sets_clause(path->grouping_sets);
 
 	/* The planner dropped aggregates that nobody reads; their grouping into one row remains. */
 	if (path->has_aggs && path->group_clause == NIL && query->havingQual == NULL &&

@@ -105,6 +105,7 @@ typedef struct DistPath
 	/* upper stages; target is NIL before the first of them */
 	List *target; /* TargetEntry, ressortgroupref as in root->parse */
 	List *group_clause;
+	List *grouping_sets; /* lists of ressortgrouprefs; NIL: one group of group_clause */
 	List *having;
 	List *window_clause;
 	List

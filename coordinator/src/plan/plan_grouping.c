@@ -11,6 +11,8 @@
  * the same x of several workers is met in a row and counts once (GatherPlan.once_columns).
  * Core believes that a node which finalizes aggregates has no DISTINCT in them.  Therefore they are
  * written without it below a node that gives them back their names (rename_plan.h).
+ *
+ * Of grouping sets the workers make what they can (grouping_sets.h).
  */
 #include "postgres.h"
 
@@ -36,6 +38,7 @@
 
 #include "compat.h"
 #include "plan/gather_plan.h"
+#include "plan/grouping_sets.h"
 #include "plan/partial_aggregate.h"
 #include "plan/planner.h"
 #include "plan/rename_plan.h"
@@ -58,16 +61,22 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	path->ordered = false; /* groups have none */
 	path->target = upper_stage_target(target);
 	path->group_clause = root->parse->groupClause; /* all of it: SQL must name what it selects */
+	path->grouping_sets = root->parse->groupingSets;
 	path->having = (List *) having;
 	path->has_aggs = root->parse->hasAggs;
 	if (!upper_stage_is_shippable(path, path->target) ||
 		!shippable_expr(root, &path->locus, having, &path->outer_params))
 		return;
 
-	foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
+	if (path->grouping_sets != NIL)
+		keys = grouping_sets_keys(root, input);
+	else
 	{
-		if (locus_has_key(root, &input->locus, lfirst(lc)))
-			keys = lappend(keys, lfirst(lc));
+		foreach(lc, get_sortgrouplist_exprs(path->group_clause, path->target))
+		{
+			if (locus_has_key(root, &input->locus, lfirst(lc)))
+				keys = lappend(keys, lfirst(lc));
+		}
 	}
 	path->locus.keys = keys;
 	path->rows = local->rows;
@@ -101,9 +110,12 @@ make_partial_target(PathTarget *grouping_target, List *group_clause, Node *havin
 	}
 	if (having != NULL)
 		others = lappend(others, having);
-	add_new_columns_to_pathtarget(
-		target, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
-													 PVC_INCLUDE_PLACEHOLDERS));
+	foreach(lc, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+													 PVC_INCLUDE_PLACEHOLDERS))
+	{
+		if (!IsA(lfirst(lc), GroupingFunc)) /* what the final step itself knows */
+			add_new_column_to_pathtarget(target, lfirst(lc));
+	}
 	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref))
@@ -312,6 +324,17 @@ add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, AggStr
 	add_path(output_rel, path);
 }
 
+/* How many groups do all columns of all grouping sets make? */
+static double
+estimate_finest_groups(PlannerInfo *root, DistPath *input)
+{
+	if (root->parse->groupClause == NIL)
+		return 1;
+	return estimate_num_groups(
+		root, get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist), input->rows,
+		NULL, NULL);
+}
+
 /* Partial aggregates on the workers, Finalize Aggregate here; false where that cannot be. */
 static bool
 push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
@@ -332,10 +355,12 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 		return false;
 	if (input->ordered && !partial_aggregate_ignores_order((Node *) exprs))
 		return false;
-	if (distinct.any && contain_subplans((Node *) having))
+	if (distinct.any && (contain_subplans((Node *) having) || root->parse->groupingSets != NIL))
 		return false;
 
 	target = make_partial_target(grouping_target, group_clause, (Node *) having);
+	if (root->parse->groupingSets != NIL)
+		groups = estimate_finest_groups(root, input);
 	path = make_partial_path(root, input, target, &distinct, groups);
 	if (path == NULL)
 		return false;
@@ -344,7 +369,9 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	gather = gather_path_create(root, output_rel, path, target, NIL, NIL,
 								path->sort_clause != NIL ? compat_group_pathkeys(root) : NIL);
 
-	if (group_clause == NIL)
+	if (root->parse->groupingSets != NIL)
+		grouping_sets_finish(root, output_rel, gather, true);
+	else if (group_clause == NIL)
 		add_finalize_path(root, output_rel, gather, AGG_PLAIN, having, &distinct, 1);
 	else if (distinct.value != NULL)
 		add_finalize_path(root, output_rel, gather, AGG_SORTED, having, &distinct, groups);
@@ -461,6 +488,11 @@ push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_
 	path->cost += input->rows / workers * cpu_operator_cost * list_length(path->target);
 
 	rows = gather_path_create(root, output_rel, path, input_rel->reltarget, NIL, NIL, NIL);
+	if (root->parse->groupingSets != NIL)
+	{
+		grouping_sets_finish(root, output_rel, rows, false);
+		return;
+	}
 	if (root->group_pathkeys != NIL) /* with those of aggregates that want their input sorted */
 		rows = (Path *) create_sort_path(root, output_rel, rows, root->group_pathkeys, -1.0);
 	memset(&costs, 0, sizeof(costs));
@@ -475,9 +507,10 @@ void
 plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 			  GroupPathExtraData *extra)
 {
+	bool sets = root->parse->groupingSets != NIL;
 	ListCell *lc;
 
-	if (root->parse->groupingSets != NIL || output_rel->pathlist == NIL)
+	if (output_rel->pathlist == NIL || (sets && !grouping_sets_possible(root)))
 		return;
 	foreach(lc, dist_paths(input_rel))
 	{
@@ -489,7 +522,8 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		if (input->locus.kind == LOCUS_REPLICATED &&
 			!partial_aggregate_possible((Node *) root->processed_tlist))
 			continue;
-		if (upper_stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
+		if (sets ? grouping_sets_complete(root, input)
+				 : upper_stage_is_complete(input, root->parse->groupClause, root->processed_tlist))
 			push_full_grouping(root, output_rel, input, extra->havingQual);
 		else if (!push_partial_grouping(root, output_rel, input, extra))
 			push_distinct_rows(root, input_rel, output_rel, input, extra);

@@ -297,7 +297,7 @@ is_empty_elsewhere(DistPath *path)
 {
 	ListCell *lc;
 
-	if (path->has_aggs && path->group_clause == NIL)
+	if ((path->has_aggs && path->group_clause == NIL) || list_member_ptr(path->grouping_sets, NIL))
 		return false;
 	foreach(lc, path->from)
 	{

@@ -21,6 +21,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "parser/parse_agg.h"
 #include "parser/parse_coerce.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
@@ -491,6 +492,45 @@ form_target(List *tlist, bool named, FormLevel *level)
 	return result;
 }
 
+static int
+compare_texts(const ListCell *a, const ListCell *b)
+{
+	return strcmp(nodeToString(lfirst(a)), nodeToString(lfirst(b)));
+}
+
+/* Grouping sets as lists of expressions, whose order does not count. */
+static List *
+form_grouping_sets(Query *query, FormLevel *level)
+{
+	List *result = NIL;
+	ListCell *lc;
+	ListCell *lc2;
+
+	foreach(lc, expand_grouping_sets(query->groupingSets, query->groupDistinct, -1))
+	{
+		List *set = NIL;
+
+		foreach(lc2, (List *) lfirst(lc))
+			set = lappend(
+				set, fold((Node *) get_sortgroupref_tle(lfirst_int(lc2), query->targetList)->expr,
+						  level));
+		list_sort(set, compare_texts);
+		result = lappend(result, set);
+	}
+	return result;
+}
+
+static List *
+form_groups(Query *query, FormLevel *level)
+{
+	List *clauses = form_sort_clauses(query->groupClause, query->targetList, false, level);
+
+	/* a text names each column where the first set does that has it */
+	if (query->groupingSets != NIL)
+		list_sort(clauses, compare_texts);
+	return clauses;
+}
+
 static List *
 form_exprs(List *tlist, FormLevel *level)
 {
@@ -595,7 +635,8 @@ form_query(Query *given, FormLevel *outer)
 			 form_item((Node *) query->jointree, select ? 0 : query->resultRelation, &level));
 	ADD_PART("WHERE", fold(where, &level));
 	ADD_PART("target list", form_target(query->targetList, select, &level));
-	ADD_PART("GROUP BY", form_sort_clauses(query->groupClause, query->targetList, false, &level));
+	ADD_PART("GROUP BY", form_groups(query, &level));
+	ADD_PART("GROUPING SETS", form_grouping_sets(query, &level));
 	ADD_PART("HAVING", fold(query->havingQual, &level));
 	if (query->hasDistinctOn)
 		ADD_PART("DISTINCT ON",

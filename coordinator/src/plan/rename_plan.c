@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "nodes/plannodes.h"
 #include "optimizer/tlist.h"
 
 #include "plan/rename_plan.h"
@@ -22,10 +23,38 @@ plan_rename(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *t
 	return (Plan *) scan;
 }
 
+/* ... whose child takes states of aggregates for rows. */
+static Plan *
+plan_rename_final(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
+				  List *clauses, List *custom_plans)
+{
+	Agg *agg = linitial_node(Agg, custom_plans);
+	ListCell *lc;
+
+	agg->aggsplit = AGGSPLIT_FINAL_DESERIAL;
+	foreach(lc, agg->chain)
+		lfirst_node(Agg, lc)->aggsplit = AGGSPLIT_FINAL_DESERIAL;
+	return plan_rename(root, rel, path, tlist, clauses, custom_plans);
+}
+
 static const CustomPathMethods rename_path_methods = {
 	.CustomName = RENAME_NAME,
 	.PlanCustomPath = plan_rename,
 };
+
+static const CustomPathMethods rename_final_path_methods = {
+	.CustomName = RENAME_NAME,
+	.PlanCustomPath = plan_rename_final,
+};
+
+Path *
+rename_path_create_final(RelOptInfo *rel, Path *subpath, PathTarget *target)
+{
+	Path *path = rename_path_create(rel, subpath, target);
+
+	((CustomPath *) path)->methods = &rename_final_path_methods;
+	return path;
+}
 
 Path *
 rename_path_create(RelOptInfo *rel, Path *subpath, PathTarget *target)

@@ -17,4 +17,7 @@
 /* The rows of subpath, whose columns are those of target, in that order. */
 extern Path *rename_path_create(RelOptInfo *rel, Path *subpath, PathTarget *target);
 
+/* The same; subpath becomes an Agg for which core has no path over states of aggregates: it finalizes them. */
+extern Path *rename_path_create_final(RelOptInfo *rel, Path *subpath, PathTarget *target);
+
 #endif
