@@ -165,6 +165,17 @@ def test_a_generic_plan_looks_up_the_worker_at_each_execution(pair: Pair) -> Non
     pair.execute("DEALLOCATE p; RESET plan_cache_mode")
 
 
+def test_a_condition_on_a_union_keeps_the_collation_of_its_column(pair: Pair) -> None:
+    """PostgreSQL asks each part, whose own column has another one, under the collation of the whole."""
+    pair.execute(
+        "CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    parts = "SELECT t COLLATE no_case AS t FROM scratch UNION ALL SELECT upper(t) FROM scratch"
+    pair.same(f"SELECT count(*) FROM ({parts}) AS u WHERE t = 'T'")
+    pair.same(f"SELECT count(*) FROM ({parts}) AS u WHERE t IN ('T', 'x') AND t < 'U'")
+    pair.execute("DROP COLLATION no_case")
+
+
 def test_a_parameter_can_stand_before_in_and_inside_of_it(pair: Pair) -> None:
     """Both sides of the comparison are parameters: no column for the subplan to hang on."""
     pair.execute("SET plan_cache_mode = force_generic_plan")

@@ -28,6 +28,7 @@
 #include "catalog/dependency.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
@@ -669,6 +670,54 @@ shippable_order(List *clauses, List *tlist)
 	return true;
 }
 
+/* The arguments by whose collations the parser chose that of an operator or function. */
+static List *
+find_arguments(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			return ((OpExpr *) node)->args;
+		case T_ScalarArrayOpExpr:
+			return ((ScalarArrayOpExpr *) node)->args;
+		case T_FuncExpr:
+			return ((FuncExpr *) node)->args;
+		default:
+			return NIL;
+	}
+}
+
+/*
+ * Does the node use another collation than parsing would choose?  The planner has put an expression in the place of a
+ * column of a UNION ALL, which has a collation of its own.
+ */
+static bool
+uses_other_collation(Node *node)
+{
+	Oid collation = exprInputCollation(node);
+	bool found = false;
+	bool conflict = false;
+	ListCell *lc;
+
+	if (!OidIsValid(collation))
+		return false;
+	foreach(lc, find_arguments(node))
+	{
+		Node *arg = lfirst(lc);
+		Oid other = exprCollation(arg);
+
+		if (IsA(arg, RelabelType) && other == collation &&
+			exprCollation((Node *) ((RelabelType *) arg)->arg) != collation)
+			return false; /* printed as COLLATE */
+		found = found || other == collation;
+		conflict = conflict ||
+				   (OidIsValid(other) && other != collation && other != DEFAULT_COLLATION_OID);
+	}
+	return find_arguments(node) != NIL && (!found || conflict);
+}
+
 /* Does the tree hold anything that must not be evaluated by a worker? */
 static bool
 walk_unshippable(Node *node, ShippableContext *context)
@@ -758,7 +807,7 @@ walk_unshippable(Node *node, ShippableContext *context)
 	if (!explicit_cast_is_possible(node))
 		return true;
 
-	if (shippable_looks_at_names(node))
+	if (shippable_looks_at_names(node) || uses_other_collation(node))
 		return true;
 	if (check_functions_in_node(node, is_local_function, context))
 		return true;
