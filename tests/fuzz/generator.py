@@ -328,6 +328,8 @@ class Generator:
             return self.named_source(
                 alias, types
             ), f"({sql}) AS {alias} ({self.column_names(types)})"
+        if choice > 0.93:
+            return self.combined_source()
         if choice < 0.22:
             self.use("values")
             alias = self.alias("v")
@@ -340,6 +342,40 @@ class Generator:
                 alias, {"c1": INT}
             ), f"generate_series(1, {self.rng.randrange(2, 7)}) AS {alias} (c1)"
         return self.table_source()
+
+    def combined_source(self) -> tuple[Source, str]:
+        """A set operation of tables, of which most have one distribution key."""
+        self.use("combined tables")
+        rng = self.rng
+        type_ = rng.choice([INT, INT, INT, BIG, TEXT])
+        tables = [table for table in TABLES if table.key_type == type_]
+        if type_ == INT and self.chance(0.8):
+            tables = [
+                table for table in tables if table.colocate_with == "d1" or table.name == "d1"
+            ]
+        kept = rng.sample(["a", "b", "t", "n", "d"], rng.randrange(1, 4))
+        if self.chance(0.85):
+            kept.append("k")
+        types = {"k": type_, "a": INT, "b": INT, "t": TEXT, "n": NUM, "d": DATE}
+        operation = rng.choice(["UNION ALL"] * 6 + ["UNION", "UNION", "INTERSECT", "EXCEPT"])
+        if operation in ("INTERSECT", "EXCEPT") and self.chance(0.4):
+            operation += " ALL"
+        branches = []
+        for _ in range(rng.choice([2, 2, 3])):
+            table = rng.choice(tables)
+            columns = [
+                rng.choice("ab") if column in "ab" and self.chance(0.2) else column
+                for column in kept
+            ]
+            branch = f"SELECT {', '.join(columns)} FROM {SCHEMA}.{table.name}"
+            if self.chance(0.4):
+                only = {column: types[column] for column in types} | {"id": INT, "f": FLOAT}
+                branch += f" AS s WHERE {self.predicate(Scope([Source('s', only)]), 1)}"
+            branches.append(f"({branch})")
+        alias = self.alias("u")
+        columns = {f"{column}": types[column] for column in kept}
+        sql = f"({f' {operation} '.join(branches)}) AS {alias} ({', '.join(kept)})"
+        return Source(alias, columns), sql
 
     @staticmethod
     def column_names(types: list[str]) -> str:

@@ -36,6 +36,7 @@
 #include "compat.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_returning.h"
+#include "plan/deparse_set.h"
 #include "plan/deparse_text.h"
 #include "plan/grouping_sets.h"
 #include "plan/partial_aggregate.h"
@@ -409,8 +410,8 @@ deparse_path_unused_rte(void)
 	return rte;
 }
 
-static List *
-make_column_names(int count)
+List *
+deparse_path_column_names(int count)
 {
 	List *names = NIL;
 
@@ -429,6 +430,8 @@ make_used_rte(DeparseLevel *level, Index rti)
 	memcpy(rte, planner_rt_fetch(rti, level->path->root), sizeof(RangeTblEntry));
 	rte->securityQuals = NIL;
 	rte->lateral = false;
+	if (rte->rtekind == RTE_SUBQUERY)
+		rte->inh = false; /* a flattened UNION ALL has it */
 	rte->inFromCl =
 		true; /* the planner's own entries, made of sub-selects, lack it and would not be printed */
 
@@ -451,7 +454,8 @@ make_used_rte(DeparseLevel *level, Index rti)
 				inner.lateral = find_base_rel(level->path->root, rti)->subplan_params;
 				rte->lateral = inner.lateral != NIL;
 				rte->subquery = build_query(&inner, NIL);
-				names = make_column_names(ExecCleanTargetListLength(rte->subquery->targetList));
+				names = deparse_path_column_names(
+					ExecCleanTargetListLength(rte->subquery->targetList));
 				rte->eref = makeAlias(rte->eref->aliasname, names);
 				rte->alias = makeAlias(rte->eref->aliasname, NIL);
 			}
@@ -670,7 +674,7 @@ filter_windows(Query *inner, List *target, DeparseLevel *level)
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 	RangeTblRef *ref = makeNode(RangeTblRef);
 	List *filter = (List *) mutate_filter((Node *) level->path->window_filter, &context);
-	List *names = make_column_names(list_length(inner->targetList));
+	List *names = deparse_path_column_names(list_length(inner->targetList));
 	ListCell *lc;
 
 	outer->commandType = CMD_SELECT;
@@ -708,16 +712,53 @@ filter_windows(Query *inner, List *target, DeparseLevel *level)
 	return outer;
 }
 
+/* The queries that a set operation puts together, those of nested ones, too. */
+static List *
+build_branches(DistPath *path, DeparseLevel *level)
+{
+	List *queries = NIL;
+	ListCell *lc;
+
+	foreach(lc, path->branches)
+	{
+		DistPath *branch = lfirst(lc);
+		DeparseLevel inner = {.parent = level, .path = branch, .params = level->params};
+
+		if (branch->branches != NIL)
+			queries = list_concat(queries, build_branches(branch, level));
+		else
+			queries = lappend(queries, build_query(&inner, NIL));
+	}
+	return queries;
+}
+
+static Query *
+build_set_query(DeparseLevel *level)
+{
+	DistPath *path = level->path;
+	Query *query = deparse_set_query(path, build_branches(path, level));
+
+	query->sortClause = copyObject(path->sort_clause);
+	query->limitCount = mutate_expr(path->limit_count, level);
+	query->limitOffset = mutate_expr(path->limit_offset, level);
+	query->limitOption = path->limit_option;
+	query->hasSubLinks = checkExprHasSubLink((Node *) query);
+	return query;
+}
+
 static Query *
 build_query(DeparseLevel *level, List *tlist)
 {
 	DistPath *path = level->path;
-	Query *query = makeNode(Query);
+	Query *query;
 	List *target = add_filter_columns(path->target ? path->target : tlist, path->window_filter);
 	List *from = NIL;
 	List *quals;
 	ListCell *lc;
 
+	if (path->branches != NIL)
+		return build_set_query(level);
+	query = makeNode(Query);
 	query->commandType = CMD_SELECT;
 	query->querySource = QSRC_ORIGINAL;
 	query->canSetTag = true;

@@ -27,6 +27,9 @@ extern Node *deparse_path_param(Node *expr, int id);
 /* A range-table entry in the place of one that is not used, so that no other changes its number. */
 extern RangeTblEntry *deparse_path_unused_rte(void);
 
+/* The names c1, c2, ... that the columns of a sub-select have. */
+extern List *deparse_path_column_names(int count);
+
 /*
  * Add the RTE_JOIN that ruleutils wants for a JoinExpr: unnamed, all columns of both children, which
  * must have theirs already.

@@ -85,6 +85,31 @@ dist_path_forget_order(DistPath *path)
 }
 
 bool
+dist_path_is_empty_elsewhere(DistPath *path)
+{
+	ListCell *lc;
+
+	if ((path->has_aggs && path->group_clause == NIL) || list_member_ptr(path->grouping_sets, NIL))
+		return false;
+	foreach(lc, path->from)
+	{
+		if (!IsA(lfirst(lc), RangeTblRef))
+			return false;
+	}
+	foreach(lc, path->subs)
+	{
+		if (!dist_path_is_empty_elsewhere(((DistSub *) lfirst(lc))->path))
+			return false;
+	}
+	foreach(lc, path->branches)
+	{
+		if (!dist_path_is_empty_elsewhere(lfirst(lc)))
+			return false;
+	}
+	return true;
+}
+
+bool
 locus_is_single(const Locus *locus)
 {
 	return locus->kind == LOCUS_HASHED && (locus->routes != NIL || locus->outer_routes != NIL);
@@ -310,9 +335,8 @@ keys_meet(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType jo
 	return false;
 }
 
-/* The routes that lead to one worker on both sides. */
-static List *
-common_routes(const Locus *a, const Locus *b)
+List *
+locus_common_routes(const Locus *a, const Locus *b)
 {
 	List *routes = NIL;
 	ListCell *lc;
@@ -394,7 +418,7 @@ locus_join(PlannerInfo *root, const Locus *outer, const Locus *inner, JoinType j
 			/* rows of either side survive: only what holds for both restricts */
 			result->keys = NIL;
 			result->array_routes = NIL;
-			result->routes = common_routes(outer, inner);
+			result->routes = locus_common_routes(outer, inner);
 			result->outer_routes = list_intersection_int(outer->outer_routes, inner->outer_routes);
 			return true;
 		default:

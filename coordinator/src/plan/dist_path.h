@@ -90,6 +90,11 @@ typedef struct DistPath
 	Relids relids; /* base relations whose columns can be used */
 	Relids nulled; /* ... and those that an anti join replaced by NULLs */
 
+	/* rows that a set operation puts together, in place of FROM and all up to DISTINCT (set_operation.h) */
+	List *branches; /* DistPath, whose targets have the columns of this one's */
+	SetOperation set_operation;
+	bool set_all;
+
 	List *from;		 /* RangeTblRef and JoinExpr (rtindex 0 until rebuilt) */
 	List *quals;	 /* WHERE, implicitly ANDed */
 	List *subs;		 /* DistSub */
@@ -145,6 +150,15 @@ extern List *dist_subs_unsorted(List *subs);
 
 /* ... and those of a path */
 extern void dist_path_forget_order(DistPath *path);
+
+/*
+ * Has a path no rows on workers other than that to which its routes lead?  There the table that has the key is empty; what
+ * would have rows nevertheless are a group of nothing, and the outer side of an outer join.
+ */
+extern bool dist_path_is_empty_elsewhere(DistPath *path);
+
+/* The routes that lead to one worker on both sides. */
+extern List *locus_common_routes(const Locus *a, const Locus *b);
 
 /* Is there at most one worker (for one outer row, where outer_routes say so)? */
 extern bool locus_is_single(const Locus *locus);

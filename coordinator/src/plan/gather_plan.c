@@ -311,6 +311,14 @@ gather_add_hidden_roots(DistPath *dist)
 	}
 	foreach(lc, dist->semijoins)
 		gather_add_hidden_roots(((DistSemiJoin *) lfirst(lc))->inner);
+	foreach(lc, dist->branches)
+	{
+		DistPath *branch = lfirst(lc);
+
+		if (branch->root != dist->root)
+			planner_add_hidden_root(branch->root);
+		gather_add_hidden_roots(branch);
+	}
 }
 
 /* Tables that the path reads on workers. */
@@ -331,6 +339,8 @@ note_reads(DistPath *dist)
 		note_reads(((DistSub *) lfirst(lc))->path);
 	foreach(lc, dist->semijoins)
 		note_reads(((DistSemiJoin *) lfirst(lc))->inner);
+	foreach(lc, dist->branches)
+		note_reads(lfirst(lc));
 }
 
 static Plan *

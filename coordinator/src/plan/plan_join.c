@@ -289,30 +289,6 @@ without_order(DistPath *path)
 }
 
 /*
- * Has a sub-select no rows on workers other than that to which a parameter leads it?  There the table that has the key
- * is empty; what would have rows nevertheless are a group of nothing, and the outer side of an outer join.
- */
-static bool
-is_empty_elsewhere(DistPath *path)
-{
-	ListCell *lc;
-
-	if ((path->has_aggs && path->group_clause == NIL) || list_member_ptr(path->grouping_sets, NIL))
-		return false;
-	foreach(lc, path->from)
-	{
-		if (!IsA(lfirst(lc), RangeTblRef))
-			return false;
-	}
-	foreach(lc, path->subs)
-	{
-		if (!is_empty_elsewhere(((DistSub *) lfirst(lc))->path))
-			return false;
-	}
-	return true;
-}
-
-/*
  * Where do the rows of a join with a LATERAL sub-select lie?  False when it does not find its own rows where those of the
  * outer side are.
  */
@@ -349,7 +325,7 @@ locate_lateral(PlannerInfo *root, DistPath *outer, DistPath *inner, JoinType joi
 		return true;
 	}
 	if (outer->locus.kind != LOCUS_REPLICATED || jointype != JOIN_INNER ||
-		(routed && !is_empty_elsewhere(inner)))
+		(routed && !dist_path_is_empty_elsewhere(inner)))
 		return false;
 	*result = inner->locus;
 	result->keys = list_concat_copy(inner->locus.keys, keys);

@@ -555,9 +555,11 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 			return;
 		case RTE_SUBQUERY:
 			/* a flattened UNION ALL has no root of its own */
-			if (rel->reloptkind == RELOPT_BASEREL && rel->subroot != NULL &&
-				(rel->lateral_relids == NULL || rel->subplan_params != NIL) &&
-				!rte->security_barrier)
+			if (rte->inh)
+				plan_append(root, rel, rti, rte);
+			else if (rel->subroot != NULL &&
+					 (rel->lateral_relids == NULL || rel->subplan_params != NIL) &&
+					 !rte->security_barrier)
 				plan_derived_table(root, rel, rti);
 			return;
 		case RTE_VALUES:

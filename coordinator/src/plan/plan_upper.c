@@ -53,6 +53,14 @@ is_final_target(PlannerInfo *root, UpperRelationKind stage)
 		   equal(root->upper_targets[stage]->exprs, root->upper_targets[UPPERREL_FINAL]->exprs);
 }
 
+/* The columns of the result; those of set operations are not among upper_targets. */
+static PathTarget *
+find_final_target(PlannerInfo *root, RelOptInfo *input_rel)
+{
+	return root->parse->setOperations != NULL ? ((Path *) linitial(input_rel->pathlist))->pathtarget
+											  : root->upper_targets[UPPERREL_FINAL];
+}
+
 /* The condition by which workers may leave rows out before all rows of a partition have met; NULL without one. */
 static OpExpr *
 find_rank_limit(PlannerInfo *root, List *conditions)
@@ -349,7 +357,7 @@ plan_order(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel)
 						 root->limit_tuples);
 		path->cost = sorted.total_cost;
 		dist_path_add(output_rel, path);
-		upper_stage_add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+		upper_stage_add_gather(root, output_rel, path, find_final_target(root, input_rel),
 							   root->sort_pathkeys);
 	}
 }
@@ -384,7 +392,8 @@ has_to_read_all(const DistPath *path)
 }
 
 static void
-push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathExtraData *extra)
+push_limit(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, DistPath *path,
+		   FinalPathExtraData *extra)
 {
 	Query *parse = root->parse;
 	Path *gather;
@@ -413,8 +422,8 @@ push_limit(PlannerInfo *root, RelOptInfo *output_rel, DistPath *path, FinalPathE
 		path->rows = rows;
 	}
 
-	gather = gather_path_create(root, output_rel, path, root->upper_targets[UPPERREL_FINAL], NIL,
-								NIL, path->sort_clause ? root->sort_pathkeys : NIL);
+	gather = upper_stage_gather(root, output_rel, path, find_final_target(root, input_rel),
+								path->sort_clause ? root->sort_pathkeys : NIL);
 	add_path(output_rel, (Path *) create_limit_path(root, output_rel, gather, parse->limitOffset,
 													parse->limitCount, parse->limitOption,
 													extra->offset_est, extra->count_est));
@@ -443,7 +452,7 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 			if (path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus))
 			{
 				if (!path->ordered)
-					push_limit(root, output_rel, path, extra);
+					push_limit(root, input_rel, output_rel, path, extra);
 				continue;
 			}
 			/* replicated rows come in no particular order: each worker might choose others */
@@ -459,7 +468,7 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 				path->rows = Min(path->rows, extra->limit_tuples);
 		}
 		/* with the target list, sub-selects in it above all, evaluated by the workers */
-		upper_stage_add_gather(root, output_rel, path, root->upper_targets[UPPERREL_FINAL],
+		upper_stage_add_gather(root, output_rel, path, find_final_target(root, input_rel),
 							   path->sort_clause ? root->sort_pathkeys : NIL);
 
 		/* inside another query its InitPlans would not be evaluated */
@@ -473,8 +482,7 @@ plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 		   RelOptInfo *output_rel, void *extra)
 {
 	if (!strata_enable_aggregate_pushdown || output_rel->fdwroutine != NULL ||
-		dist_paths(input_rel) == NIL || root->parse->hasTargetSRFs ||
-		root->parse->setOperations != NULL)
+		dist_paths(input_rel) == NIL || root->parse->hasTargetSRFs)
 		return;
 
 	switch (stage)

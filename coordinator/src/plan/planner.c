@@ -78,7 +78,11 @@ on_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel
 
 	/* set operations have no input relation */
 	if (input_rel == NULL)
+	{
+		if (stage == UPPERREL_SETOP && metadata_available())
+			plan_set_operation(root, output_rel);
 		return;
+	}
 	if (stage == UPPERREL_FINAL && root->parse->commandType != CMD_SELECT)
 	{
 		if (metadata_available())

@@ -3,6 +3,7 @@
  *		The planner hooks, in the order in which a query passes them.
  *
  *		plan_scan.c		a base relation gets a DistPath and a Gather over it
+ *		plan_set.c		UNION, INTERSECT and EXCEPT
  *		plan_join.c		two DistPaths that meet on the workers become one
  *		plan_upper.c	the stages above: windows, DISTINCT, ORDER BY, LIMIT
  *		plan_grouping.c	grouping
@@ -24,6 +25,12 @@ extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 
 /* ERROR if the query names the ctid of a distributed table, its range-table entry rti. */
 extern void plan_scan_check_ctid(PlannerInfo *root, Index rti);
+
+/* UNION ALL that core has flattened into a relation of the level. */
+extern void plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
+
+/* A node of a tree of set operations, of which core has made its own paths already. */
+extern void plan_set_operation(PlannerInfo *root, RelOptInfo *rel);
 
 extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 					  RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra);

@@ -347,6 +347,16 @@ is_inserted(const RangeTblEntry *rte, Query *query)
 			rte == rt_fetch(query->resultRelation, query->rtable));
 }
 
+/* The columns of a set operation have the names that its own target list says. */
+static void
+forget_names(Query *leaf)
+{
+	ListCell *lc;
+
+	foreach(lc, leaf->targetList)
+		((TargetEntry *) lfirst(lc))->resname = "";
+}
+
 /* A relation as a list: its kind, then what decides about its rows. */
 static List *
 form_relation(RangeTblEntry *rte, FormLevel *level)
@@ -368,7 +378,10 @@ form_relation(RangeTblEntry *rte, FormLevel *level)
 			form = lappend(form, form_lists(rte->tablesample->args, level));
 			return lappend(form, fold((Node *) rte->tablesample->repeatable, level));
 		case RTE_SUBQUERY:
-			form = lappend(form, rte->eref->colnames);
+			if (level->query->setOperations == NULL)
+				form = lappend(form, rte->eref->colnames);
+			else
+				forget_names(rte->subquery);
 			return lappend(form, form_query(rte->subquery, level));
 		case RTE_FUNCTION:
 			foreach(lc, rte->functions)
@@ -410,6 +423,11 @@ number_item(Node *item, FormLevel *level)
 	{
 		foreach(lc, ((FromExpr *) item)->fromlist)
 			number_item(lfirst(lc), level);
+	}
+	else if (IsA(item, SetOperationStmt))
+	{
+		number_item(((SetOperationStmt *) item)->larg, level);
+		number_item(((SetOperationStmt *) item)->rarg, level);
 	}
 	else
 	{
@@ -496,6 +514,22 @@ static int
 compare_texts(const ListCell *a, const ListCell *b)
 {
 	return strcmp(nodeToString(lfirst(a)), nodeToString(lfirst(b)));
+}
+
+/* A tree of operations; leaves are the relations' numbers. */
+static Node *
+form_set_operation(Node *node, FormLevel *level)
+{
+	SetOperationStmt *operation = (SetOperationStmt *) node;
+
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, RangeTblRef))
+		return (Node *) makeInteger(level->numbers[((RangeTblRef *) node)->rtindex]);
+	return (Node *) list_concat(list_make4(makeInteger(operation->op), makeInteger(operation->all),
+										   form_set_operation(operation->larg, level),
+										   form_set_operation(operation->rarg, level)),
+								list_make2(operation->colTypes, operation->colCollations));
 }
 
 /* Grouping sets as lists of expressions, whose order does not count. */
@@ -631,6 +665,7 @@ form_query(Query *given, FormLevel *outer)
 	foreach(lc, level.relations)
 		relations = lappend(relations, form_relation(lfirst(lc), &level));
 	ADD_PART("relations", relations);
+	ADD_PART("set operations", form_set_operation(query->setOperations, &level));
 	ADD_PART("FROM",
 			 form_item((Node *) query->jointree, select ? 0 : query->resultRelation, &level));
 	ADD_PART("WHERE", fold(where, &level));

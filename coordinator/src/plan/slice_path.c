@@ -45,6 +45,13 @@ find_table(const DistPath *path, int colocation_id)
 		if (OidIsValid(table))
 			return table;
 	}
+	foreach(lc, path->branches)
+	{
+		Oid table = find_table(lfirst(lc), colocation_id);
+
+		if (OidIsValid(table))
+			return table;
+	}
 	return InvalidOid;
 }
 

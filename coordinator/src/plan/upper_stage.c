@@ -51,13 +51,81 @@ upper_stage_is_shippable(DistPath *path, List *target)
 	return true;
 }
 
+/* A set operation's columns as those of its first leaf, which can be shown. */
+static List *
+make_leaf_columns(List *target, Index leaf)
+{
+	List *columns = NIL;
+	ListCell *lc;
+
+	foreach(lc, target)
+	{
+		TargetEntry *tle = flatCopyTargetEntry(lfirst(lc));
+
+		if (tle->resjunk)
+			continue;
+		tle->expr = copyObject(tle->expr);
+		((Var *) tle->expr)->varno = leaf;
+		columns = lappend(columns, tle);
+	}
+	return columns;
+}
+
+static Index
+find_first_leaf(Node *node)
+{
+	while (IsA(node, SetOperationStmt))
+		node = ((SetOperationStmt *) node)->larg;
+	return ((RangeTblRef *) node)->rtindex;
+}
+
+/*
+ * Core's nodes above set operations have columns of relation 0, of which EXPLAIN can show those of Append only, by looking at its
+ * first child.  So the Gather is the only child of one, which core takes out of the plan in the end.  A working column that core's
+ * own node has, too, is never looked at.  The order of the rows is not told: core would look for its columns below Append.
+ */
+static Path *
+gather_operation(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target)
+{
+	PathTarget *columns = create_empty_pathtarget();
+	Path *append;
+	ListCell *lc;
+
+	path = dist_path_copy(path);
+	path->target = make_leaf_columns(path->target, find_first_leaf(root->parse->setOperations));
+	foreach(lc, path->target)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		add_column_to_pathtarget(columns, tle->expr, tle->ressortgroupref);
+	}
+	foreach(lc, list_copy_tail(target->exprs, list_length(path->target)))
+		add_column_to_pathtarget(columns,
+								 (Expr *) makeNullConst(exprType(lfirst(lc)), -1, InvalidOid), 0);
+	columns->width = target->width;
+	append = (Path *) create_append_path(
+		root, rel, list_make1(gather_path_create(root, rel, path, columns, NIL, NIL, NIL)), NIL,
+		NIL, NULL, 0, false, -1);
+	append->pathtarget = target;
+	return append;
+}
+
+Path *
+upper_stage_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target,
+				   List *pathkeys)
+{
+	if (root->parse->setOperations != NULL)
+		return gather_operation(root, rel, path, target);
+	return gather_path_create(root, rel, path, target, NIL, NIL, pathkeys);
+}
+
 void
 upper_stage_add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target,
 					   List *pathkeys)
 {
 	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
 		!dist_path_loses_order(path))
-		add_path(rel, gather_path_create(root, rel, path, target, NIL, NIL, pathkeys));
+		add_path(rel, upper_stage_gather(root, rel, path, target, pathkeys));
 }
 
 bool

@@ -15,6 +15,10 @@ extern List *upper_stage_target(PathTarget *target);
 /* Columns and aggregates here become columns and aggregates of the next stage: are they all known there? */
 extern bool upper_stage_is_shippable(DistPath *path, List *target);
 
+/* A Gather over the path, of which the stage above sees `target`. */
+extern Path *upper_stage_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path,
+								PathTarget *target, List *pathkeys);
+
 /* A Gather over the path, if the workers' rows are all that the stage yields. */
 extern void upper_stage_add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path,
 								   PathTarget *target, List *pathkeys);
