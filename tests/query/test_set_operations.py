@@ -110,12 +110,25 @@ DISTINCT_FIRST = [
     "SELECT k FROM a UNION SELECT v FROM b",
     "SELECT g FROM a WHERE k = 7 UNION SELECT g FROM b WHERE k = 9",
 ]
-HERE = [
+DISTINCT_BRANCHES = [
     "SELECT g FROM a INTERSECT SELECT g FROM b",
     "SELECT g, t FROM a EXCEPT SELECT g, t FROM b",
+    "SELECT g FROM a UNION SELECT g FROM apart ORDER BY 1",
+    "SELECT g, 1 AS one FROM a UNION SELECT g, k FROM here",
+    "SELECT g, t FROM a UNION SELECT g, t FROM everywhere",
+    "SELECT g FROM a UNION ALL (SELECT v FROM apart EXCEPT SELECT g FROM here)",
+    "SELECT count(*) FROM (SELECT g, day FROM a EXCEPT SELECT g, day FROM apart) AS u",
+    "SELECT g FROM (SELECT g FROM a UNION ALL SELECT g FROM b) AS u INTERSECT SELECT g FROM here",
+    "SELECT g, count(*) FROM a GROUP BY k, g UNION SELECT k, g FROM here",
+]
+HERE = [
     "SELECT k, v FROM a EXCEPT SELECT v, k FROM b",
     "SELECT k FROM a UNION SELECT k FROM apart",
     "SELECT k FROM a INTERSECT SELECT k FROM apart",
+    "SELECT n FROM a EXCEPT SELECT v FROM b",
+    "SELECT g FROM a EXCEPT ALL SELECT g FROM b",
+    "SELECT g FROM a INTERSECT ALL SELECT g FROM b",
+    "SELECT g FROM a UNION ALL SELECT g FROM apart",
     "SELECT k FROM a UNION SELECT k FROM here",
     "SELECT k FROM a UNION ALL SELECT k FROM here",
     "SELECT k, g FROM a UNION SELECT k, g FROM everywhere",
@@ -181,6 +194,13 @@ def test_distinct_first(pair: Pair, query: str) -> None:
     pair.same(query)
     pair.same(on_nobody(query))
     assert "UNION SELECT" in pair.every_remote_sql(query), pair.explain(query)
+
+
+@pytest.mark.parametrize("query", DISTINCT_BRANCHES)
+def test_distinct_branches(pair: Pair, query: str) -> None:
+    pair.same(query)
+    pair.same(on_nobody(query))
+    assert "SELECT DISTINCT" in pair.every_remote_sql(query), pair.explain(query)
 
 
 @pytest.mark.parametrize("query", HERE)

@@ -5,7 +5,8 @@
  * Core knows them in two forms.  A UNION ALL of columns of the same types is flattened: an append relation, whose children are
  * relations or sub-selects of the same level.  It becomes one relation of the level on the workers, too, a derived table, and so
  * joins and groups as any other.  All others are a tree over sub-selects, each with a planner root of its own, and
- * the hook is called for each node of the tree.
+ * the hook is called for each node of the tree, and each leaf: what the workers cannot put together they make distinct, at least,
+ * where nobody counts.
  */
 #include "postgres.h"
 
@@ -22,6 +23,29 @@
 #include "plan/shippable.h"
 #include "plan/upper_stage.h"
 #include "server/settings.h"
+
+/* The relation as a derived table of the query that `sub` is; its locus is the sub-select's own. */
+static DistPath *
+make_derived_table(PlannerInfo *root, RelOptInfo *rel, Index rti, DistPath *sub)
+{
+	DistPath *path = palloc0(sizeof(DistPath));
+	RangeTblRef *ref = makeNode(RangeTblRef);
+	DistSub *entry = palloc(sizeof(DistSub));
+
+	ref->rtindex = rti;
+	entry->rti = rti;
+	entry->path = sub;
+	path->root = root;
+	path->locus = sub->locus;
+	path->locus.keys = NIL;
+	path->outer_params = bms_copy(sub->outer_params);
+	path->relids = bms_copy(rel->relids);
+	path->from = list_make1(ref);
+	path->subs = list_make1(entry);
+	path->rows = rel->rows;
+	path->cost = sub->cost;
+	return path;
+}
 
 /* ---------------------------------------------------------------- append relations */
 
@@ -143,8 +167,6 @@ make_child_branches(PlannerInfo *root, Index rti, List *target)
 void
 plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
-	RangeTblRef *ref = makeNode(RangeTblRef);
-	DistSub *sub = palloc(sizeof(DistSub));
 	DistPath *path;
 	DistPath *operation;
 	List *columns;
@@ -162,18 +184,9 @@ plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	operation = set_operation_path(root, SETOP_UNION, true, branches, target, &complete);
 	if (operation == NULL)
 		return;
-	sub->rti = rti;
-	sub->path = list_length(branches) == 1 ? linitial(branches) : operation;
-	ref->rtindex = rti;
-	path = palloc0(sizeof(DistPath));
-	path->root = root;
+	path = make_derived_table(root, rel, rti,
+							  list_length(branches) == 1 ? linitial(branches) : operation);
 	path->locus = operation->locus;
-	path->outer_params = bms_copy(operation->outer_params);
-	path->relids = bms_copy(rel->relids);
-	path->from = list_make1(ref);
-	path->subs = list_make1(sub);
-	path->rows = rel->rows;
-	path->cost = operation->cost;
 	dist_path_add(rel, path);
 	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL && gather_can_fetch(columns))
 		add_path(rel, gather_path_create(root, rel, path, rel->reltarget, columns, NIL, NIL));
@@ -235,10 +248,10 @@ make_operation_path(PlannerInfo *root, SetOperationStmt *operation, bool *comple
 
 /* What a leaf's own query brings; NULL where it is not on the workers. */
 static DistPath *
-find_leaf_path(PlannerInfo *root, RangeTblRef *ref)
+find_leaf_path(PlannerInfo *root, Index leaf)
 {
 	List *paths = dist_paths(
-		fetch_upper_rel(find_base_rel(root, ref->rtindex)->subroot, UPPERREL_FINAL, NULL));
+		fetch_upper_rel(find_base_rel(root, leaf)->subroot, UPPERREL_FINAL, NULL));
 
 	return paths != NIL ? linitial(paths) : NULL;
 }
@@ -257,7 +270,7 @@ collect_branches(PlannerInfo *root, const SetOperationStmt *operation, Node *nod
 		 equal(inner->colCollations, operation->colCollations)))
 		return collect_branches(root, operation, inner->larg, branches) &&
 			   collect_branches(root, operation, inner->rarg, branches);
-	branch = IsA(node, RangeTblRef) ? find_leaf_path(root, (RangeTblRef *) node)
+	branch = IsA(node, RangeTblRef) ? find_leaf_path(root, ((RangeTblRef *) node)->rtindex)
 									: make_operation_path(root, inner, &complete);
 	if (branch == NULL || !complete)
 		return false;
@@ -277,19 +290,102 @@ make_operation_path(PlannerInfo *root, SetOperationStmt *operation, bool *comple
 							  make_operation_target(operation), complete);
 }
 
-/* DISTINCT of rows that workers have made distinct among their own; NULL where core would have to sort. */
-static Path *
-finish_union(PlannerInfo *root, RelOptInfo *rel, const SetOperationStmt *operation, Path *rows)
+/* SortGroupClauses by which an operation compares its columns, 1 to n. */
+static List *
+make_column_clauses(const SetOperationStmt *operation)
 {
 	List *clauses = copyObject(operation->groupClauses);
 	ListCell *lc;
 
-	if (!grouping_is_hashable(clauses))
-		return NULL;
 	foreach(lc, clauses)
 		lfirst_node(SortGroupClause, lc)->tleSortGroupRef = foreach_current_index(lc) + 1;
+	return clauses;
+}
+
+/* DISTINCT of rows that workers have made distinct among their own; NULL where core would have to sort. */
+static Path *
+finish_union(PlannerInfo *root, RelOptInfo *rel, const SetOperationStmt *operation, Path *rows)
+{
+	List *clauses = make_column_clauses(operation);
+
+	if (!grouping_is_hashable(clauses))
+		return NULL;
 	return (Path *) create_agg_path(root, rel, rows, rel->reltarget, AGG_HASHED, AGGSPLIT_SIMPLE,
 									clauses, NIL, NULL, rows->rows);
+}
+
+/* The operation that the leaf is a direct part of. */
+static SetOperationStmt *
+find_parent(Node *node, Index leaf)
+{
+	SetOperationStmt *operation = (SetOperationStmt *) node;
+	SetOperationStmt *found = NULL;
+	Node *parts[2];
+
+	if (!IsA(node, SetOperationStmt))
+		return NULL;
+	parts[0] = operation->larg;
+	parts[1] = operation->rarg;
+	for (int i = 0; i < 2 && found == NULL; i++)
+	{
+		if (IsA(parts[i], RangeTblRef) && ((RangeTblRef *) parts[i])->rtindex == leaf)
+			found = operation;
+		else
+			found = find_parent(parts[i], leaf);
+	}
+	return found;
+}
+
+/* A leaf's columns, as its operation compares them; NIL where it compares something else. */
+static List *
+make_leaf_target(const DistPath *leaf, Index rti, const SetOperationStmt *parent)
+{
+	List *target = NIL;
+	ListCell *lc;
+
+	foreach(lc, leaf->target)
+	{
+		TargetEntry *tle = lfirst(lc);
+		int column = list_length(target);
+		TargetEntry *result;
+
+		if (tle->resjunk)
+			continue;
+		if (exprType((Node *) tle->expr) != list_nth_oid(parent->colTypes, column) ||
+			exprCollation((Node *) tle->expr) != list_nth_oid(parent->colCollations, column))
+			return NIL;
+		result = makeTargetEntry((Expr *) makeVarFromTargetEntry(rti, tle), column + 1, NULL,
+								 false);
+		result->ressortgroupref = column + 1;
+		target = lappend(target, result);
+	}
+	return target;
+}
+
+/* A branch of an operation that does not count duplicates: each worker sends a row once. */
+static void
+plan_leaf(PlannerInfo *root, RelOptInfo *rel)
+{
+	SetOperationStmt *parent = find_parent(root->parse->setOperations, rel->relid);
+	DistPath *leaf;
+	DistPath *path;
+	int workers;
+
+	if (parent == NULL || parent->all || rel->subroot == NULL)
+		return;
+	leaf = find_leaf_path(root, rel->relid);
+	if (leaf == NULL || leaf->locks != NIL || leaf->locus.kind != LOCUS_HASHED ||
+		leaf->outer_params != NULL)
+		return;
+	path = make_derived_table(root, rel, rel->relid, leaf);
+	path->target = make_leaf_target(leaf, rel->relid, parent);
+	if (path->target == NIL)
+		return;
+	path->distinct_clause = make_column_clauses(parent);
+	workers = locus_worker_count(&leaf->locus);
+	path->rows = upper_stage_partial_groups(leaf->rows, set_operation_distinct_rows(leaf), workers);
+	path->cost += leaf->rows / workers * cpu_operator_cost * list_length(path->target);
+	add_path(rel, gather_path_create(root, rel, path, rel->reltarget, NIL, NIL, NIL));
 }
 
 void
@@ -301,9 +397,14 @@ plan_set_operation(PlannerInfo *root, RelOptInfo *rel)
 	PathTarget *wanted;
 	bool complete;
 
-	if (!strata_enable_aggregate_pushdown || !IS_UPPER_REL(rel) || root->hasRecursion ||
-		rel->fdwroutine != NULL || rel->pathlist == NIL)
+	if (!strata_enable_aggregate_pushdown || root->hasRecursion || rel->fdwroutine != NULL ||
+		rel->pathlist == NIL)
 		return;
+	if (!IS_UPPER_REL(rel))
+	{
+		plan_leaf(root, rel);
+		return;
+	}
 	operation = find_operation(root->parse->setOperations, rel->relids);
 	if (operation == NULL)
 		return;
