@@ -150,6 +150,22 @@ def test_groups_of_views_mean_the_same(pair: Pair) -> None:
     pair.same("SELECT pg_get_viewdef('per_country'::regclass)")
 
 
+def test_groups_that_a_unique_index_makes_redundant(pair: Pair) -> None:
+    """The planner drops them; what names them is still computed on the workers."""
+    pair.execute("CREATE TABLE badges (number integer NOT NULL UNIQUE, owner text, color text)")
+    pair.distribute("badges", "number")
+    pair.execute(
+        "INSERT INTO badges SELECT g, 'o' || g, 'c' || g % 3 FROM generate_series(1, 50) AS g"
+    )
+    for query in (
+        "SELECT number, upper(owner), count(*) FROM badges GROUP BY number, owner",
+        "SELECT number, count(*) FROM badges GROUP BY number, owner, color HAVING count(*) < length(owner || color) - 3",
+        "SELECT upper(owner), count(color) FROM badges GROUP BY number, owner, upper(owner)",
+    ):
+        assert "GROUP BY" in pair.remote_sql(query)
+        pair.same(query)
+
+
 def test_the_join_of_a_table_with_itself_is_gone(pair: Pair) -> None:
     sql = pair.remote_sql("SELECT a.name, b.age FROM users a JOIN users b ON a.user_id = b.user_id")
     assert sql.count("users") == 1, sql
