@@ -327,7 +327,8 @@ def test_writes(pair: Pair) -> None:
 
 def test_keys_with_casts_and_collations(pair: Pair) -> None:
     pair.execute(
-        "CREATE TABLE name (k varchar(20), c text COLLATE no_case); CREATE TABLE nickname (k text, c text);"
+        "CREATE TABLE name (k varchar(20), c text COLLATE no_case, p text COLLATE \"POSIX\" DEFAULT 'p');"
+        "CREATE TABLE nickname (k text, c text, p text COLLATE \"C\" DEFAULT 'p');"
         "INSERT INTO name SELECT 'n' || i % 9, CASE i % 2 WHEN 0 THEN 'x' ELSE 'X' END || i % 3"
         " FROM generate_series(1, 60) AS i;"
         "INSERT INTO nickname SELECT 'n' || i % 13, 'X' || i % 4 FROM generate_series(1, 60) AS i"
@@ -340,6 +341,9 @@ def test_keys_with_casts_and_collations(pair: Pair) -> None:
             "SELECT k::text FROM name INTERSECT SELECT k FROM nickname",
             'SELECT k COLLATE "C" FROM name EXCEPT SELECT k FROM nickname',
             "SELECT upper(c) FROM name WHERE false UNION SELECT c FROM nickname",
+            'SELECT k, p COLLATE "POSIX" FROM name UNION SELECT k, p FROM nickname ORDER BY 1, 2',
+            'SELECT k, p COLLATE "POSIX" FROM name INTERSECT SELECT k, p FROM nickname',
+            'SELECT k, p COLLATE "C" FROM name UNION ALL SELECT k, p FROM nickname',
             'SELECT k, lower(c) COLLATE "C" FROM name UNION SELECT k, lower(c) FROM nickname',
             "SELECT count(*) FROM (SELECT c COLLATE no_case FROM name UNION SELECT c COLLATE no_case FROM nickname) AS u",
             "SELECT lower(k), count(*) FROM (SELECT k, c FROM name UNION ALL SELECT k, c COLLATE no_case FROM nickname) AS u"

@@ -133,7 +133,8 @@ def test_check_options(pair: Pair, statement: str) -> None:
 def test_only_a_part_is_assigned(pair: Pair) -> None:
     """SQL has no expression for the new value of the array: refused, and nothing is changed."""
     outcome = run(pair.ours, "UPDATE small SET list[1] = 7")
-    assert outcome.sqlstate == "0A000" and "WITH CHECK OPTION" in outcome.message
+    assert outcome.sqlstate == "0A000"
+    assert "WITH CHECK OPTION" in outcome.message
     pair.same(ALL)
 
 

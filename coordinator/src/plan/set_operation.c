@@ -50,14 +50,20 @@ can_be_branch(DistPath *branch, List *target)
 {
 	List *columns = visible_columns(branch);
 	ListCell *lc;
+	ListCell *lc2;
 
 	if (branch->locks != NIL || branch->lateral != NIL || branch->ordered ||
 		branch->sort_clause != NIL || list_length(columns) != list_length(target) ||
 		(branch->branches != NIL && (branch->limit_count != NULL || branch->limit_offset != NULL)))
 		return false;
-	foreach(lc, columns)
+	forboth(lc, columns, lc2, target)
 	{
 		Const *value = (Const *) ((TargetEntry *) lfirst(lc))->expr;
+
+		/* a COLLATE in one branch decides for all, but the text has lost it where the column was like that */
+		if (exprCollation((Node *) value) !=
+			exprCollation((Node *) ((TargetEntry *) lfirst(lc2))->expr))
+			return false;
 
 		/* deparse_path.c gives such a NULL another type */
 		if (IsA(value, Const) && value->constisnull &&
