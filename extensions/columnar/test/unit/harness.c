@@ -434,6 +434,15 @@ GetMemoryChunkSpace(void *pointer)
 	return sizeof(Chunk) + get_chunk(pointer)->size;
 }
 
+/* A function since 16; before, an inline one of its header read what stands before the bytes. */
+extern MemoryContext find_chunk_context(const void *pointer) __asm__("GetMemoryChunkContext");
+
+MemoryContext
+find_chunk_context(const void *pointer)
+{
+	return get_chunk(pointer)->context;
+}
+
 /* ---- errors ------------------------------------------------------------------------------------ */
 
 /* Assert() calls ExceptionalCondition(), whose other arguments differ between versions. */

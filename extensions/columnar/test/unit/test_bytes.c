@@ -457,6 +457,7 @@ read_everything(ColumnBlock *block, uint32 nrows)
 		if (block->type->form == FORM_FIXED)
 			CHECK(length == block->type->length);
 	}
+	(void) seen;
 }
 
 static void
