@@ -34,12 +34,28 @@ typedef struct Owner
 	bool *here; /* by remainder */
 } Owner;
 
+/* The table of that name, whoever may use its schema: a view's reader need not. */
+static Relation
+open_table(text *name)
+{
+	RangeVar *table = makeRangeVarFromNameList(textToQualifiedNameList(name));
+	Oid relation;
+
+	if (table->schemaname != NULL)
+		relation = get_relname_relid(table->relname, get_namespace_oid(table->schemaname, false));
+	else
+		relation = RangeVarGetRelid(table, NoLock, true);
+	if (!OidIsValid(relation))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation \"%s\" does not exist", table->relname)));
+	return relation_open(relation, AccessShareLock);
+}
+
 static Owner *
 make_owner(FunctionCallInfo fcinfo)
 {
 	MemoryContext context = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-	List *names = textToQualifiedNameList(PG_GETARG_TEXT_PP(0));
-	Relation relation = relation_openrv(makeRangeVarFromNameList(names), AccessShareLock);
+	Relation relation = open_table(PG_GETARG_TEXT_PP(0));
 	Owner *owner = palloc0(sizeof(Owner));
 	PartitionKey key;
 	PartitionDesc partitions;

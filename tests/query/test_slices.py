@@ -121,3 +121,23 @@ def test_the_function_alone(pair: Pair) -> None:
         assert caught.value.sqlstate == sqlstate, statement
     with pytest.raises(psycopg.errors.WrongObjectType):
         pair.ours.execute(f"SELECT strata.owns('{name}', 1)")
+
+
+def test_whoever_may_read_a_view_need_not_use_its_tables_schema(pair: Pair) -> None:
+    schema = f"{pair.schema}_views"
+    pair.cluster.create_role("strata_view_reader")
+    pair.ours.execute(
+        f"DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema};"
+        f"CREATE VIEW {schema}.alone AS SELECT n FROM r WHERE NOT EXISTS (SELECT FROM t WHERE t.k = r.k);"
+        f"CREATE VIEW {schema}.kept AS SELECT r.n, t.v FROM r LEFT JOIN t ON t.k = r.k;"
+        f"GRANT USAGE ON SCHEMA {schema} TO strata_view_reader;"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO strata_view_reader"
+    )
+    with pair.cluster.coordinator.connect(user="strata_view_reader") as reader:
+        for view, query in (
+            ("alone", "SELECT n FROM r WHERE NOT EXISTS (SELECT FROM t WHERE t.k = r.k)"),
+            ("kept", "SELECT r.n, t.v FROM r LEFT JOIN t ON t.k = r.k"),
+        ):
+            seen = reader.execute(f"SELECT count(*) FROM {schema}.{view}").fetchone()[0]
+            assert seen == len(pair.theirs.execute(query).fetchall())
+    pair.ours.execute(f"DROP SCHEMA {schema} CASCADE")

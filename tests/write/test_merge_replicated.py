@@ -80,6 +80,28 @@ def test_off_the_key_it_is_refused(pair: Pair) -> None:
         )
 
 
+def test_a_key_that_is_no_column(pair: Pair) -> None:
+    """The one worker that the constant or parameter names inserts the row."""
+    pair.execute("CREATE TABLE other (id bigint, v integer)")
+    pair.distribute("other", "id", "stock")
+    pair.execute(
+        "INSERT INTO other SELECT i, i * 2 FROM generate_series(1, 50) AS i; SET plan_cache_mode = force_generic_plan;"
+        "PREPARE take(bigint) AS MERGE INTO stock AS s USING (SELECT * FROM other WHERE id = $1) AS n ON s.id = n.id"
+        " WHEN MATCHED THEN UPDATE SET v = n.v WHEN NOT MATCHED THEN INSERT VALUES ($1, n.v);"
+        "PREPARE put(bigint, integer) AS MERGE INTO stock AS s USING (SELECT 1) AS n ON s.id = $1"
+        " WHEN MATCHED THEN UPDATE SET v = $2 WHEN NOT MATCHED THEN INSERT VALUES ($1, $2)"
+    )
+    for key in (9, 45, 45, 49):
+        pair.same(f"EXECUTE take({key})")
+        pair.same(f"EXECUTE put({key + 100}, 5)")
+    pair.same(
+        "MERGE INTO stock AS s USING news AS n ON s.id = 99 AND n.id = 30 WHEN NOT MATCHED AND n.id = 30"
+        " THEN INSERT VALUES (99, 1)"
+    )
+    pair.same("SELECT * FROM stock ORDER BY id, v")
+    pair.execute("DEALLOCATE take; DEALLOCATE put; RESET plan_cache_mode")
+
+
 def test_one_row_beside_outer_rows(pair: Pair) -> None:
     for query in (
         "SELECT * FROM (SELECT 1) AS n (v) LEFT JOIN stock AS s ON s.id = 20 AND s.v > n.v",

@@ -154,3 +154,47 @@ def test_parameters_and_plans_of_both_kinds(pair: Pair) -> None:
                 pair.same(f"EXECUTE change (7, {value})")
         pair.execute("DEALLOCATE change; RESET ROLE; RESET plan_cache_mode; RESET app.most")
     pair.same(ALL)
+
+
+LIE = """
+CREATE FUNCTION lie(i integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF coalesce(current_setting('app.n', true), '') = '1' THEN
+    PERFORM set_config('app.n', '0', true);
+    RETURN 5;
+  END IF;
+  PERFORM set_config('app.n', '1', true);
+  RETURN 1000;
+END $$;
+CREATE OPERATOR ### (FUNCTION = lie, RIGHTARG = integer);
+CREATE DOMAIN lying AS integer CHECK (lie(VALUE) > 0);
+CREATE TYPE liar AS (x lying);
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "lie(v)",
+        "### v",
+        "abs(lie(v))",
+        "v::lying",
+        "v::text::lying",
+        "(SELECT max(lie(most)) FROM limits WHERE limits.tenant = account.tenant)",
+        "(jsonb_populate_record(NULL::liar, jsonb_build_object('x', v))).x",
+        "current_setting('app.n', true)::integer, code = lie(v)",
+    ],
+)
+def test_code_of_users_gives_no_two_values(pair: Pair, value: str) -> None:
+    """Refused: what is checked, and how far, is not for functions that may say something else the second time."""
+    pair.ours.execute(
+        "DROP POLICY IF EXISTS p ON account; DROP POLICY IF EXISTS low ON account;"
+        "CREATE POLICY p ON account USING (v < 60)"
+    )
+    before = pair.ours.execute(ALL).fetchall()
+    with pair.ours.transaction(force_rollback=True):
+        pair.ours.execute(LIE)
+        pair.ours.execute(f"SET LOCAL ROLE {WRITER}")
+        outcome = run(pair.ours, f"UPDATE account SET v = {value} WHERE id = 3")
+        assert outcome.sqlstate == "0A000", outcome
+    assert pair.ours.execute(ALL).fetchall() == before

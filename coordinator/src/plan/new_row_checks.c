@@ -9,10 +9,15 @@
  *
  * where the condition has the new values in the place of columns.  It is evaluated when core evaluates it: for each
  * row that is going to be changed, before constraints, and once more if the row has changed meanwhile.
+ *
+ * So new values are computed twice, to be stored and to be checked.  Code of users could give two different ones, whatever it
+ * has been declared, and would see how far the condition was evaluated.  Hence only PostgreSQL's own functions may
+ * compute them, of its own types: domains have users' code, too.
  */
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -135,6 +140,28 @@ check_value(Expr *value, const WithCheckOption *option, Node *condition)
 								 COERCE_EXPLICIT_CALL);
 }
 
+/* Callback of check_functions_in_node() */
+static bool
+is_users_function(Oid function, void *context)
+{
+	return function >= FirstNormalObjectId;
+}
+
+/* May anything but PostgreSQL's own code compute it, or see that it is computed? */
+static bool
+walk_users_code(Node *node, void *context)
+{
+	if (node == NULL || IsA(node, Var) || IsA(node, Const) || IsA(node, Param))
+		return false;
+	if (IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_users_function, NULL))
+		return true;
+	if (!IsA(node, List) && !IsA(node, TargetEntry) && !IsA(node, CaseWhen) &&
+		exprType(node) >= FirstNormalObjectId)
+		return true;
+	return expression_tree_walker(node, walk_users_code, context);
+}
+
 /* An assignment of a whole column: of a part of one SQL has no expression.  NULL if there is none. */
 static TargetEntry *
 choose_assignment(List *assignments)
@@ -178,7 +205,7 @@ new_row_checks_add(PlannerInfo *root, const Locus *locus, List *assignments)
 	List *result = copyObject(assignments);
 	TargetEntry *chosen = choose_assignment(result);
 	NewRow row = {.target = root->parse->resultRelation, .assignments = assignments};
-	bool possible = chosen != NULL;
+	bool possible = chosen != NULL && !walk_users_code((Node *) assignments, NULL);
 	ListCell *lc;
 
 	row.relation = table_open(rte->relid, NoLock);

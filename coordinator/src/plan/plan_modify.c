@@ -560,11 +560,14 @@ insert_where_owned(List *actions, const DistributedTable *table)
 	foreach(lc, actions)
 	{
 		MergeAction *action = lfirst(lc);
+		Node *key;
 
-		if (action->commandType == CMD_INSERT)
-			action->qual = make_and_qual(
-				action->qual,
-				(Node *) slice_path_owns(table->relation, key_value(action->targetList, table)));
+		if (action->commandType != CMD_INSERT)
+			continue;
+		key = key_value(action->targetList, table);
+		if (contain_vars_of_level(key, 0)) /* else one worker is asked */
+			action->qual = make_and_qual(action->qual,
+										 (Node *) slice_path_owns(table->relation, key));
 	}
 }
 
