@@ -175,6 +175,11 @@ CREATE TYPE liar AS (x lying);
 @pytest.mark.parametrize(
     "value",
     [
+        "x FROM (SELECT id AS i, lie(v) AS x FROM account) AS q",
+        "x FROM (SELECT id AS i, (SELECT lie(most) FROM limits LIMIT 1) AS x FROM account) AS q",
+        "x FROM lied AS q",
+        "x FROM (SELECT 3 AS i) AS j, lie(5) AS x",
+        "x FROM (VALUES (3, lie(5))) AS q (i, x)",
         "lie(v)",
         "### v",
         "abs(lie(v))",
@@ -194,7 +199,11 @@ def test_code_of_users_gives_no_two_values(pair: Pair, value: str) -> None:
     before = pair.ours.execute(ALL).fetchall()
     with pair.ours.transaction(force_rollback=True):
         pair.ours.execute(LIE)
+        pair.ours.execute(
+            "CREATE VIEW lied AS SELECT id AS i, lie(v) AS x FROM account; GRANT ALL ON lied TO PUBLIC"
+        )
         pair.ours.execute(f"SET LOCAL ROLE {WRITER}")
-        outcome = run(pair.ours, f"UPDATE account SET v = {value} WHERE id = 3")
+        joined = " AND i = id" if " q" in value else ""
+        outcome = run(pair.ours, f"UPDATE account SET v = {value} WHERE id = 3{joined}")
         assert outcome.sqlstate == "0A000", outcome
     assert pair.ours.execute(ALL).fetchall() == before

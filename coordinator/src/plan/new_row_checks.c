@@ -147,19 +147,63 @@ is_users_function(Oid function, void *context)
 	return function >= FirstNormalObjectId;
 }
 
+/* Rows of functions and documents whose columns are of types that the statement names. */
+static bool
+has_named_types(const RangeTblEntry *rte)
+{
+	ListCell *lc;
+
+	foreach(lc, rte->functions)
+	{
+		if (lfirst_node(RangeTblFunction, lc)->funccoltypes != NIL)
+			return true;
+	}
+	return rte->rtekind == RTE_TABLEFUNC;
+}
+
 /* May anything but PostgreSQL's own code compute it, or see that it is computed? */
 static bool
 walk_users_code(Node *node, void *context)
 {
-	if (node == NULL || IsA(node, Var) || IsA(node, Const) || IsA(node, Param))
+	if (node == NULL)
 		return false;
-	if (IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, CoerceToDomain) ||
-		check_functions_in_node(node, is_users_function, NULL))
+	if (IsA(node, RangeTblEntry))
+		return has_named_types((RangeTblEntry *) node);
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_users_code, context, QTW_EXAMINE_RTES_BEFORE);
+	if (IsA(node, CoerceToDomain) || check_functions_in_node(node, is_users_function, NULL))
 		return true;
-	if (!IsA(node, List) && !IsA(node, TargetEntry) && !IsA(node, CaseWhen) &&
+	if ((IsA(node, FuncExpr) || IsA(node, CoerceViaIO) || IsA(node, Aggref) ||
+		 IsA(node, WindowFunc) || compat_is_json_function(node)) &&
 		exprType(node) >= FirstNormalObjectId)
 		return true;
 	return expression_tree_walker(node, walk_users_code, context);
+}
+
+/*
+ * The same of all that the planner may put into the new values of an UPDATE: what it assigns, and what its FROM items compute.
+ * Conditions of the target's policies are their owner's.
+ */
+static bool
+has_users_values(const Query *update)
+{
+	ListCell *lc;
+
+	foreach(lc, update->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (has_named_types(rte) || walk_users_code((Node *) rte->subquery, NULL) ||
+			walk_users_code((Node *) rte->functions, NULL) ||
+			walk_users_code((Node *) rte->values_lists, NULL))
+			return true;
+	}
+	foreach(lc, update->cteList)
+	{
+		if (walk_users_code(lfirst_node(CommonTableExpr, lc)->ctequery, NULL))
+			return true;
+	}
+	return walk_users_code((Node *) update->targetList, NULL);
 }
 
 /* An assignment of a whole column: of a part of one SQL has no expression.  NULL if there is none. */
@@ -199,13 +243,13 @@ coerce_for_column(Expr *value, Oid relation, AttrNumber attno)
 }
 
 List *
-new_row_checks_add(PlannerInfo *root, const Locus *locus, List *assignments)
+new_row_checks_add(PlannerInfo *root, const Locus *locus, const Query *original, List *assignments)
 {
 	RangeTblEntry *rte = rt_fetch(root->parse->resultRelation, root->parse->rtable);
 	List *result = copyObject(assignments);
 	TargetEntry *chosen = choose_assignment(result);
 	NewRow row = {.target = root->parse->resultRelation, .assignments = assignments};
-	bool possible = chosen != NULL && !walk_users_code((Node *) assignments, NULL);
+	bool possible = chosen != NULL && original != NULL && !has_users_values(original);
 	ListCell *lc;
 
 	row.relation = table_open(rte->relid, NoLock);

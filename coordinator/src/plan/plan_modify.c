@@ -69,8 +69,8 @@ check_options(Query *parse, const DistributedTable *table)
 					modify_command_name(parse->commandType), get_rel_name(table->relation)),
 			 errdetail("The statement runs on the workers, where its new rows cannot be checked "
 					   "against policies and views."),
-			 errhint("Use plain INSERT, UPDATE and DELETE, with policies whose conditions the "
-					 "workers can evaluate.")));
+			 errhint("Use plain INSERT, UPDATE and DELETE, new values that built-in functions "
+					 "compute, and conditions that workers can evaluate.")));
 }
 
 /* Has the table triggers of the user's, which only rows that come by here can fire? */
@@ -749,7 +749,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 	if (parse->withCheckOptions != NIL)
 	{
-		modify->checked = new_row_checks_add(root, &path->locus, list_assignments(root));
+		modify->checked = new_row_checks_add(root, &path->locus, modify->original,
+											 list_assignments(root));
 		if (modify->checked == NIL)
 			check_options(parse, modify->table);
 	}
