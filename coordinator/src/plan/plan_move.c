@@ -7,10 +7,10 @@
  *		SELECT new values FROM (SELECT ..., tableoid, ctid FROM ... OFFSET 0 FOR UPDATE) WHERE strata_worker.take_row(...)
  *
  * The lock comes first, so that the values are those of the row as it is then; OFFSET keeps the planner from calling take_row()
- * before it.  What the workers send is inserted by core's own
- * ModifyTable, as the rows of INSERT ... SELECT are: it computes generated columns, checks constraints, evaluates
- * RETURNING, and the access method routes the rows.  A wire has sent all of its rows before it is given others, and so a row
- * that is still to be taken conflicts with none that has moved, as it may in core.
+ * before it.  What the workers send is inserted by core's own ModifyTable, as the rows of INSERT ... SELECT are: it computes
+ * generated columns, checks policies and constraints, evaluates RETURNING, and the access method routes the rows.  A wire has
+ * sent all of its rows before it is given others, and so a row that is still to be taken conflicts with none that has
+ * moved, as it may in core.
  *
  * Who waits for a row that moves gets error 40001, as for rows that move to another partition (worker/src/take_row.c).  Tables
  * to which foreign keys refer are refused: there the old row must be neither deleted nor kept while the new one is on its way.
