@@ -2,15 +2,17 @@
  * new_row_checks.c
  *		Policies and WITH CHECK OPTION for rows that workers change.
  *
- * The rewriter has added conditions that new rows have to satisfy.  The workers know neither policies nor views; so one of the
- * assignments becomes
+ * The rewriter has added conditions that new rows have to satisfy.  The workers know neither policies nor views; so the text
+ * has them, where they are evaluated when core evaluates them.  A policy's condition comes before the row is changed, and before
+ * constraints and unique keys tell anything about it, and once more if the row has changed meanwhile:
  *
- *		SET column = strata.checked_value(value, condition, ...)
+ *		SET column = strata.checked_value(value, condition with the new values in the place of columns, ...)
  *
- * where the condition has the new values in the place of columns.  It is evaluated when core evaluates it: for each
- * row that is going to be changed, before constraints, and once more if the row has changed meanwhile.
+ * A view's comes when it has been changed:
  *
- * So new values are computed twice, to be stored and to be checked.  Code of users could give two different ones, whatever it
+ *		RETURNING strata.checked_value(what is returned, or NULL, condition, ...)
+ *
+ * For policies new values are computed twice, to be stored and to be checked.  Code of users could give two different ones, whatever it
  * has been declared, and would see how far the condition was evaluated.  Hence only PostgreSQL's own functions may
  * compute them, of its own types: domains have users' code, too.
  */
@@ -122,6 +124,13 @@ make_text_const(const char *value)
 							  false, false);
 }
 
+/* Is it checked after the row has been changed? */
+static bool
+is_checked_late(const WithCheckOption *option)
+{
+	return option->kind == WCO_VIEW_CHECK;
+}
+
 /* value, if the condition holds */
 static Expr *
 check_value(Expr *value, const WithCheckOption *option, Node *condition)
@@ -131,7 +140,7 @@ check_value(Expr *value, const WithCheckOption *option, Node *condition)
 	Oid types[] = {ANYELEMENTOID, BOOLOID, BOOLOID, TEXTOID, TEXTOID};
 	Oid function = LookupFuncName(list_make2(makeString("strata"), makeString("checked_value")),
 								  lengthof(types), types, false);
-	List *args = list_make5(value, condition, makeBoolConst(option->kind == WCO_VIEW_CHECK, false),
+	List *args = list_make5(value, condition, makeBoolConst(is_checked_late(option), false),
 							make_text_const(option->relname), make_text_const(option->polname));
 
 	/* the names are text of the default collation */
@@ -242,24 +251,30 @@ coerce_for_column(Expr *value, Oid relation, AttrNumber attno)
 	return (Expr *) coerced;
 }
 
-List *
-new_row_checks_add(PlannerInfo *root, const Locus *locus, const Query *original, List *assignments)
+/* The assignments, of which one is checked by the policies; NIL: they cannot be. */
+static List *
+add_policies(PlannerInfo *root, const Locus *locus, const Query *original, List *assignments)
 {
 	RangeTblEntry *rte = rt_fetch(root->parse->resultRelation, root->parse->rtable);
 	List *result = copyObject(assignments);
 	TargetEntry *chosen = choose_assignment(result);
 	NewRow row = {.target = root->parse->resultRelation, .assignments = assignments};
-	bool possible = chosen != NULL && original != NULL && !has_users_values(original);
+	bool possible = true;
+	bool found = false;
 	ListCell *lc;
 
 	row.relation = table_open(rte->relid, NoLock);
 	foreach(lc, root->parse->withCheckOptions)
 	{
 		const WithCheckOption *option = lfirst(lc);
-		List *quals = (List *) mutate_new_values(option->qual, &row);
+		List *quals;
 
+		if (is_checked_late(option))
+			continue;
+		found = true;
+		quals = (List *) mutate_new_values(option->qual, &row);
 		/* of two explicit collations SQL takes neither */
-		possible = possible && !row.is_whole &&
+		possible = possible && chosen != NULL && !row.is_whole &&
 				   !(row.collates && walk_collate(option->qual, NULL)) &&
 				   !deparse_statement_assigns_part((Node *) quals) &&
 				   shippable_expr(root, locus, (Node *) quals, NULL);
@@ -267,10 +282,44 @@ new_row_checks_add(PlannerInfo *root, const Locus *locus, const Query *original,
 			chosen->expr = check_value(chosen->expr, option, (Node *) make_ands_explicit(quals));
 	}
 	table_close(row.relation, NoLock);
-	if (!possible)
+	if (!possible || (found && (original == NULL || has_users_values(original))))
 		return NIL;
-	chosen->expr = coerce_for_column(chosen->expr, rte->relid, chosen->resno);
+	if (found)
+		chosen->expr = coerce_for_column(chosen->expr, rte->relid, chosen->resno);
 	return result;
+}
+
+/* RETURNING, whose first column is checked by the views; false: it cannot be. */
+static bool
+add_views(PlannerInfo *root, const Locus *locus, List **returning)
+{
+	ListCell *lc;
+
+	foreach(lc, root->parse->withCheckOptions)
+	{
+		const WithCheckOption *option = lfirst(lc);
+		TargetEntry *chosen;
+
+		if (!is_checked_late(option))
+			continue;
+		if (*returning == NIL)
+			*returning = list_make1(makeTargetEntry((Expr *) makeNullConst(BOOLOID, -1, InvalidOid),
+													1, pstrdup("checked"), false));
+		if (!shippable_expr(root, locus, option->qual, NULL))
+			return false;
+		chosen = linitial(*returning);
+		chosen->expr = check_value(chosen->expr, option,
+								   (Node *) make_ands_explicit(copyObject((List *) option->qual)));
+	}
+	return true;
+}
+
+bool
+new_row_checks_add(PlannerInfo *root, const Locus *locus, const Query *original, List **assignments,
+				   List **returning)
+{
+	*assignments = add_policies(root, locus, original, *assignments);
+	return *assignments != NIL && add_views(root, locus, returning);
 }
 
 List *

@@ -50,8 +50,9 @@
 typedef struct ModifyPlan
 {
 	Query *original;
-	DistPath *path; /* rebuild the statement from this; NULL: ship the original */
-	List *checked; /* its assignments, with the checks of policies and views; NIL: there are none */
+	DistPath *path;			 /* rebuild the statement from this; NULL: ship the original */
+	List *checked;			 /* its assignments, with the checks of policies; NIL: there are none */
+	List *checked_returning; /* ... and RETURNING, with those of views */
 	Locus locus;
 	const DistributedTable *table;
 } ModifyPlan;
@@ -587,7 +588,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 		gather_add_hidden_roots(modify->path);
 		plan.sql = deparse_text(deparse_path_modify(
 			modify->path, root->parse->commandType, root->parse->resultRelation,
-			make_set_list(root, modify->checked), root->parse->returningList, &params));
+			make_set_list(root, modify->checked), modify->checked_returning, &params));
 	}
 	else
 	{
@@ -747,11 +748,12 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		add_path(final_rel, move);
 		return;
 	}
+	modify->checked_returning = copyObject(parse->returningList);
 	if (parse->withCheckOptions != NIL)
 	{
-		modify->checked = new_row_checks_add(root, &path->locus, modify->original,
-											 list_assignments(root));
-		if (modify->checked == NIL)
+		modify->checked = list_assignments(root);
+		if (!new_row_checks_add(root, &path->locus, modify->original, &modify->checked,
+								&modify->checked_returning))
 			check_options(parse, modify->table);
 	}
 	if (modify->checked != NIL || !text_is_complete(root, modify->original) ||
