@@ -693,7 +693,7 @@ def causes(data: Pair) -> None:
 @pytest.mark.parametrize(
     ("statement", "names"),
     [
-        ("UPDATE done SET v = random()", "UPDATE done random() VOLATILE"),
+        ("UPDATE done SET v = lastval()", "UPDATE done lastval() VOLATILE"),
         ("UPDATE done SET v = 1 WHERE v < random()::text", "UPDATE done random() VOLATILE"),
         ("DELETE FROM done WHERE clock_timestamp()::text = v", "DELETE done clock_timestamp()"),
         ('UPDATE done SET v = "un_Known"(v)', 'UPDATE done "un_Known"(text) IMMUTABLE'),
@@ -715,8 +715,8 @@ def causes(data: Pair) -> None:
         ),
         (
             'MERGE INTO done d USING near n ON n."near_Key" = d.id WHEN MATCHED THEN'
-            " UPDATE SET v = random()",
-            "MERGE done random()",
+            " UPDATE SET v = lastval()",
+            "MERGE done lastval()",
         ),
         # what is computed before is not the cause
         (
@@ -725,8 +725,8 @@ def causes(data: Pair) -> None:
             "done other colocate_with",
         ),
         (
-            "INSERT INTO done VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET v = random()",
-            "INSERT done random()",
+            "INSERT INTO done VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET v = lastval()",
+            "INSERT done lastval()",
         ),
     ],
 )
