@@ -70,7 +70,8 @@ def test_new_worker_and_dump(make_cluster: Callable[..., Cluster], tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     other = make_cluster(workers=2, assertions=True)
     theirs = other.coordinator
-    done = run("pg_restore", "-j", "2", "-d", theirs.conninfo(), dump, node=theirs)
+    # one job: of trees with foreign keys several deadlock now and then, into plain PostgreSQL, too
+    done = run("pg_restore", "-d", theirs.conninfo(), dump, node=theirs)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert theirs.query(TOTALS) == totals
     with theirs.connect() as restored:
