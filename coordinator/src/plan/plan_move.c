@@ -40,9 +40,9 @@
 
 typedef struct MovePlan
 {
-	const DistributedTable *table;
 	DistPath *dist;
-	List *assignments;
+	List *row;	 /* what core inserts */
+	List *fetch; /* what the workers send of it */
 } MovePlan;
 
 static void
@@ -90,7 +90,7 @@ walk_old_row(Node *node, void *context)
 }
 
 static Expr *
-new_value(PlannerInfo *root, const MovePlan *move, Form_pg_attribute column)
+new_value(PlannerInfo *root, List *assignments, Form_pg_attribute column)
 {
 	ListCell *lc;
 
@@ -98,7 +98,7 @@ new_value(PlannerInfo *root, const MovePlan *move, Form_pg_attribute column)
 		return (Expr *) makeNullConst(INT4OID, -1, InvalidOid);
 	if (column->attgenerated != '\0')
 		return (Expr *) makeNullConst(column->atttypid, -1, column->attcollation);
-	foreach(lc, move->assignments)
+	foreach(lc, assignments)
 	{
 		TargetEntry *entry = lfirst(lc);
 
@@ -111,9 +111,9 @@ new_value(PlannerInfo *root, const MovePlan *move, Form_pg_attribute column)
 
 /* The new rows as core's INSERT wants them: a value for each column, then what RETURNING needs of other tables. */
 static List *
-make_row(PlannerInfo *root, const MovePlan *move)
+make_row(PlannerInfo *root, Oid relid, List *assignments)
 {
-	Relation relation = table_open(move->table->relation, NoLock);
+	Relation relation = table_open(relid, NoLock);
 	TupleDesc desc = RelationGetDescr(relation);
 	List *tlist = NIL;
 	ListCell *lc;
@@ -122,7 +122,7 @@ make_row(PlannerInfo *root, const MovePlan *move)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 
-		tlist = lappend(tlist, makeTargetEntry(new_value(root, move, column), i + 1,
+		tlist = lappend(tlist, makeTargetEntry(new_value(root, assignments, column), i + 1,
 											   pstrdup(NameStr(column->attname)), false));
 	}
 	table_close(relation, NoLock);
@@ -204,14 +204,13 @@ plan_moved_rows(PlannerInfo *root, CustomPath *best_path, void *arg)
 {
 	MovePlan *move = arg;
 	GatherPlan plan = {.kind = GATHER_SELECT, .writes = true};
-	List *row = make_row(root, move);
-	List *fetch = make_fetch_list(row);
 	List *params = NIL;
 
 	gather_add_hidden_roots(move->dist);
-	plan.sql = make_sql(root, move->dist, fetch, &params);
-	root->processed_tlist = row;
-	return gather_make_scan(&plan, copyObject(row), fetch, NIL, params, &move->dist->locus);
+	plan.sql = make_sql(root, move->dist, move->fetch, &params);
+	root->processed_tlist = move->row;
+	return gather_make_scan(&plan, copyObject(move->row), move->fetch, NIL, params,
+							&move->dist->locus);
 }
 
 Path *
@@ -222,14 +221,14 @@ plan_move_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable 
 	MovePlan *move = palloc(sizeof(MovePlan));
 	ModifyTablePath *path = makeNode(ModifyTablePath);
 
-	move->table = table;
 	move->dist = dist;
-	move->assignments = assignments;
+	move->row = make_row(root, table->relation, assignments);
+	move->fetch = make_fetch_list(move->row);
 	check_references(table);
 	if (walk_old_row((Node *) parse->returningList, NULL))
 		refuse(table, "RETURNING names the old or the new row, which are on different workers.",
 			   "Name columns without OLD and NEW: they are the new row's.");
-	if (!gather_can_fetch(get_tlist_exprs(make_fetch_list(make_row(root, move)), false)))
+	if (!gather_can_fetch(get_tlist_exprs(move->fetch, false)))
 		refuse(table, "RETURNING names a row of another table that has no type which workers know.",
 			   "Name its columns.");
 
