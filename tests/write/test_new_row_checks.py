@@ -14,7 +14,8 @@ WRITER = "strata_check_writer"
 SETUP = """
 CREATE TYPE part AS (x integer, y text);
 CREATE TABLE account (id integer, tenant text COLLATE "C", v integer CHECK (v <> 13), code varchar(4), list integer[], p part,
-  gone integer, total integer GENERATED ALWAYS AS (v * 2 + 1) STORED, UNIQUE (id, code));
+  gone integer, total integer GENERATED ALWAYS AS (v * 2 + 1) STORED, words varchar(3)[],
+  c varchar(4) COLLATE "C", UNIQUE (id, code));
 ALTER TABLE account DROP COLUMN gone;
 CREATE TABLE member (id integer, may boolean);
 CREATE TABLE limits (tenant text PRIMARY KEY, most integer);
@@ -75,6 +76,8 @@ UPDATES = [
     "UPDATE account SET v = most FROM limits WHERE limits.tenant = account.tenant RETURNING account.id, v",
     "UPDATE account SET v = DEFAULT WHERE id = 5",
     "UPDATE account SET v = 40 WHERE false",
+    "UPDATE account SET words = ARRAY['abcd']::varchar(2)[] WHERE id < 5",
+    "UPDATE account SET c = code || '', v = 40 WHERE id < 5",
     "UPDATE account SET id = id + 1000, v = v - 1 WHERE id < 30",
     "UPDATE account SET id = id + 1000, v = 1000 WHERE id < 30",
 ]

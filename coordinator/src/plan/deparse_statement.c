@@ -429,6 +429,36 @@ mend_merge(Query *query)
 	from->quals = NULL;
 }
 
+typedef struct StandIn
+{
+	Node *node;
+	Node *value;
+} StandIn;
+
+static Node *
+replace_stand_in(Node *node, StandIn *context)
+{
+	if (node == NULL || node == context->node)
+		return node == NULL ? NULL : context->value;
+	return expression_tree_mutator(node, replace_stand_in, context);
+}
+
+Node *
+deparse_statement_coerce(Node *value, Oid relation, AttrNumber attno)
+{
+	StandIn context = {.node = deparse_path_param(value, 1), .value = value};
+	Oid type;
+	int32 typmod;
+	Oid collation;
+	Node *coerced;
+
+	get_atttypetypmodcoll(relation, attno, &type, &typmod, &collation);
+	coerced = coerce_to_target_type(NULL, context.node, exprType(value), type, typmod,
+									COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	assign_expr_collations(NULL, coerced); /* the value has its own, and may be planned already */
+	return replace_stand_in(coerced, &context);
+}
+
 char *
 deparse_statement_text(PlannerInfo *root, Query *query, List **params)
 {
@@ -474,18 +504,11 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
 	foreach(lc, attributes)
 	{
 		AttrNumber attno = lfirst_int(lc);
-		Oid type;
-		int32 typmod;
-		Oid collation;
-		Node *value;
+		Oid type = get_atttype(target->relid, attno);
+		Node *value = deparse_path_param((Node *) makeNullConst(type, -1, get_typcollation(type)),
+										 ++position);
 
-		/* that it has the column's modifier already is nothing that the text can say */
-		get_atttypetypmodcoll(target->relid, attno, &type, &typmod, &collation);
-		value = deparse_path_param((Node *) makeNullConst(type, -1, get_typcollation(type)),
-								   ++position);
-		value = coerce_to_target_type(NULL, value, type, type, typmod, COERCION_ASSIGNMENT,
-									  COERCE_IMPLICIT_CAST, -1);
-		assign_expr_collations(NULL, value);
+		value = deparse_statement_coerce(value, target->relid, attno);
 		columns = lappend(columns,
 						  makeTargetEntry((Expr *) value, attno,
 										  get_attname(target->relid, attno, false), false));

@@ -29,6 +29,12 @@ statement_deparse_row_insert(PlannerInfo *root, Query *query, List *attributes, 
  */
 extern List *deparse_statement_assignments(List *tlist, Oid relation);
 
+/*
+ * A value of the column's type, or one that may be assigned to it, as the parser would assign it: that it has the column's
+ * modifier already is nothing that the text can say.
+ */
+extern Node *deparse_statement_coerce(Node *value, Oid relation, AttrNumber attno);
+
 /* Does the value assign to a part of its column, as SET a[1] = 1 does?  Only an assignment can say so. */
 extern bool deparse_statement_assigns_part(Node *expr);
 

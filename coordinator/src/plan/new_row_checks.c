@@ -25,7 +25,6 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
-#include "parser/parse_coerce.h"
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteHandler.h"
@@ -231,26 +230,6 @@ choose_assignment(List *assignments)
 	return NULL;
 }
 
-/* A value of that type for the column; that it has the column's modifier already is nothing that the text can say. */
-static Expr *
-coerce_for_column(Expr *value, Oid relation, AttrNumber attno)
-{
-	Node *coerced;
-	Oid type;
-	int32 typmod;
-	Oid collation;
-
-	get_atttypetypmodcoll(relation, attno, &type, &typmod, &collation);
-	coerced = coerce_to_target_type(NULL, (Node *) value, exprType((Node *) value), type, typmod,
-									COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
-	if (coerced != (Node *) value)
-	{
-		exprSetCollation(coerced, collation);
-		exprSetInputCollation(coerced, exprCollation((Node *) value));
-	}
-	return (Expr *) coerced;
-}
-
 /* The assignments, of which one is checked by the policies; NIL: they cannot be. */
 static List *
 add_policies(PlannerInfo *root, const Locus *locus, const Query *original, List *assignments)
@@ -285,7 +264,8 @@ add_policies(PlannerInfo *root, const Locus *locus, const Query *original, List 
 	if (!possible || (found && (original == NULL || has_users_values(original))))
 		return NIL;
 	if (found)
-		chosen->expr = coerce_for_column(chosen->expr, rte->relid, chosen->resno);
+		chosen->expr = (Expr *) deparse_statement_coerce((Node *) chosen->expr, rte->relid,
+														 chosen->resno);
 	return result;
 }
 
