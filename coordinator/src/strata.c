@@ -27,6 +27,7 @@
 #include "services/heartbeat.h"
 #include "services/service_tasks.h"
 #include "stream/remote_insert.h"
+#include "stream/row_change.h"
 #include "table/auto_analyze.h"
 #include "table/table_definition.h"
 #include "transaction/pending_rows.h"
@@ -129,6 +130,7 @@ _PG_init(void)
 	worker_state_initialize();
 	incarnation_initialize();
 	worker_use_initialize();
+	pending_rows_register(row_change_flush, row_change_reset);
 	pending_rows_register(remote_insert_flush, remote_insert_reset);
 	cluster_identity_initialize();
 	session_map_initialize();

@@ -21,6 +21,7 @@
 #include "stream/remote_ddl.h"
 #include "table/index_validity.h"
 #include "transaction/constraint_mode.h"
+#include "transaction/held_rows.h"
 #include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 #include "transaction/serializable.h"
@@ -36,6 +37,7 @@ end_transaction(XactEvent event, void *arg)
 	launcher_transaction_event(event);
 	serializable_transaction_event(event);
 	constraint_mode_transaction_event(event);
+	held_rows_transaction_event(event);
 	in_doubt_transaction_event(event);
 	if (event == XACT_EVENT_PRE_COMMIT)
 	{
@@ -55,6 +57,7 @@ end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId p
 {
 	reference_write_subtransaction_event(event);
 	constraint_mode_subtransaction_event(event);
+	held_rows_subtransaction_event(event, mine, parent);
 	remote_transaction_subtransaction_event(event);
 	session_map_subtransaction_event(event);
 }

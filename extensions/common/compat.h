@@ -554,12 +554,14 @@ compat_forget_run_conditions(Node *node)
 #define compat_slot_set_is_current(ops, function) ((void) 0)
 #endif
 
-/* TableAmRoutine.tuple_update: all indexes need an entry for the new version. */
+/* TableAmRoutine.tuple_update: all indexes need an entry for the new version, or none does. */
 #if PG_VERSION_NUM >= 160000
 #define COMPAT_UPDATE_ALL_INDEXES TU_All
+#define COMPAT_UPDATE_NO_INDEXES TU_None
 #define compat_count_update(relation) pgstat_count_heap_update(relation, false, false)
 #else
 #define COMPAT_UPDATE_ALL_INDEXES true
+#define COMPAT_UPDATE_NO_INDEXES false
 #define compat_count_update(relation) pgstat_count_heap_update(relation, false)
 #endif
 

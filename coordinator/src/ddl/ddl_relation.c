@@ -135,23 +135,19 @@ ddl_create_table(UtilityCall *call)
 	ddl_run_locally(call);
 }
 
-/* CREATE TRIGGER: triggers run on the coordinator; those that could not fire are refused. */
+/* CREATE TRIGGER: triggers run on the coordinator, to which rows come that have some. */
 void
 ddl_create_trigger(UtilityCall *call)
 {
 	CreateTrigStmt *create = castNode(CreateTrigStmt, call->statement->utilityStmt);
 	const DistributedTable *table = ddl_find_table_by_name(create->relation);
-	int16 type = create->timing | create->events | (create->row ? TRIGGER_TYPE_ROW : 0);
 
-	if (table != NULL && table->kind == TABLE_DISTRIBUTED && !table_rules_check_trigger(type))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("trigger \"%s\" cannot be fired on distributed table \"%s\"",
-							   create->trigname, create->relation->relname),
-						errdetail("UPDATE and DELETE run on the workers, and inserted rows are "
-								  "not kept on the coordinator."),
-						errhint("BEFORE INSERT row triggers and statement triggers for INSERT "
-								"and TRUNCATE are supported.")));
 	ddl_run_locally(call);
+	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
+	{
+		CommandCounterIncrement();
+		table_rules_check_triggers(table->relation);
+	}
 }
 
 /*

@@ -34,6 +34,8 @@
 #include "server/statement_depth.h"
 #include "stream/reference_write.h"
 #include "stream/remote_insert.h"
+#include "stream/row_change.h"
+#include "transaction/held_rows.h"
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
 
@@ -94,29 +96,6 @@ remove_constraint_triggers(ResultRelInfo *result, bool shell)
 	}
 }
 
-/* ERROR if a shell has triggers that an INSERT would have to fire but cannot. */
-static void
-check_insert_triggers(Relation relation)
-{
-	const TriggerDesc *desc = relation->trigdesc;
-
-	for (int i = 0; desc != NULL && i < desc->numtriggers; i++)
-	{
-		const Trigger *trigger = &desc->triggers[i];
-
-		if (!trigger->tgisinternal && trigger->tgenabled != TRIGGER_DISABLED &&
-			TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW, TRIGGER_TYPE_AFTER,
-								 TRIGGER_TYPE_INSERT))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("trigger \"%s\" of distributed table \"%s\" cannot be fired",
-							trigger->tgname, RelationGetRelationName(relation)),
-					 errdetail("Rows are not kept on the coordinator for AFTER ROW triggers."),
-					 errhint("Drop or disable the trigger; BEFORE ROW and statement triggers for "
-							 "INSERT are supported.")));
-	}
-}
-
 void
 executor_prepare_result_relation(ResultRelInfo *result)
 {
@@ -126,7 +105,6 @@ executor_prepare_result_relation(ResultRelInfo *result)
 
 	if (metadata_is_shell(relation))
 	{
-		check_insert_triggers(relation);
 		remove_constraint_triggers(result, true);
 		result->ri_NumIndices = 0;
 		result->ri_IndexRelationDescs = (RelationPtr) no_indexes;
@@ -246,6 +224,13 @@ run_query(COMPAT_RUN_ARGUMENTS(query))
 static void
 finish_query(QueryDesc *query)
 {
+	/* triggers that are fired now see what the statement has done */
+	if (!IsParallelWorker())
+	{
+		row_change_end_statement();
+		if (held_rows_exist(statement_depth + 1))
+			pending_rows_flush();
+	}
 	statement_depth++;
 	PG_TRY();
 	{
@@ -262,6 +247,7 @@ finish_query(QueryDesc *query)
 
 	if (IsParallelWorker())
 		return;
+	held_rows_end_statement(statement_depth + 1);
 	flush_changes(query);
 	if (statement_depth == 0)
 		pending_rows_flush();

@@ -37,6 +37,7 @@ typedef struct GatherScanState
 	struct SortSupportData *sort_keys;
 	int last_stream; /* whose row was returned last, -1 at first */
 	struct CountOnce *once;
+	struct RowHolder *holder; /* of rows that core changes one by one */
 
 	/* rows kept for rescans */
 	Tuplestorestate *store;

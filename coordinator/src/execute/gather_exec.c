@@ -37,6 +37,7 @@
 #include "execute/count_once.h"
 #include "execute/gather.h"
 #include "execute/gather_retry.h"
+#include "execute/hold_row.h"
 #include "execute/statement_snapshot.h"
 #include "execute/upsert_rows.h"
 #include "stream/remote_command.h"
@@ -658,6 +659,8 @@ next_row(ScanState *node)
 	}
 
 	found = state->reading_store ? read_stored_row(state, slot) : receive_row(state, slot);
+	if (found && OidIsValid(state->plan.held_relation))
+		hold_row(state, slot);
 	if (found && state->plan.kind != GATHER_SELECT)
 	{
 		if (state->plan.can_set_tag)

@@ -760,3 +760,20 @@ deparse_path_modify(DistPath *path, CmdType command, Index target, List *set_lis
 	compat_copy_returning_names(query, path->root->parse);
 	return query;
 }
+
+static void
+add_system_column(Query *query, Index target, AttrNumber attno, Oid type)
+{
+	int position = list_length(query->targetList) + 1;
+
+	query->targetList = lappend(
+		query->targetList, makeTargetEntry((Expr *) makeVar(target, attno, type, -1, InvalidOid, 0),
+										   position, psprintf("c%d", position), false));
+}
+
+void
+deparse_path_add_place(Query *query, Index target)
+{
+	add_system_column(query, target, TableOidAttributeNumber, OIDOID);
+	add_system_column(query, target, SelfItemPointerAttributeNumber, TIDOID);
+}

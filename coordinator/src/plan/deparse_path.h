@@ -14,6 +14,9 @@
  */
 extern Query *deparse_path_query(DistPath *path, List *tlist, List **params);
 
+/* Two more columns of it: the partition and the tid of the target's row on the worker. */
+extern void deparse_path_add_place(Query *query, Index target);
+
 /*
  * UPDATE or DELETE of the relation `target`, which must be one of path->from's own
  * items; set_list holds the new values as TargetEntry whose resno is the column.

@@ -149,10 +149,12 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->route_count);
 	numbers = lappend_int(numbers, plan->array_route_count);
 	numbers = lappend_int(numbers, plan->key_attribute);
-	return list_concat(
-		list_make5(makeString(plan->sql), numbers, plan->sort_columns, plan->sort_operators,
-				   plan->sort_collations),
-		list_make4(plan->sort_nulls_first, plan->row_columns, plan->schemas, plan->once_columns));
+	numbers = lappend_int(numbers, (int) plan->held_relation);
+	numbers = lappend_int(numbers, plan->held_repeat);
+	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
+								  plan->sort_operators, plan->sort_collations),
+					   list_make5(plan->sort_nulls_first, plan->row_columns, plan->schemas,
+								  plan->once_columns, plan->held_columns));
 }
 
 void
@@ -171,6 +173,8 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->route_count = list_nth_int(numbers, i++);
 	plan->array_route_count = list_nth_int(numbers, i++);
 	plan->key_attribute = list_nth_int(numbers, i++);
+	plan->held_relation = (Oid) list_nth_int(numbers, i++);
+	plan->held_repeat = list_nth_int(numbers, i++);
 	plan->sort_columns = lthird(list);
 	plan->sort_operators = lfourth(list);
 	plan->sort_collations = list_nth(list, 4);
@@ -178,6 +182,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->row_columns = list_nth(list, 6);
 	plan->schemas = list_nth(list, 7);
 	plan->once_columns = list_nth(list, 8);
+	plan->held_columns = list_nth(list, 9);
 }
 
 /* Walker: what differs from row to row, though it may name no column of them. */

@@ -40,7 +40,11 @@ typedef struct GatherPlan
 	int key_attribute; /* GATHER_INSERT_ROWS: the key's attribute number */
 	List *
 		row_columns; /* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
-	List *schemas;			/* names (String) of those that the SQL names */
+	Oid held_relation; /* a table whose rows core changes one by one (held_rows.h), or InvalidOid */
+	bool held_repeat;  /* ... of which some may come several times */
+	List *
+		held_columns; /* ints, 1-based: where its columns are (0: nowhere), the leaf, the tid there */
+	List *schemas;	  /* names (String) of those that the SQL names */
 	List *sort_columns;		/* ints, 1-based; NIL: any order */
 	List *sort_operators;	/* Oids */
 	List *sort_collations;	/* Oids */

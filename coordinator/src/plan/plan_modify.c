@@ -22,6 +22,8 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -43,6 +45,7 @@
 #include "plan/new_row_checks.h"
 #include "plan/only_here.h"
 #include "plan/plan_move.h"
+#include "plan/plan_row_change.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 #include "plan/slice_path.h"
@@ -74,16 +77,18 @@ check_options(Query *parse, const DistributedTable *table)
 					 "compute, and conditions that workers can evaluate.")));
 }
 
-/* Has the table triggers of the user's, which only rows that come by here can fire? */
+/* Has the table triggers of the user's for these events, which only rows that come by here can fire? */
 static bool
-has_user_triggers(const DistributedTable *table)
+has_user_triggers(const DistributedTable *table, int16 events)
 {
 	Relation relation = table_open(table->relation, NoLock);
 	TriggerDesc *triggers = relation->trigdesc;
 	bool found = false;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		found = found || !triggers->triggers[i].tgisinternal;
+		found |= !triggers->triggers[i].tgisinternal &&
+				 triggers->triggers[i].tgenabled != TRIGGER_DISABLED &&
+				 (triggers->triggers[i].tgtype & events) != 0;
 	table_close(relation, NoLock);
 	return found;
 }
@@ -91,13 +96,13 @@ has_user_triggers(const DistributedTable *table)
 static void
 check_triggers(Query *parse, const DistributedTable *table)
 {
-	if (has_user_triggers(table))
+	if (has_user_triggers(table, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
 						modify_command_name(parse->commandType), get_rel_name(table->relation)),
 				 errdetail("The statement runs on the workers, where the triggers do not exist."),
-				 errhint("Drop the triggers, or use plain INSERT, which fires them.")));
+				 errhint("Use plain INSERT, UPDATE and DELETE, which fire them.")));
 }
 
 /* The new value of the key, where columns (ints) get those of tlist, in its order; NULL if they are others. */
@@ -666,7 +671,8 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 
 	if (source != NULL && text_is_complete(root, modify->original) &&
 		text_is_readable(root, modify->original) && root->parse->withCheckOptions == NIL &&
-		!has_user_triggers(modify->table) && match_insert_columns(modify->original))
+		!has_user_triggers(modify->table, TRIGGER_TYPE_INSERT) &&
+		match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
 		replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
@@ -707,6 +713,37 @@ rows_may_move(PlannerInfo *root, DistPath *path, const DistributedTable *table)
 	return key != NULL && !key_stays(root, &path->locus, table, key);
 }
 
+/* A path that brings the statement's rows together, wherever its new values are computed. */
+static DistPath *
+find_row_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *table)
+{
+	ListCell *lc;
+
+	foreach(lc, dist_paths(input_rel))
+	{
+		DistPath *path = lfirst(lc);
+
+		if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
+			path->locus.colocation_id == table->colocation->id &&
+			has_from_item(path, root->parse->resultRelation))
+			return path;
+	}
+	return NULL;
+}
+
+static void
+plan_row_change(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
+{
+	DistPath *path = find_row_path(root, input_rel, modify->table);
+	Path *change;
+
+	if (path == NULL)
+		modify_obstacle_report(root, modify->original, modify->table);
+	change = plan_row_change_path(root, final_rel, modify->table, path);
+	final_rel->pathlist = final_rel->partial_pathlist = NIL;
+	add_path(final_rel, change);
+}
+
 void
 plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 {
@@ -734,7 +771,15 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 
 	check_current_of(modify->original, modify->table);
-	check_triggers(parse, modify->table);
+	if (parse->commandType == CMD_MERGE)
+		check_triggers(parse, modify->table);
+	else if (has_user_triggers(modify->table, parse->commandType == CMD_UPDATE
+												  ? TRIGGER_TYPE_UPDATE
+												  : TRIGGER_TYPE_DELETE))
+	{
+		plan_row_change(root, input_rel, final_rel, modify);
+		return;
+	}
 	if (parse->commandType != CMD_UPDATE)
 		check_options(parse, modify->table);
 	path = find_colocated_path(root, input_rel, modify->table);

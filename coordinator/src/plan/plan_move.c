@@ -20,7 +20,6 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -31,6 +30,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "cluster/key_change.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
@@ -44,40 +44,6 @@ typedef struct MovePlan
 	List *row;	 /* what core inserts */
 	List *fetch; /* what the workers send of it */
 } MovePlan;
-
-static void
-refuse(const DistributedTable *table, const char *detail, const char *hint)
-{
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
-						   get_attname(table->relation, table->key_attribute, false),
-						   get_rel_name(table->relation)),
-					errdetail_internal("%s", detail), errhint("%s", hint)));
-}
-
-static void
-check_references(const DistributedTable *table)
-{
-	Relation relation = table_open(table->relation, NoLock);
-	const TriggerDesc *triggers = relation->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		const Trigger *trigger = &triggers->triggers[i];
-
-		if (RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_PK)
-			refuse(
-				table,
-				psprintf("Foreign key constraint \"%s\" of table \"%s\" refers to the rows, which "
-						 "would have to move to other workers.",
-						 get_constraint_name(trigger->tgconstraint),
-						 get_rel_name(trigger->tgconstrrelid)),
-				"Insert the row with its new key, have the others refer to that, and delete the "
-				"old "
-				"row.");
-	}
-	table_close(relation, NoLock);
-}
 
 static bool
 walk_old_row(Node *node, void *context)
@@ -157,16 +123,6 @@ make_fetch_list(List *row)
 	return gather_scan_tlist(exprs);
 }
 
-static void
-add_system_column(Query *query, Index target, AttrNumber attno, Oid type)
-{
-	int position = list_length(query->targetList) + 1;
-
-	query->targetList = lappend(
-		query->targetList, makeTargetEntry((Expr *) makeVar(target, attno, type, -1, InvalidOid, 0),
-										   position, psprintf("c%d", position), false));
-}
-
 /* The statement for the workers. */
 static char *
 make_sql(PlannerInfo *root, DistPath *dist, List *fetch, List **params)
@@ -184,8 +140,7 @@ make_sql(PlannerInfo *root, DistPath *dist, List *fetch, List **params)
 	dist->locks = list_make1(lock);
 	query = deparse_path_query(dist, fetch, params);
 	query->targetList = deparse_text_transport_tlist(query->targetList);
-	add_system_column(query, target, TableOidAttributeNumber, OIDOID);
-	add_system_column(query, target, SelfItemPointerAttributeNumber, TIDOID);
+	deparse_path_add_place(query, target);
 	query->limitOffset = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
 											Int64GetDatum(0), false, FLOAT8PASSBYVAL);
 
@@ -224,13 +179,16 @@ plan_move_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable 
 	move->dist = dist;
 	move->row = make_row(root, table->relation, assignments);
 	move->fetch = make_fetch_list(move->row);
-	check_references(table);
+	key_change_check_references(table->relation, table->key_attribute);
 	if (walk_old_row((Node *) parse->returningList, NULL))
-		refuse(table, "RETURNING names the old or the new row, which are on different workers.",
-			   "Name columns without OLD and NEW: they are the new row's.");
+		key_change_refuse(table->relation, table->key_attribute,
+						  "RETURNING names the old or the new row, which are on different workers.",
+						  "Name columns without OLD and NEW: they are the new row's.");
 	if (!gather_can_fetch(get_tlist_exprs(move->fetch, false)))
-		refuse(table, "RETURNING names a row of another table that has no type which workers know.",
-			   "Name its columns.");
+		key_change_refuse(
+			table->relation, table->key_attribute,
+			"RETURNING names a row of another table that has no type which workers know.",
+			"Name its columns.");
 
 	*path = *linitial_node(ModifyTablePath, final_rel->pathlist);
 	/* core's INSERT takes columns for RETURNING only from a node that hands on what is below it */

@@ -46,6 +46,8 @@
 #include "compat.h"
 #include "execute/executor_hooks.h"
 #include "stream/remote_insert.h"
+#include "server/statement_depth.h"
+#include "transaction/held_rows.h"
 #include "transaction/pending_rows.h"
 
 /* Report progress, and look at the clock, once in this many rows. */
@@ -154,7 +156,8 @@ complete_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot)
 	/* The workers compute generated columns themselves; only constraints need them here. */
 	if (constraints->has_generated_stored &&
 		(constraints->num_check > 0 || constraints->has_not_null ||
-		 (triggers != NULL && triggers->trig_insert_new_table)))
+		 (triggers != NULL &&
+		  (triggers->trig_insert_new_table || triggers->trig_insert_after_row))))
 		ExecComputeStoredGenerated(result, estate, slot, CMD_INSERT);
 	ExecConstraints(result, slot, estate);
 	return true;
@@ -228,10 +231,11 @@ send_rows(CopyFromState cstate, EState *estate, ResultRelInfo *result)
 
 		error_context_stack = context.previous;
 		remote_insert_row(result->ri_RelationDesc, slot);
+		held_rows_add_new(result->ri_RelationDesc, slot, &slot->tts_tid);
 		error_context_stack = &context;
 
-		/* Only transition tables are left to be fed: AFTER ROW triggers were refused. */
-		if (cstate->transition_capture != NULL)
+		if (cstate->transition_capture != NULL ||
+			(result->ri_TrigDesc != NULL && result->ri_TrigDesc->trig_insert_after_row))
 			ExecARInsertTriggers(estate, result, slot, NIL, cstate->transition_capture);
 		if (++processed % PROGRESS_ROWS == 0)
 			pgstat_progress_update_param(PROGRESS_COPY_TUPLES_PROCESSED, processed);
@@ -274,7 +278,10 @@ copy_rows(CopyFromState cstate)
 	ExecBSInsertTriggers(estate, result);
 	processed = send_rows(cstate, estate, result);
 	ExecASInsertTriggers(estate, result, cstate->transition_capture);
+	if (held_rows_exist(statement_depth))
+		pending_rows_flush();
 	AfterTriggerEndQuery(estate);
+	held_rows_end_statement(statement_depth);
 
 	pending_rows_flush();
 	pgstat_count_heap_insert(cstate->rel, processed);

@@ -10,14 +10,15 @@
  *		insert		-> remote_insert_row(): buffered, on its way to one worker
  *		scan		-> shell_reader: SELECT of all columns from all workers
  *		analyze		-> sample: a random sample from all workers
- *		the rest	-> an error; the planner ships UPDATE, DELETE, MERGE, ON CONFLICT,
- *					   row locks and TABLESAMPLE as statements
+ *		update, delete -> row_change_update(): rows that a Gather has locked and held (held_rows.h)
+ *		the rest	-> an error; the planner ships MERGE, ON CONFLICT, row locks, TABLESAMPLE, and UPDATE and
+ *					   DELETE where no trigger sees their rows, as statements
  *
  * Invariants.  The main fork exists and stays empty, but one block is reported as its
  * size: ANALYZE samples that block to get at the rows.  The shell's indexes stay empty:
  * index builds see no rows, and executor_hooks.c keeps the executor from inserting
  * into them; an index scan, which only the planner's look for a column's extremes
- * makes, therefore finds nothing.  No row has a tid.
+ * makes, therefore finds nothing.  A tid is a number of a row that is held for a statement.
  *
  * Memory: a scan allocates in a context of its own, which ends with the scan.
  */
@@ -53,10 +54,12 @@
 #include "plan/planner.h"
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"
+#include "stream/row_change.h"
 #include "table/analyze_sample.h"
 #include "table/index_validity.h"
 #include "table/shell_reader.h"
 #include "table/table_lifecycle.h"
+#include "transaction/held_rows.h"
 
 /* Rows the planner assumes in a shell that was never analysed. */
 #define UNANALYSED_ROWS 1000
@@ -302,8 +305,9 @@ static bool
 distributed_tuple_fetch_row_version(Relation relation, ItemPointer tid, Snapshot snapshot,
 									TupleTableSlot *slot)
 {
-	refuse(relation, "fetch single rows of");
-	return false;
+	if (!held_rows_fetch(relation, tid, slot))
+		refuse(relation, "fetch single rows of");
+	return true;
 }
 
 static bool
@@ -326,12 +330,37 @@ distributed_tuple_satisfies_snapshot(Relation relation, TupleTableSlot *slot, Sn
 	return false;
 }
 
+/*
+ * Where the row to be changed is.  NULL: this command has changed it already, as core is told by *failure; no other can have,
+ * since it is locked on its worker.
+ */
+static const HeldPlace *
+find_row_to_change(Relation relation, ItemPointer tid, const char *what, TM_FailureData *failure)
+{
+	CommandId changed_by;
+	const HeldPlace *place = held_rows_place(relation, tid, &changed_by);
+
+	if (place == NULL)
+		refuse(relation, what);
+	failure->ctid = *tid;
+	failure->xmax = InvalidTransactionId;
+	failure->cmax = changed_by;
+	failure->traversed = false;
+	return changed_by == InvalidCommandId ? place : NULL;
+}
+
 static TM_Result
 distributed_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot,
 						 Snapshot crosscheck, bool wait, TM_FailureData *failure,
 						 bool changing_part)
 {
-	refuse(relation, "delete single rows of");
+	const HeldPlace *place = find_row_to_change(relation, tid, "delete single rows of", failure);
+
+	if (place == NULL)
+		return TM_SelfModified;
+	row_change_delete(relation, place);
+	held_rows_note_change(relation, tid, cid);
+	pgstat_count_heap_delete(relation);
 	return TM_Ok;
 }
 
@@ -340,16 +369,33 @@ distributed_tuple_update(Relation relation, ItemPointer tid, TupleTableSlot *slo
 						 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *failure,
 						 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
 {
-	refuse(relation, "update single rows of");
+	const HeldPlace *place = find_row_to_change(relation, tid, "update single rows of", failure);
+	TupleTableSlot *old;
+
+	*lockmode = LockTupleNoKeyExclusive;
+	*update_indexes = COMPAT_UPDATE_NO_INDEXES;
+	if (place == NULL)
+		return TM_SelfModified;
+	old = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+	(void) held_rows_fetch(relation, tid, old);
+	row_change_update(relation, place, old, slot);
+	ExecDropSingleTupleTableSlot(old);
+	held_rows_note_change(relation, tid, cid);
+	slot->tts_tableOid = RelationGetRelid(relation);
+	held_rows_add_new(relation, slot, &slot->tts_tid);
+	compat_count_update(relation);
 	return TM_Ok;
 }
 
+/* Triggers are shown the row as it was when the worker locked it. */
 static TM_Result
 distributed_tuple_lock(Relation relation, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot,
 					   CommandId cid, LockTupleMode mode, LockWaitPolicy wait_policy, uint8 flags,
 					   TM_FailureData *failure)
 {
-	refuse(relation, "lock single rows of");
+	if (find_row_to_change(relation, tid, "lock single rows of", failure) == NULL)
+		return TM_SelfModified;
+	(void) held_rows_fetch(relation, tid, slot);
 	return TM_Ok;
 }
 
@@ -385,8 +431,8 @@ distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
 		(void) GetCurrentTransactionId();
 
 	slot->tts_tableOid = RelationGetRelid(relation);
-	ItemPointerSetInvalid(&slot->tts_tid);
 	remote_insert_row(relation, slot);
+	held_rows_add_new(relation, slot, &slot->tts_tid);
 	pgstat_count_heap_insert(relation, 1);
 }
 

@@ -60,33 +60,6 @@ refuse_table(Relation relation, bool is_reference, int code, const char *detail,
 					errdetail("%s", detail), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-bool
-table_rules_check_trigger(int16 type)
-{
-	if (TRIGGER_FOR_ROW(type))
-		return TRIGGER_FOR_BEFORE(type) && !TRIGGER_FOR_UPDATE(type) && !TRIGGER_FOR_DELETE(type);
-	return !TRIGGER_FOR_UPDATE(type) && !TRIGGER_FOR_DELETE(type);
-}
-
-static void
-check_triggers(Relation relation)
-{
-	TriggerDesc *triggers = relation->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		Trigger *trigger = &triggers->triggers[i];
-
-		if (!trigger->tgisinternal && !table_rules_check_trigger(trigger->tgtype))
-			refuse_table(relation, false, ERRCODE_FEATURE_NOT_SUPPORTED,
-						 psprintf("Trigger \"%s\" could not be fired: UPDATE and DELETE run on the "
-								  "workers, and inserted rows are stored there.",
-								  trigger->tgname),
-						 "BEFORE INSERT row triggers and statement triggers for INSERT and "
-						 "TRUNCATE are possible.");
-	}
-}
-
 /* A reference table is one with all its parents and children, a distributed one has neither. */
 static void
 check_relatives(Relation relation, bool is_reference, const List *members)
@@ -169,7 +142,6 @@ table_rules_check_table(Relation relation, bool is_reference, const List *member
 					 "Its access method is \"distributed\".", NULL);
 	if (!is_reference)
 	{
-		check_triggers(relation);
 		if (GetRelationPublications(RelationGetRelid(relation)) != NIL)
 			refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 						 "It is part of a publication, which would miss the rows on the workers.",
@@ -615,6 +587,52 @@ find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
 		   "the same position, and the tables must be colocated.";
 }
 
+/* The user's triggers of a table that have one of these events; NULL: there is none. */
+static const char *
+find_trigger(Oid relid, int16 events)
+{
+	Relation relation = table_open(relid, NoLock);
+	const TriggerDesc *triggers = relation->trigdesc;
+	const char *name = NULL;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers && name == NULL; i++)
+	{
+		if (!triggers->triggers[i].tgisinternal && (triggers->triggers[i].tgtype & events) != 0)
+			name = pstrdup(triggers->triggers[i].tgname);
+	}
+	table_close(relation, NoLock);
+	return name;
+}
+
+/*
+ * Rows that a foreign key's action changes are changed by the workers, where triggers do not exist.  Why that would
+ * leave a trigger out; NULL if it would not.
+ */
+static const char *
+find_unfired_trigger(HeapTuple constraint, const DistributedTable *child)
+{
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	int16 events = 0;
+	const char *trigger;
+
+	if (child == NULL || child->kind != TABLE_DISTRIBUTED)
+		return NULL;
+	if (form->confdeltype == FKCONSTR_ACTION_CASCADE)
+		events |= TRIGGER_TYPE_DELETE;
+	else if (form->confdeltype == FKCONSTR_ACTION_SETNULL ||
+			 form->confdeltype == FKCONSTR_ACTION_SETDEFAULT)
+		events |= TRIGGER_TYPE_UPDATE;
+	if (form->confupdtype != FKCONSTR_ACTION_NOACTION &&
+		form->confupdtype != FKCONSTR_ACTION_RESTRICT)
+		events |= TRIGGER_TYPE_UPDATE;
+	trigger = find_trigger(form->conrelid, events);
+	return trigger == NULL
+			   ? NULL
+			   : psprintf("Its ON DELETE and ON UPDATE actions run on the workers, where trigger "
+						  "\"%s\" of table \"%s\" is not fired.",
+						  trigger, get_rel_name(form->conrelid));
+}
+
 static HeapTuple
 get_constraint(Oid constraint)
 {
@@ -636,6 +654,11 @@ table_rules_check_foreign_key(Oid constraint)
 							: find_foreign_key_fault(tuple, metadata_table(form->conrelid),
 													 metadata_table(form->confrelid), &hint);
 
+	if (fault == NULL && form->contype == CONSTRAINT_FOREIGN)
+	{
+		fault = find_unfired_trigger(tuple, metadata_table(form->conrelid));
+		hint = "Use NO ACTION or RESTRICT, or drop the trigger.";
+	}
 	if (fault != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -644,6 +667,15 @@ table_rules_check_foreign_key(Oid constraint)
 						get_rel_name(form->confrelid)),
 				 errdetail("%s", fault), errhint("%s", hint)));
 	ReleaseSysCache(tuple);
+}
+
+void
+table_rules_check_triggers(Oid relation)
+{
+	ListCell *cell;
+
+	foreach(cell, table_rules_check_list_foreign_keys(relation))
+		table_rules_check_foreign_key(lfirst_oid(cell));
 }
 
 void

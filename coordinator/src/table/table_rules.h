@@ -20,11 +20,8 @@
  */
 extern void table_rules_check_table(Relation relation, bool is_reference, const List *members);
 
-/*
- * Can a trigger of this type (pg_trigger.tgtype) be fired on a distributed table?  What needs a
- * row before it is changed, or after it is stored, has it on the workers only.
- */
-extern bool table_rules_check_trigger(int16 type);
+/* ERROR if the table has a trigger that a foreign key's action on the workers would leave out. */
+extern void table_rules_check_triggers(Oid relation);
 
 /*
  * ERROR unless the workers have the types of the columns, and generated columns, CHECK constraints and indexes mean

@@ -1,29 +1,39 @@
 /*
  * pending_rows.c
- *		Rows of the transaction that no worker has been sent yet.
+ *		Rows and changes of rows of the transaction that no worker has been sent yet.
  */
 #include "postgres.h"
 
 #include "transaction/pending_rows.h"
 
-static void (*flush_rows)(void) = NULL;
-static void (*reset_rows)(void) = NULL;
+#define MAX_KEEPERS 2
+
+/* In the order of their registration. */
+static struct
+{
+	void (*flush)(void);
+	void (*reset)(void);
+} keepers[MAX_KEEPERS];
+static int keeper_count = 0;
 
 void
 pending_rows_register(void (*flush)(void), void (*reset)(void))
 {
-	flush_rows = flush;
-	reset_rows = reset;
+	Assert(keeper_count < MAX_KEEPERS);
+	keepers[keeper_count].flush = flush;
+	keepers[keeper_count++].reset = reset;
 }
 
 void
 pending_rows_flush(void)
 {
-	flush_rows();
+	for (int i = 0; i < keeper_count; i++)
+		keepers[i].flush();
 }
 
 void
 pending_rows_reset(void)
 {
-	reset_rows();
+	for (int i = 0; i < keeper_count; i++)
+		keepers[i].reset();
 }

@@ -1,9 +1,9 @@
 /*
  * pending_rows.h
- *		Rows of the transaction that no worker has been sent yet.
+ *		Rows and changes of rows of the transaction that no worker has been sent yet.
  *
  * They must be there before anything is read on workers, before a savepoint is set or released, and at the end of a
- * statement and of the transaction.  stream/remote_insert.c keeps them.
+ * statement and of the transaction.  stream/remote_insert.c and stream/row_change.c keep them.
  */
 #ifndef STRATA_PENDING_ROWS_H
 #define STRATA_PENDING_ROWS_H
