@@ -51,7 +51,7 @@ static const UtilityClass utility_classes[] = {
 	{T_DropStmt, UTILITY_ADAPTED, ddl_drop_objects, "DROP", "Tables go whichever way they are dropped."},
 	{T_CommentStmt, UTILITY_EVERYWHERE, ddl_alter_object, "COMMENT", NULL},
 	{T_SecLabelStmt, UTILITY_ADAPTED, ddl_security_label, "SECURITY LABEL", "As ALTER of the object; of provider strata: distributes the table as a dump says."},
-	{T_CreateTrigStmt, UTILITY_CHECKED, ddl_create_trigger, "CREATE TRIGGER", "Triggers act before rows travel; those that could not fire are refused."},
+	{T_CreateTrigStmt, UTILITY_CHECKED, ddl_create_trigger, "CREATE TRIGGER", "Triggers are fired here; those that a foreign key's action would leave out are refused."},
 	{T_RuleStmt, UTILITY_CHECKED, ddl_create_rule, "CREATE RULE", "Statements are rewritten before they are planned."},
 	{T_CreatePolicyStmt, UTILITY_LOCAL, NULL, "CREATE POLICY", "Policies are part of the queries that are sent."},
 	{T_AlterPolicyStmt, UTILITY_LOCAL, NULL, "ALTER POLICY", "As CREATE POLICY."},
