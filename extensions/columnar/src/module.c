@@ -43,6 +43,7 @@ int columnar_write_memory = 512 * 1024;
 bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
 bool columnar_enable_vector = true;
+bool columnar_enable_key_filters = true;
 bool columnar_enable_tree_scan = true;
 int columnar_tree_scan_leaves = 64;
 bool columnar_enable_merge = true;
@@ -90,6 +91,10 @@ define_settings(void)
 	DefineCustomBoolVariable("strata_columnar.enable_vector",
 							 "Evaluates conditions, expressions and aggregates batch by batch.",
 							 NULL, &columnar_enable_vector, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_key_filters",
+							 "Leaves out rows of scans by the keys of joins above.", NULL,
+							 &columnar_enable_key_filters, true, PGC_USERSET, GUC_EXPLAIN, NULL,
 							 NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_tree_scan",
 							 "Lets the planner scan a tree of columnar partitions as one relation.",

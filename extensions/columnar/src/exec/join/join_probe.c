@@ -117,7 +117,8 @@ are_unmatched(const uint32 *found)
 {
 	uint32 all = found[0];
 
-	StaticAssertStmt(VECTOR_NO_ROW == PG_UINT32_MAX, "a row's number must have a bit that is clear");
+	StaticAssertStmt(VECTOR_NO_ROW == PG_UINT32_MAX,
+					 "a row's number must have a bit that is clear");
 	for (int i = 1; i < MATCH_STEP; i++)
 		all &= found[i];
 	return all == VECTOR_NO_ROW;
@@ -338,10 +339,13 @@ join_probe_batch(ColumnarJoinState *state)
 {
 	MemoryContext caller = MemoryContextSwitchTo(
 		state->source.custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	uint32 nfound = vector_join_table_find(state->table, state->probe.key_values,
+										   state->input.selection, state->input.nselected,
+										   state->found);
 
-	vector_join_table_find(state->table, state->probe.key_values, state->input.selection,
-						   state->input.nselected, state->found);
 	MemoryContextSwitchTo(caller);
+	state->rate.asked += state->input.nselected;
+	state->rate.passed += join_emits_unmatched_probe_rows(state) ? state->input.nselected : nfound;
 
 	if (state->conditions == NULL &&
 		(state->kind == JOIN_KIND_BUILD_SEMI || state->kind == JOIN_KIND_BUILD_ANTI))
