@@ -118,7 +118,9 @@ def test_every_type(tables: Twins, type_) -> None:
         # a key may have several forms: the group's first row says which is shown
         tables.same(f"SELECT count(*), min(id) FROM p GROUP BY v ORDER BY {order}", ordered=True)
     if type_.name not in NOT_HASHED:
-        tables.same("SELECT id % 500 AS k, max(v::text) AS m FROM p GROUP BY k ORDER BY k", ordered=True)
+        tables.same(
+            "SELECT id % 500 AS k, max(v::text) AS m FROM p GROUP BY k ORDER BY k", ordered=True
+        )
 
 
 @pytest.mark.parametrize("memory", ["64kB", "300kB"])

@@ -108,20 +108,19 @@ mark_build_row(ColumnarJoinState *state, uint32 row)
 	state->marks[row >> 6] |= UINT64CONST(1) << (row & 63);
 }
 
-/* Of so many rows, a power of two, it is asked together whether any has a partner. */
+/* Of so many rows it is asked together whether any has a partner. */
 #define MATCH_STEP 8
 
 /* Has none of the MATCH_STEP rows from here on a partner? */
 static inline bool
 are_unmatched(const uint32 *found)
 {
-	uint32 all = found[0];
+	uint64 pairs[MATCH_STEP / 2];
 
 	StaticAssertStmt(VECTOR_NO_ROW == PG_UINT32_MAX,
 					 "a row's number must have a bit that is clear");
-	for (int i = 1; i < MATCH_STEP; i++)
-		all &= found[i];
-	return all == VECTOR_NO_ROW;
+	memcpy(pairs, found, sizeof(pairs));
+	return (pairs[0] & pairs[1] & pairs[2] & pairs[3]) == PG_UINT64_MAX;
 }
 
 /* Lists the rows of the probe batch with a partner (its row beside them). */
