@@ -43,8 +43,9 @@ int columnar_write_memory = 512 * 1024;
 bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
 bool columnar_enable_vector = true;
+bool columnar_enable_key_filters = true;
 bool columnar_enable_tree_scan = true;
-int columnar_tree_scan_leaves = 64;
+int columnar_tree_scan_leaves = 8;
 bool columnar_enable_merge = true;
 
 static const struct config_enum_entry compression_rules[] = {
@@ -91,6 +92,10 @@ define_settings(void)
 							 "Evaluates conditions, expressions and aggregates batch by batch.",
 							 NULL, &columnar_enable_vector, true, PGC_USERSET, GUC_EXPLAIN, NULL,
 							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_key_filters",
+							 "Leaves out rows of scans by the keys of joins above.", NULL,
+							 &columnar_enable_key_filters, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_tree_scan",
 							 "Lets the planner scan a tree of columnar partitions as one relation.",
 							 NULL, &columnar_enable_tree_scan, true, PGC_USERSET, GUC_EXPLAIN, NULL,
@@ -98,7 +103,7 @@ define_settings(void)
 	DefineCustomIntVariable("strata_columnar.tree_scan_leaves",
 							"Partitions of which a tree is scanned as one relation.",
 							"With fewer left by the conditions, each is planned by itself.",
-							&columnar_tree_scan_leaves, 64, 1, INT_MAX, PGC_USERSET, GUC_EXPLAIN,
+							&columnar_tree_scan_leaves, 8, 1, INT_MAX, PGC_USERSET, GUC_EXPLAIN,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_merge",
 							 "Lets a background worker merge small row groups after commits.", NULL,

@@ -180,7 +180,7 @@ get_source(const BatchChild *child)
 }
 
 void
-batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls)
+batch_reader_limit(const BatchReader *reader, AttrNumber column, const BatchLimit *limit)
 {
 	for (int i = 0; i < reader->nchildren; i++)
 	{
@@ -188,7 +188,21 @@ batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int6
 		BatchSource *source = get_source(child);
 
 		if (source != NULL && source->limit != NULL)
-			source->limit(source, child->attributes[column - 1], low, high, nulls);
+			source->limit(source, child->attributes[column - 1], limit);
+	}
+}
+
+void
+batch_reader_filter(const BatchReader *reader, AttrNumber column, KeyFilter *filter,
+					const KeyRate *next)
+{
+	for (int i = 0; i < reader->nchildren; i++)
+	{
+		const BatchChild *child = &reader->children[i];
+		BatchSource *source = get_source(child);
+
+		if (source != NULL && source->filter != NULL)
+			source->filter(source, child->attributes[column - 1], filter, next);
 	}
 }
 

@@ -8,6 +8,7 @@
 #ifndef COLUMNAR_BATCH_SOURCE_H
 #define COLUMNAR_BATCH_SOURCE_H
 
+#include "exec/batch/key_filter.h"
 #include "exec/expression/vector_expression.h"
 
 #include "nodes/execnodes.h"
@@ -20,6 +21,18 @@
  */
 typedef bool (*GroupTaker)(void *owner, RowGroupReader *group);
 
+/*
+ * Which rows the reader of a column needs: integers (as column_type_to_int() has them) between low
+ * and high; those with NULL only if `nulls`.
+ */
+typedef struct BatchLimit
+{
+	int64 low;
+	int64 high;
+	bool nulls;
+	const KeyZones *zones; /* NULL: all values between */
+} BatchLimit;
+
 /* The state of a node that has batches; first member of its own. */
 typedef struct BatchSource BatchSource;
 typedef struct BatchOffer BatchOffer;
@@ -29,8 +42,9 @@ struct BatchSource
 	VectorBatch batch;
 	/* in the place of ExecProcNode(): the next batch with selected rows, valid until the next call; or NULL */
 	VectorBatch *(*next_batch)(BatchSource *source);
-	/* what the node above asks for, see batch_reader_limit(), _set_taker() and _turn(); each may be NULL */
-	void (*limit)(BatchSource *source, AttrNumber column, int64 low, int64 high, bool nulls);
+	/* what the node above asks for, see batch_reader_limit(), _filter(), _set_taker() and _turn(); each may be NULL */
+	void (*limit)(BatchSource *source, AttrNumber column, const BatchLimit *limit);
+	void (*filter)(BatchSource *source, AttrNumber column, KeyFilter *filter, const KeyRate *next);
 	void (*offer_groups)(BatchSource *source, GroupTaker taker, void *owner);
 	void (*turn)(BatchSource *source);
 	BatchOffer *offer; /* rows are offered by batches: batch_offer.h; NULL: they are not */
@@ -124,11 +138,18 @@ extern void batch_reader_init(BatchReader *reader, CustomScanState *node, int fi
 extern bool batch_reader_next(BatchReader *reader, VectorInput *input);
 
 /*
- * The reader needs no rows any more whose integer in this column is not between low and high; those
- * with NULL only if `nulls`.  Holds until the children are scanned again.
+ * The reader needs no other rows any more than those within the limit.  Holds until the children
+ * are scanned again.
  */
 extern void
-batch_reader_limit(const BatchReader *reader, AttrNumber column, int64 low, int64 high, bool nulls);
+batch_reader_limit(const BatchReader *reader, AttrNumber column, const BatchLimit *limit);
+
+/*
+ * Nor rows whose value in this column the filter leaves out, NULL among them.  `next`: what the reader
+ * does with the rows, see key_filter_is_worth().
+ */
+extern void batch_reader_filter(const BatchReader *reader, AttrNumber column, KeyFilter *filter,
+								const KeyRate *next);
 
 /* Offers row groups of tables; see BatchTaker.  Before the first batch. */
 extern void batch_reader_set_taker(BatchReader *reader, BatchTaker taker, void *owner);

@@ -16,13 +16,16 @@
 #include "utils/memutils.h"
 
 #include "exec/batch/batch_offer.h"
+#include "store/options/settings.h"
 
 /* Fewer rows are not split, as nothing would be won. */
 #define SPLIT_ROWS_MIN (2 * BLOCK_ROWS)
 
 static const CustomExecMethods join_exec_methods;
-static void limit_column(BatchSource *source, AttrNumber number, int64 low, int64 high, bool nulls);
-
+static void limit_column(BatchSource *source, AttrNumber number, const BatchLimit *limit);
+static void
+filter_column(BatchSource *source, AttrNumber number, KeyFilter *filter, const KeyRate *next);
+static uint32 narrow_to_keys(void *owner, Vector *values, uint16 *selection, uint32 n);
 static VectorBatch *next_batch(BatchSource *source);
 
 static Node *
@@ -34,6 +37,7 @@ create_state(CustomScan *plan)
 	state->source.custom.methods = &join_exec_methods;
 	state->source.next_batch = next_batch;
 	state->source.limit = limit_column;
+	state->source.filter = filter_column;
 	return (Node *) state;
 }
 
@@ -177,6 +181,10 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_stored(state, &state->build);
 	state->store = vector_store_create(state->build.nstored, state->build.stored_types);
 	state->table = vector_join_table_create(nkeys, state->build.key_types);
+	state->zones = palloc0(sizeof(KeyZones *) * nkeys);
+	state->filter.narrow = narrow_to_keys;
+	state->filter.owner = state;
+	state->filter.join = &state->rate;
 	MemoryContextSwitchTo(caller);
 
 	state->source.batch.selection = state->selection;
@@ -284,30 +292,85 @@ join_emits_unmatched_probe_rows(const ColumnarJoinState *state)
  * which must not be of use.
  */
 static void
-limit_column(BatchSource *source, AttrNumber number, int64 low, int64 high, bool nulls)
+limit_column(BatchSource *source, AttrNumber number, const BatchLimit *limit)
 {
 	ColumnarJoinState *state = (ColumnarJoinState *) source;
 	bool of_probe = state->columns[number - 1].of_probe;
 
-	if (nulls && (!of_probe || join_emits_build_rows(state)))
+	if (limit->nulls && (!of_probe || join_emits_build_rows(state)))
 		return;
-	batch_reader_limit(of_probe ? &state->probe.reader : &state->build.reader, number, low, high,
-					   nulls);
+	batch_reader_limit(of_probe ? &state->probe.reader : &state->build.reader, number, limit);
 }
 
-/* Probe rows without a partner are of no use: tells the probe side the range of the keys. */
+/* The same of single keys, of which NULL is none. */
 static void
-limit_probe_side(ColumnarJoinState *state)
+filter_column(BatchSource *source, AttrNumber number, KeyFilter *filter, const KeyRate *next)
+{
+	ColumnarJoinState *state = (ColumnarJoinState *) source;
+
+	if (state->columns[number - 1].of_probe)
+		batch_reader_filter(&state->probe.reader, number, filter, &state->rate);
+	else
+		batch_reader_filter(&state->build.reader, number, filter, NULL);
+}
+
+/* A KeyFilter's: the rows that the table finds. */
+static uint32
+narrow_to_keys(void *owner, Vector *values, uint16 *selection, uint32 n)
+{
+	ColumnarJoinState *state = owner;
+	uint32 found[BLOCK_ROWS];
+	uint32 kept = 0;
+
+	if (vector_join_table_find(state->table, &values, selection, n, found) == n)
+		return n;
+	for (uint32 i = 0; i < n; i++)
+	{
+		selection[kept] = selection[i];
+		kept += found[i] != VECTOR_NO_ROW;
+	}
+	return kept;
+}
+
+/* Is a key a column of the probe side, so that nodes below can be told about it? */
+static AttrNumber
+get_probe_column(const ColumnarJoinState *state, int key)
+{
+	const Var *var = list_nth(state->probe.key_sources, key);
+
+	return IsA(var, Var) ? var->varattno : 0;
+}
+
+/* Where the keys are, before the table is finished. */
+static void
+note_zones(ColumnarJoinState *state)
 {
 	for (int i = 0; i < state->nkeys; i++)
 	{
-		const Var *var = list_nth(state->probe.key_sources, i);
-		int64 low;
-		int64 high;
-
-		if (IsA(var, Var) && vector_join_table_range(state->table, i, &low, &high))
-			batch_reader_limit(&state->probe.reader, var->varattno, low, high, false);
+		if (!columnar_enable_key_filters || get_probe_column(state, i) == 0)
+			continue;
+		if (state->zones[i] == NULL)
+			state->zones[i] = MemoryContextAlloc(state->context, sizeof(KeyZones));
+		vector_join_table_zones(state->table, i, state->zones[i]);
 	}
+}
+
+/* Probe rows without a partner are of no use: tells the probe side about the keys. */
+static void
+limit_probe_side(ColumnarJoinState *state)
+{
+	state->rate = state->filter.rate = (KeyRate){0};
+	for (int i = 0; i < state->nkeys; i++)
+	{
+		AttrNumber column = get_probe_column(state, i);
+		BatchLimit limit = {.zones = columnar_enable_key_filters ? state->zones[i] : NULL};
+
+		if (column != 0 && vector_join_table_range(state->table, i, &limit.low, &limit.high))
+			batch_reader_limit(&state->probe.reader, column, &limit);
+	}
+	if (columnar_enable_key_filters && state->nkeys == 1 && get_probe_column(state, 0) != 0)
+		batch_reader_filter(&state->probe.reader, get_probe_column(state, 0), &state->filter,
+							&state->rate);
 }
 
 static void
@@ -334,6 +397,7 @@ read_build_side(ColumnarJoinState *state)
 	const JoinPart *part = linitial(state->parts);
 	VectorInput input;
 	Size memory;
+	bool limits;
 
 	while (join_next_input(state, &state->build, &input))
 	{
@@ -348,12 +412,15 @@ read_build_side(ColumnarJoinState *state)
 			return false;
 		}
 	}
+	limits = part->probe == NULL && !join_emits_unmatched_probe_rows(state);
+	if (limits)
+		note_zones(state);
 	vector_join_table_finish(state->table);
 	state->build_rows += vector_store_count(state->store);
 	state->build_memory = Max(state->build_memory, count_memory(state));
 	if (join_emits_build_rows(state))
 		begin_marks(state);
-	if (part->probe == NULL && !join_emits_unmatched_probe_rows(state))
+	if (limits)
 		limit_probe_side(state);
 	return true;
 }

@@ -95,7 +95,10 @@ typedef struct ColumnarJoinState
 
 	VectorStore *store; /* the build rows' columns */
 	VectorJoinTable *table;
-	uint64 *marks; /* by build row: it has a partner */
+	uint64 *marks;	  /* by build row: it has a partner */
+	KeyZones **zones; /* by key, of the build side; NULL until made */
+	KeyFilter filter; /* the table, for the nodes below */
+	KeyRate rate;	  /* of probe rows */
 	Size limit;
 	List *parts; /* JoinPart; the first is at work */
 

@@ -108,17 +108,43 @@ mark_build_row(ColumnarJoinState *state, uint32 row)
 	state->marks[row >> 6] |= UINT64CONST(1) << (row & 63);
 }
 
+/* Of so many rows it is asked together whether any has a partner. */
+#define MATCH_STEP 8
+
+/* Has none of the MATCH_STEP rows from here on a partner? */
+static inline bool
+are_unmatched(const uint32 *found)
+{
+	uint64 pairs[MATCH_STEP / 2];
+
+	StaticAssertStmt(VECTOR_NO_ROW == PG_UINT32_MAX,
+					 "a row's number must have a bit that is clear");
+	memcpy(pairs, found, sizeof(pairs));
+	return (pairs[0] & pairs[1] & pairs[2] & pairs[3]) == PG_UINT64_MAX;
+}
+
 /* Lists the rows of the probe batch with a partner (its row beside them). */
 static uint32
 list_matched(ColumnarJoinState *state)
 {
+	const uint16 *restrict selection = state->input.selection;
+	const uint32 *restrict found = state->found;
+	uint16 *restrict positions = state->positions;
+	uint32 *restrict rows = state->rows;
+	uint32 nselected = state->input.nselected;
 	uint32 n = 0;
 
-	for (uint32 i = 0; i < state->input.nselected; i++)
+	for (uint32 i = 0; i < nselected; i++)
 	{
-		state->positions[n] = state->input.selection[i];
-		state->rows[n] = state->found[i];
-		n += state->found[i] != VECTOR_NO_ROW;
+		/* where few rows have one, most are passed by so */
+		if (i % MATCH_STEP == 0 && i + MATCH_STEP <= nselected && are_unmatched(found + i))
+		{
+			i += MATCH_STEP - 1;
+			continue;
+		}
+		positions[n] = selection[i];
+		rows[n] = found[i];
+		n += found[i] != VECTOR_NO_ROW;
 	}
 	return n;
 }
@@ -312,10 +338,13 @@ join_probe_batch(ColumnarJoinState *state)
 {
 	MemoryContext caller = MemoryContextSwitchTo(
 		state->source.custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	uint32 nfound = vector_join_table_find(state->table, state->probe.key_values,
+										   state->input.selection, state->input.nselected,
+										   state->found);
 
-	vector_join_table_find(state->table, state->probe.key_values, state->input.selection,
-						   state->input.nselected, state->found);
 	MemoryContextSwitchTo(caller);
+	state->rate.asked += state->input.nselected;
+	state->rate.passed += join_emits_unmatched_probe_rows(state) ? state->input.nselected : nfound;
 
 	if (state->conditions == NULL &&
 		(state->kind == JOIN_KIND_BUILD_SEMI || state->kind == JOIN_KIND_BUILD_ANTI))

@@ -652,13 +652,42 @@ vector_join_table_next(const VectorJoinTable *table, uint32 row)
 	return table->index.next == NULL ? VECTOR_NO_ROW : table->index.next[row];
 }
 
-bool
-vector_join_table_range(const VectorJoinTable *table, int key, int64 *low, int64 *high)
+/* Are the key's words integers in the order of zone maps? */
+static bool
+has_range(const VectorJoinTable *table, int key)
 {
 	const GroupKey *values = &table->keys[key].values;
 
+	return table->nusable > 0 && values->kind == GROUP_KEY_INT && values->type.zone == ZONE_INT;
+}
+
+/* Rows of which another key is NULL may count. */
+void
+vector_join_table_zones(VectorJoinTable *table, int key, KeyZones *zones)
+{
+	int64 low = table->keys[key].low;
+	int64 high = table->keys[key].high;
+
+	Assert(!table->finished && key < table->nkeys);
+	if (!has_range(table, key))
+		return;
+	key_zones_begin(zones, low, high);
+	for (uint32 first = 0; first < table->count; first += GROUP_ROWS)
+	{
+		uint32 n = join_rows_read(&table->rows, first, table->columns);
+		const WordColumn *column = &table->columns[key];
+
+		for (uint32 i = 0; i < n; i++)
+			if (column->words[i] >= low && column->words[i] <= high)
+				key_zones_add(zones, column->words[i]);
+	}
+}
+
+bool
+vector_join_table_range(const VectorJoinTable *table, int key, int64 *low, int64 *high)
+{
 	Assert(table->finished && key < table->nkeys);
-	if (table->nusable == 0 || values->kind != GROUP_KEY_INT || values->type.zone != ZONE_INT)
+	if (!has_range(table, key))
 		return false;
 	*low = table->keys[key].low;
 	*high = table->keys[key].high;

@@ -9,6 +9,7 @@
 #ifndef COLUMNAR_VECTOR_JOIN_TABLE_H
 #define COLUMNAR_VECTOR_JOIN_TABLE_H
 
+#include "exec/batch/key_filter.h"
 #include "exec/collection/vector_store.h"
 
 typedef struct VectorJoinTable VectorJoinTable;
@@ -41,6 +42,9 @@ extern uint32 vector_join_table_next(const VectorJoinTable *table, uint32 row);
  * zone order is not ZONE_INT (integers, date, timestamp ...), or there are none.
  */
 extern bool vector_join_table_range(const VectorJoinTable *table, int key, int64 *low, int64 *high);
+
+/* Before the end of adding: which parts of that range have keys; nothing if there is no range. */
+extern void vector_join_table_zones(VectorJoinTable *table, int key, KeyZones *zones);
 
 /* Is there no row that can be found? */
 extern bool vector_join_table_is_empty(const VectorJoinTable *table);

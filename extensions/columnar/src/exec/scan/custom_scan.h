@@ -20,6 +20,7 @@
 
 #include "exec/batch/batch_source.h"
 #include "exec/scan/prune.h"
+#include "exec/scan/scan_keys.h"
 
 #include "commands/explain.h"
 #include "nodes/extensible.h"
@@ -105,6 +106,7 @@ typedef struct ScanCounters
 	PruneCounters prune;
 	uint64 bytes_read;
 	uint64 pages_read;
+	uint64 removed_by_keys; /* rows */
 } ScanCounters;
 
 typedef struct ScanShared ScanShared;
@@ -136,6 +138,8 @@ typedef struct ColumnarScanState
 	int nfilters;
 	ScanFilter *filters; /* quals evaluated over a batch, one after the other */
 	ExprState *row_qual; /* the others, evaluated row by row; NULL if none */
+	AskedKeys keys;		 /* asked before these */
+	uint64 removed_by_keys;
 	ScanColumns output;
 	RowBatch *batch;
 	int32 position;	 /* in the batch's selection: the row returned last */

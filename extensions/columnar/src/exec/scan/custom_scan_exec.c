@@ -407,6 +407,21 @@ apply_row_qual(ColumnarScanState *state)
 	batch->nselected = kept;
 }
 
+/* Narrows the batch to the rows whose keys the nodes above have a use for. */
+static void
+apply_keys(ColumnarScanState *state)
+{
+	MemoryContext caller = MemoryContextSwitchTo(state->context);
+	ExprContext *econtext = state->source.custom.ss.ps.ps_ExprContext;
+
+	vector_batch_of_rows(&state->source.batch, state->batch);
+	state->removed_by_keys += scan_keys_apply(&state->keys, &state->source.batch,
+											  econtext->ecxt_per_tuple_memory);
+	state->batch->nselected = state->source.batch.nselected;
+	ResetExprContext(econtext);
+	MemoryContextSwitchTo(caller);
+}
+
 /* For a node above that works on batches: the next one with rows that pass all quals. */
 static VectorBatch *
 produce_batch(BatchSource *source)
@@ -415,7 +430,9 @@ produce_batch(BatchSource *source)
 
 	while (next_batch(state, state->direction))
 	{
-		if (state->row_qual != NULL)
+		if (state->keys.nkeys > 0)
+			apply_keys(state);
+		if (state->row_qual != NULL && state->batch->nselected > 0)
 			apply_row_qual(state);
 		if (state->batch->nselected == 0)
 			continue;
@@ -443,12 +460,24 @@ recheck_row(ScanState *node, TupleTableSlot *slot)
 /* ---- what the node above asks for ---------------------------------------------------------------- */
 
 static void
-limit_column(BatchSource *source, AttrNumber column, int64 low, int64 high, bool nulls)
+limit_column(BatchSource *source, AttrNumber column, const BatchLimit *limit)
 {
 	ColumnarScanState *state = (ColumnarScanState *) source;
 
 	if (state->pruner != NULL)
-		pruner_add_limit(state->pruner, column, low, high, nulls);
+		pruner_add_limit(state->pruner, column, limit);
+}
+
+/* A join asks for the keys itself of what it reads from here. */
+static void
+filter_column(BatchSource *source, AttrNumber column, KeyFilter *filter, const KeyRate *next)
+{
+	ColumnarScanState *state = (ColumnarScanState *) source;
+	MemoryContext caller = MemoryContextSwitchTo(state->context);
+
+	if (next != filter->join)
+		scan_keys_add(&state->keys, column, filter, next);
+	MemoryContextSwitchTo(caller);
 }
 
 static void
@@ -481,6 +510,7 @@ create_state(CustomScan *plan)
 	state->source.custom.methods = &exec_methods;
 	state->source.next_batch = produce_batch;
 	state->source.limit = limit_column;
+	state->source.filter = filter_column;
 	state->source.offer_groups = offer_groups;
 	state->source.turn = turn;
 	state->direction = ForwardScanDirection;
@@ -630,6 +660,7 @@ rescan(CustomScanState *node)
 		pruner_reset(state->pruner);
 		pruner_forget_limits(state->pruner);
 	}
+	scan_keys_forget(&state->keys);
 	for (int i = 0; i < state->nfilters; i++)
 	{
 		state->filters[i].serial = 0;
@@ -660,6 +691,7 @@ custom_scan_counters(ColumnarScanState *state)
 		counters.bytes_read += scan->bytes_read;
 		counters.pages_read += scan->pages_read;
 	}
+	counters.removed_by_keys = state->removed_by_keys;
 	return counters;
 }
 

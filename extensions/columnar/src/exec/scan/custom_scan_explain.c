@@ -79,6 +79,7 @@ show_counters(ColumnarScanState *state, ExplainState *es)
 {
 	ScanCounters counters = custom_scan_counters(state);
 	const ScanCounters *workers = &state->workers;
+	uint64 removed;
 
 	/* a scan that is not shared runs whole in each worker, which cannot tell the leader */
 	if (state->source.custom.ss.ps.worker_instrument != NULL &&
@@ -98,6 +99,9 @@ show_counters(ColumnarScanState *state, ExplainState *es)
 		ExplainPropertyUInteger("Blocks Removed", NULL,
 								counters.prune.blocks_pruned + workers->prune.blocks_pruned, es);
 	}
+	removed = counters.removed_by_keys + workers->removed_by_keys;
+	if (removed > 0)
+		ExplainPropertyUInteger("Rows Removed by Key Filters", NULL, removed, es);
 	ExplainPropertyUInteger("Bytes Read", NULL, counters.bytes_read + workers->bytes_read, es);
 	ExplainPropertyUInteger("Pages Read", NULL, counters.pages_read + workers->pages_read, es);
 }

@@ -29,9 +29,7 @@
 typedef struct PruneLimit
 {
 	AttrNumber attribute;
-	int64 low;
-	int64 high;
-	bool nulls; /* but NULLs are of use */
+	BatchLimit range;
 } PruneLimit;
 
 struct Pruner
@@ -309,6 +307,7 @@ all_hold(PruneTest *test, RowGroupReader *reader, int64 block)
 static bool
 is_within_limit(const PruneLimit *limit, RowGroupReader *reader, int64 block)
 {
+	const BatchLimit *range = &limit->range;
 	const ChunkSummary *summary = row_group_reader_summary(reader, limit->attribute);
 	const ZoneMap *zone;
 
@@ -318,10 +317,11 @@ is_within_limit(const PruneLimit *limit, RowGroupReader *reader, int64 block)
 					 : chunk_reader_zone(row_group_reader_chunk(reader, limit->attribute),
 										 (uint32) block);
 	if (zone->nnulls == zone->nrows)
-		return limit->nulls;
-	if (!zone->has_bounds || (limit->nulls && zone->nnulls > 0))
+		return range->nulls;
+	if (!zone->has_bounds || (range->nulls && zone->nnulls > 0))
 		return true;
-	return zone->min.number <= limit->high && zone->max.number >= limit->low;
+	return zone->min.number <= range->high && zone->max.number >= range->low &&
+		   key_zones_may_hold(range->zones, zone->min.number, zone->max.number);
 }
 
 static bool
@@ -492,7 +492,7 @@ pruner_reset(Pruner *pruner)
 }
 
 void
-pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bool nulls)
+pruner_add_limit(Pruner *pruner, AttrNumber attribute, const BatchLimit *range)
 {
 	MemoryContext caller;
 	PruneLimit *limit;
@@ -501,15 +501,16 @@ pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bo
 	foreach(cell, pruner->limits)
 	{
 		limit = lfirst(cell);
-		if (limit->attribute != attribute || limit->nulls != nulls)
+		if (limit->attribute != attribute || limit->range.nulls != range->nulls ||
+			limit->range.zones != range->zones)
 			continue;
-		limit->low = Max(limit->low, low);
-		limit->high = Min(limit->high, high);
+		limit->range.low = Max(limit->range.low, range->low);
+		limit->range.high = Min(limit->range.high, range->high);
 		return;
 	}
 	caller = MemoryContextSwitchTo(pruner->context);
 	limit = palloc(sizeof(PruneLimit));
-	*limit = (PruneLimit){.attribute = attribute, .low = low, .high = high, .nulls = nulls};
+	*limit = (PruneLimit){.attribute = attribute, .range = *range};
 	pruner->limits = lappend(pruner->limits, limit);
 	MemoryContextSwitchTo(caller);
 }

@@ -48,12 +48,10 @@ extern List *pruner_clauses(const Pruner *pruner);
 extern void pruner_reset(Pruner *pruner);
 
 /*
- * Rows whose integer (as column_type_to_int() has it) in this column is not between low and
- * high need not be returned from now on; those with NULL only if `nulls`.  May be called while the
+ * Rows that are not within the limit need not be returned from now on.  May be called while the
  * scan runs, and again for the same column.
  */
-extern void
-pruner_add_limit(Pruner *pruner, AttrNumber attribute, int64 low, int64 high, bool nulls);
+extern void pruner_add_limit(Pruner *pruner, AttrNumber attribute, const BatchLimit *limit);
 extern void pruner_forget_limits(Pruner *pruner);
 
 /*

@@ -6,10 +6,13 @@
  *		  -> ColumnarSort				all rows, sorted
  *			   -> ColumnarScan				batches; one per table of a partition tree; or ColumnarJoin
  *
- * Which queries: those whose rows are sorted as the scan or join has them - no aggregates, window
- * functions, DISTINCT, functions that return sets - and all are wanted: with a LIMIT that is a
- * constant it is ColumnarTopN's, with another one core's.  No rows to lock, whose tids would have
- * to be kept.  Keys have no volatile functions and subqueries; the target list may: it is evaluated
+ *		ColumnarSort
+ *		  -> ColumnarAggregate			rows, of which batches are made
+ *
+ * Which queries: those whose rows are sorted as the scan or join has them, or the groups as ColumnarAggregate
+ * has them - no window functions, DISTINCT, functions that return sets - and all are wanted: with a LIMIT that
+ * is a constant it is ColumnarTopN's, with another one, or of groups, core's.  No rows to lock, whose tids would
+ * have to be kept.  Keys have no volatile functions and subqueries; the target list may: it is evaluated
  * for the rows that are returned.
  *
  * window_plan.c makes such paths, too.
@@ -61,11 +64,30 @@ typedef struct SortPathOfBatches
 {
 	CustomPath custom; /* first member */
 	const SortKeys *keys;
-	List *columns;	  /* Vars that the node reads */
+	List *columns;	  /* that the node reads: Vars, or expressions that the aggregation returns */
 	List *attributes; /* of the BatchPath */
+	bool aggregated;
 } SortPathOfBatches;
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
+
+/* Which columns of a plan's rows these expressions are. */
+static List *
+find_entries(const List *expressions, const Plan *plan)
+{
+	List *numbers = NIL;
+	ListCell *cell;
+
+	foreach(cell, expressions)
+	{
+		const TargetEntry *entry = tlist_member(lfirst(cell), plan->targetlist);
+
+		if (entry == NULL)
+			elog(ERROR, "an aggregation does not return what is to be sorted");
+		numbers = lappend_int(numbers, entry->resno);
+	}
+	return numbers;
+}
 
 static Plan *
 make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
@@ -83,7 +105,9 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	scan->custom_exprs = copyObject(sort->keys->expressions);
 	scan->custom_plans = list_copy(custom_plans);
 	scan->custom_private = list_make3(
-		batch_path_map_columns(sort->columns, sort->attributes, scan->custom_plans),
+		sort->aggregated
+			? list_make1(find_entries(sort->columns, linitial_node(Plan, custom_plans)))
+			: batch_path_map_columns(sort->columns, sort->attributes, scan->custom_plans),
 		sort->keys->operators, sort->keys->nulls);
 	scan->flags = path->flags;
 	scan->methods = &sort_scan_methods;
@@ -142,11 +166,11 @@ estimate_columns(const List *columns, double rows)
 
 	foreach(cell, columns)
 	{
-		const Var *var = lfirst_node(Var, cell);
+		Node *column = lfirst(cell);
+		Oid type = exprType(column);
 
-		width += get_typavgwidth(var->vartype, var->vartypmod);
-		cost += rows * (get_typlen(var->vartype) > 0 || var->vartype == NUMERICOID ? NUMBER_COST
-																				   : TEXT_COST);
+		width += get_typavgwidth(type, exprTypmod(column));
+		cost += rows * (get_typlen(type) > 0 || type == NUMERICOID ? NUMBER_COST : TEXT_COST);
 	}
 	runs = rows * width / (work_mem * 1024.0);
 	if (runs > 1)
@@ -211,17 +235,14 @@ sort_collect_keys(const PlannerInfo *root, const RelOptInfo *input, List *clause
 	return true;
 }
 
-Path *
-sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, List *columns,
-			   List *pathkeys, PathTarget *target, bool partial)
+/* A path that sorts what can be read by batches. */
+static SortPathOfBatches *
+make_path(PlannerInfo *root, RelOptInfo *input, const BatchPath *batch, const SortKeys *keys,
+		  List *columns, List *pathkeys, PathTarget *target)
 {
-	BatchPath *batch = batch_path_find(root, input, columns, partial);
-	SortPathOfBatches *sort;
+	SortPathOfBatches *sort = palloc0(sizeof(SortPathOfBatches));
 	Path *path;
 
-	if (batch == NULL)
-		return NULL;
-	sort = palloc0(sizeof(SortPathOfBatches));
 	NodeSetTag(sort, T_CustomPath);
 	sort->keys = keys;
 	sort->columns = columns;
@@ -237,7 +258,18 @@ sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, List 
 	path->parallel_safe = input->consider_parallel && batch_path_is_parallel_safe(batch);
 	path->parallel_workers = batch->workers;
 	set_cost(sort, root, batch);
-	return path;
+	return sort;
+}
+
+Path *
+sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, List *columns,
+			   List *pathkeys, PathTarget *target, bool partial)
+{
+	const BatchPath *batch = batch_path_find(root, input, columns, partial);
+
+	if (batch == NULL)
+		return NULL;
+	return &make_path(root, input, batch, keys, columns, pathkeys, target)->custom.path;
 }
 
 /* Adds a path with what the query returns. */
@@ -277,20 +309,97 @@ add_paths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *ordered, const SortK
 													 root->sort_pathkeys, NULL, &rows));
 }
 
+/* ---- groups ------------------------------------------------------------------------------------- */
+
+/* The cheapest path that aggregates by batches in one process. */
+static Path *
+find_aggregation(const RelOptInfo *grouped)
+{
+	Path *cheapest = NULL;
+	ListCell *cell;
+
+	foreach(cell, grouped->pathlist)
+	{
+		Path *path = lfirst(cell);
+
+		if (batch_source_path_role(path) == BATCH_ROLE_AGGREGATION && path->param_info == NULL &&
+			(cheapest == NULL || compat_is_cheaper(path, cheapest)))
+			cheapest = path;
+	}
+	return cheapest;
+}
+
+/* The keys, each of which is a column that the aggregation returns; NULL if one is none. */
+static SortKeys *
+collect_group_keys(const PlannerInfo *root, const List *columns)
+{
+	SortKeys *keys = palloc0(sizeof(SortKeys));
+	ListCell *cell;
+
+	foreach(cell, root->parse->sortClause)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
+		Node *key = get_sortgroupclause_expr(clause, root->processed_tlist);
+
+		if (!list_member(columns, key))
+			return NULL;
+		keys->expressions = lappend(keys->expressions, key);
+		keys->operators = lappend_oid(keys->operators, clause->sortop);
+		keys->nulls = lappend_int(keys->nulls, clause->nulls_first);
+	}
+	return keys;
+}
+
+static void
+add_path_of_groups(PlannerInfo *root, RelOptInfo *grouped, RelOptInfo *ordered)
+{
+	Path *aggregation = find_aggregation(grouped);
+	SortPathOfBatches *sort;
+	const SortKeys *keys;
+	List *columns;
+	ListCell *cell;
+
+	if (aggregation == NULL)
+		return;
+	columns = aggregation->pathtarget->exprs;
+	if (contain_volatile_functions((Node *) columns) || contain_subplans((Node *) columns))
+		return;
+	foreach(cell, columns)
+		if (get_typlen(exprType(lfirst(cell))) == -2)
+			return;
+	keys = collect_group_keys(root, columns);
+	if (keys == NULL)
+		return;
+	sort = make_path(root, grouped, batch_path_of_collected(aggregation), keys, columns,
+					 root->sort_pathkeys, aggregation->pathtarget);
+	sort->aggregated = true;
+	sort->custom.path.parent = ordered;
+	sort->custom.path.parallel_safe &= ordered->consider_parallel;
+	add_final_path(root, ordered, &sort->custom.path);
+}
+
 /* ---- which queries ------------------------------------------------------------------------------ */
 
-/* Are the rows of the relation sorted, and all of them wanted? */
+/* Are rows sorted, and all of them wanted? */
 static bool
-is_possible_query(const PlannerInfo *root, RelOptInfo *input)
+is_possible_query(const PlannerInfo *root)
 {
 	const Query *parse = root->parse;
 
 	return columnar_enable_vector && columnar_enable_custom_scan && enable_sort &&
 		   parse->limitCount == NULL && root->sort_pathkeys != NIL &&
 		   parse->commandType == CMD_SELECT && parse->rowMarks == NIL && root->rowMarks == NIL &&
-		   !parse->hasAggs && parse->groupClause == NIL && parse->groupingSets == NIL &&
-		   parse->havingQual == NULL && parse->distinctClause == NIL && !parse->hasWindowFuncs &&
-		   !parse->hasTargetSRFs && parse->setOperations == NULL &&
+		   parse->groupingSets == NIL && parse->distinctClause == NIL && !parse->hasWindowFuncs &&
+		   !parse->hasTargetSRFs && parse->setOperations == NULL;
+}
+
+/* Are they those of a relation? */
+static bool
+is_of_relation(const PlannerInfo *root, RelOptInfo *input)
+{
+	const Query *parse = root->parse;
+
+	return !parse->hasAggs && parse->groupClause == NIL && parse->havingQual == NULL &&
 		   (IS_SIMPLE_REL(input) || IS_JOIN_REL(input)) && input->lateral_relids == NULL &&
 		   !IS_DUMMY_REL(input);
 }
@@ -304,7 +413,11 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 
 	if (previous_upper_hook)
 		previous_upper_hook(root, stage, input_rel, output_rel, extra);
-	if (stage != UPPERREL_ORDERED || !is_possible_query(root, input_rel))
+	if (stage != UPPERREL_ORDERED || !is_possible_query(root))
+		return;
+	if (root->parse->groupClause != NIL && IS_UPPER_REL(input_rel))
+		add_path_of_groups(root, input_rel, output_rel);
+	if (!is_of_relation(root, input_rel))
 		return;
 	keys = palloc0(sizeof(SortKeys));
 	if (sort_collect_keys(root, input_rel, root->parse->sortClause, keys, &columns) &&

@@ -193,12 +193,10 @@ store_rows(ColumnarTopNState *state, const VectorInput *input, uint32 nchosen)
 static void
 tell_bounds(ColumnarTopNState *state)
 {
-	int64 low;
-	int64 high;
-	bool nulls;
+	BatchLimit limit = {0};
 
-	if (state->limited != 0 && topn_rank_bounds(state->rank, &low, &high, &nulls))
-		batch_reader_limit(&state->reader, state->limited, low, high, nulls);
+	if (state->limited != 0 && topn_rank_bounds(state->rank, &limit.low, &limit.high, &limit.nulls))
+		batch_reader_limit(&state->reader, state->limited, &limit);
 }
 
 static void

@@ -391,9 +391,11 @@ decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
 			format_damaged("runs of more than %u integers", nvalues);
 		if (more < RLE_STEP && filled + RLE_STEP <= nvalues)
 		{
-			/* most runs are short, and their lengths hard to foretell */
+			/* most runs are short, and their lengths hard to foretell; of an index gcc makes a loop */
+			int64 *first = &values[filled];
+
 			for (int i = 0; i < RLE_STEP; i++)
-				values[filled + i] = value;
+				first[i] = value;
 			filled += more + 1;
 		}
 		else

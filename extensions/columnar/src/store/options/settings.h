@@ -16,9 +16,10 @@ extern bool
 	columnar_enable_pruning; /* strata_columnar.enable_pruning: zone maps and Bloom filters */
 extern bool
 	columnar_enable_vector; /* strata_columnar.enable_vector: expressions and aggregates by batch */
-extern bool columnar_enable_tree_scan; /* strata_columnar.enable_tree_scan */
-extern int columnar_tree_scan_leaves;  /* strata_columnar.tree_scan_leaves */
-extern bool columnar_enable_merge;	   /* strata_columnar.enable_merge: background merge */
+extern bool columnar_enable_tree_scan;	 /* strata_columnar.enable_tree_scan */
+extern bool columnar_enable_key_filters; /* strata_columnar.enable_key_filters */
+extern int columnar_tree_scan_leaves;	 /* strata_columnar.tree_scan_leaves */
+extern bool columnar_enable_merge;		 /* strata_columnar.enable_merge: background merge */
 
 /* Raw bytes at which a row group is closed although it could have more rows. */
 #define ROW_GROUP_BYTES_MAX (64 * 1024 * 1024)
