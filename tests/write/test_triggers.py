@@ -50,7 +50,9 @@ def storage(request) -> str:
 
 def fire_on(events: str, timing: str, level: str = "ROW", name: str | None = None) -> str:
     name = name or f"{timing}_{level}".lower()
-    return f"CREATE TRIGGER {name} {timing} {events} ON item FOR EACH {level} EXECUTE FUNCTION note()"
+    return (
+        f"CREATE TRIGGER {name} {timing} {events} ON item FOR EACH {level} EXECUTE FUNCTION note()"
+    )
 
 
 STATEMENTS = [
@@ -154,7 +156,9 @@ def test_rows_move(pair, storage):
     pair.same(STATEMENTS[0])
     pair.same("UPDATE item SET id = id + 100 WHERE id < 10 RETURNING *")
     everything(pair)
-    pair.execute("CREATE TRIGGER k BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION change_key()")
+    pair.execute(
+        "CREATE TRIGGER k BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION change_key()"
+    )
     pair.same("UPDATE item SET v = 5 WHERE id BETWEEN 30 AND 40 RETURNING *")
     everything(pair)
     pair.same("DELETE FROM item WHERE id > 1000 RETURNING id")
@@ -190,7 +194,9 @@ def test_many_rows_go_to_a_file(pair):
     pair.same("INSERT INTO item SELECT g, g, repeat('x', g % 100) FROM generate_series(1, 5000) g")
     pair.same("UPDATE item SET v = v + 1, note = note || 'y'")
     pair.same("SELECT sum(v), count(DISTINCT note) FROM item")
-    pair.same("SELECT count(*), count(DISTINCT what), md5(string_agg(what, ' ' ORDER BY what)) FROM log")
+    pair.same(
+        "SELECT count(*), count(DISTINCT what), md5(string_agg(what, ' ' ORDER BY what)) FROM log"
+    )
 
 
 TREE = """
@@ -224,9 +230,15 @@ def test_errors_are_those_of_postgresql(pair, storage):
             AS $$ BEGIN IF new.v = 7 THEN RAISE 'seven'; END IF; RETURN new; END $$;
         CREATE TRIGGER a AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION fail();
     """)
-    pair.ours.execute("SELECT strata.create_distributed_table('part', 'id', colocate_with => 'item')")
-    pair.execute("ALTER TABLE part ADD CONSTRAINT part_id_fkey FOREIGN KEY (id) REFERENCES item (id)")
-    pair.execute("INSERT INTO item SELECT g, g FROM generate_series(1, 20) g; INSERT INTO part VALUES (3, 1)")
+    pair.ours.execute(
+        "SELECT strata.create_distributed_table('part', 'id', colocate_with => 'item')"
+    )
+    pair.execute(
+        "ALTER TABLE part ADD CONSTRAINT part_id_fkey FOREIGN KEY (id) REFERENCES item (id)"
+    )
+    pair.execute(
+        "INSERT INTO item SELECT g, g FROM generate_series(1, 20) g; INSERT INTO part VALUES (3, 1)"
+    )
     for statement in (
         "UPDATE item SET v = 5000 WHERE id = 2",
         "DELETE FROM item WHERE id = 3",
@@ -250,9 +262,12 @@ def test_a_before_trigger_changes_the_row_itself(pair, storage):
         END $$;
     """)
     pair.execute("INSERT INTO item SELECT g, g FROM generate_series(1, 9) g")
-    pair.execute("CREATE TRIGGER m BEFORE UPDATE OR DELETE ON item FOR EACH ROW EXECUTE FUNCTION meddle()")
+    pair.execute(
+        "CREATE TRIGGER m BEFORE UPDATE OR DELETE ON item FOR EACH ROW EXECUTE FUNCTION meddle()"
+    )
     pair.same("UPDATE item SET v = 0 WHERE id = 4")
     pair.same("DELETE FROM item WHERE id = 4")
+    pair.same("UPDATE item SET id = id + 100 WHERE id IN (4, 5)")
     pair.execute("DROP TRIGGER m ON item")
     pair.execute("CREATE TRIGGER m AFTER UPDATE ON item FOR EACH ROW EXECUTE FUNCTION meddle()")
     pair.same("UPDATE item SET v = 0 WHERE id < 6")
@@ -279,15 +294,23 @@ def test_actions_of_foreign_keys_are_refused(pair):
     """The workers do them, where no trigger is fired."""
     make_table(pair, "heap", ", UNIQUE (id)")
     pair.ours.execute("CREATE TABLE part (id int, n int)")
-    pair.ours.execute("SELECT strata.create_distributed_table('part', 'id', colocate_with => 'item')")
-    pair.ours.execute("ALTER TABLE part ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE")
+    pair.ours.execute(
+        "SELECT strata.create_distributed_table('part', 'id', colocate_with => 'item')"
+    )
+    pair.ours.execute(
+        "ALTER TABLE part ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE"
+    )
     with pytest.raises(psycopg.errors.FeatureNotSupported, match='foreign key "f"'):
         pair.ours.execute("CREATE TRIGGER t AFTER DELETE ON part EXECUTE FUNCTION note()")
     pair.ours.execute("CREATE TRIGGER t AFTER UPDATE ON part EXECUTE FUNCTION note()")
     pair.ours.execute("ALTER TABLE part DROP CONSTRAINT f")
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="is not fired"):
-        pair.ours.execute("ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE SET NULL")
-    pair.ours.execute("ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE")
+        pair.ours.execute(
+            "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE SET NULL"
+        )
+    pair.ours.execute(
+        "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE"
+    )
 
 
 def test_policies_and_views(pair, storage):

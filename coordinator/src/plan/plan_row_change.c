@@ -147,10 +147,11 @@ list_held(PlannerInfo *root, Oid relid)
 	}
 	table_close(relation, NoLock);
 	/* not to be taken for the tableoid that the user asks for */
-	exprs = lappend(exprs, makeRelabelType((Expr *) makeVar(target, TableOidAttributeNumber,
-															OIDOID, -1, InvalidOid, 0),
+	exprs = lappend(exprs, makeRelabelType((Expr *) makeVar(target, TableOidAttributeNumber, OIDOID,
+															-1, InvalidOid, 0),
 										   OIDOID, -1, InvalidOid, COERCE_IMPLICIT_CAST));
-	return lappend(exprs, makeVar(target, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0));
+	return lappend(exprs,
+				   makeVar(target, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0));
 }
 
 static void

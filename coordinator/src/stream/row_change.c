@@ -357,9 +357,11 @@ append_batch(StringInfo sql, Target *target, Batch *batch)
 	switch (batch->kind)
 	{
 		case CHANGE_TAKE:
-			appendStringInfoString(sql, "SELECT FROM ");
+			/* the call wants both, and so it comes after the look whether the row is still there */
+			appendStringInfo(sql, "SELECT FROM ONLY %s t, ", find_leaf_name(batch));
 			append_values(sql, target, batch);
-			appendStringInfo(sql, " WHERE strata_worker.take_row(%u, n.row); ", batch->leaf);
+			appendStringInfoString(sql, " WHERE t.ctid = n.row AND strata_worker.take_row("
+										"t.tableoid, CASE WHEN t.ctid = n.row THEN n.row END); ");
 			break;
 		case CHANGE_DELETE:
 			appendStringInfo(sql, "DELETE FROM ONLY %s t USING ", find_leaf_name(batch));
@@ -409,6 +411,21 @@ make_sql(Target *target, int worker_id, uint64 *rows)
 	return sql.data;
 }
 
+/* What core says of one row. */
+static void
+report_changed_rows(const Target *target)
+{
+	ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+					errmsg("tuple to be %s was already modified by an operation triggered by the "
+						   "current command",
+						   target->last->kind == CHANGE_DELETE ? "deleted" : "updated"),
+					errdetail("The row of table \"%s\" was changed by a BEFORE trigger's own "
+							  "statement.",
+							  get_rel_name(target->relation)),
+					errhint("Consider using an AFTER trigger instead of a BEFORE trigger to "
+							"propagate changes to other rows.")));
+}
+
 static void
 send_target(Target *target)
 {
@@ -430,15 +447,7 @@ send_target(Target *target)
 	found = remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	(void) remote_role_enter(before);
 	if (found != expected)
-		ereport(ERROR,
-				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-				 errmsg("tuple to be updated or deleted was already modified by an operation "
-						"triggered by the current command"),
-				 errdetail("Rows of table \"%s\" were changed or deleted by a BEFORE trigger's own "
-						   "statement.",
-						   get_rel_name(target->relation)),
-				 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate "
-						 "changes to other rows.")));
+		report_changed_rows(target);
 }
 
 void
