@@ -478,20 +478,6 @@ def test_extensions_are_created_and_dropped_on_all_nodes(pair: Pair) -> None:
 # ---- triggers ----------------------------------------------------------------------------------------
 
 
-def test_triggers_that_could_not_fire_are_refused(pair: Pair) -> None:
-    pair.execute(
-        "CREATE FUNCTION trg () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$"
-    )
-    for timing in ("AFTER INSERT", "BEFORE UPDATE", "BEFORE DELETE", "AFTER UPDATE OR INSERT"):
-        refused(
-            pair, f"CREATE TRIGGER x {timing} ON t FOR EACH ROW EXECUTE FUNCTION trg()", names="x t"
-        )
-    pair.execute(
-        "CREATE TABLE later (id integer); CREATE TRIGGER x AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION trg()"
-    )
-    refused(pair, "SELECT strata.create_distributed_table('later', 'id')", names="x later")
-
-
 def test_statement_triggers_see_the_inserted_rows(pair: Pair) -> None:
     pair.execute(
         "CREATE TABLE log (what text);"

@@ -357,11 +357,9 @@ append_batch(StringInfo sql, Target *target, Batch *batch)
 	switch (batch->kind)
 	{
 		case CHANGE_TAKE:
-			/* the call wants both, and so it comes after the look whether the row is still there */
-			appendStringInfo(sql, "SELECT FROM ONLY %s t, ", find_leaf_name(batch));
+			appendStringInfoString(sql, "SELECT FROM ");
 			append_values(sql, target, batch);
-			appendStringInfoString(sql, " WHERE t.ctid = n.row AND strata_worker.take_row("
-										"t.tableoid, CASE WHEN t.ctid = n.row THEN n.row END); ");
+			appendStringInfo(sql, " WHERE strata_worker.take_row(%u, n.row); ", batch->leaf);
 			break;
 		case CHANGE_DELETE:
 			appendStringInfo(sql, "DELETE FROM ONLY %s t USING ", find_leaf_name(batch));

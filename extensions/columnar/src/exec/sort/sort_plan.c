@@ -106,7 +106,7 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	scan->custom_plans = list_copy(custom_plans);
 	scan->custom_private = list_make3(
 		sort->aggregated
-			? list_make1(find_entries(sort->columns, linitial_node(Plan, custom_plans)))
+			? list_make1(find_entries(sort->columns, (Plan *) linitial(custom_plans)))
 			: batch_path_map_columns(sort->columns, sort->attributes, scan->custom_plans),
 		sort->keys->operators, sort->keys->nulls);
 	scan->flags = path->flags;
