@@ -22,8 +22,6 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_trigger.h"
-#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -37,6 +35,7 @@
 
 #include "compat.h"
 #include "cluster/shard_map.h"
+#include "cluster/user_trigger.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
@@ -77,26 +76,13 @@ check_options(Query *parse, const DistributedTable *table)
 					 "compute, and conditions that workers can evaluate.")));
 }
 
-/* Has the table triggers of the user's for these events, which only rows that come by here can fire? */
-static bool
-has_user_triggers(const DistributedTable *table, int16 events)
-{
-	Relation relation = table_open(table->relation, NoLock);
-	TriggerDesc *triggers = relation->trigdesc;
-	bool found = false;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		found |= !triggers->triggers[i].tgisinternal &&
-				 triggers->triggers[i].tgenabled != TRIGGER_DISABLED &&
-				 (triggers->triggers[i].tgtype & events) != 0;
-	table_close(relation, NoLock);
-	return found;
-}
-
+/* Triggers are fired here, by rows that come by. */
 static void
 check_triggers(Query *parse, const DistributedTable *table)
 {
-	if (has_user_triggers(table, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE))
+	if (user_trigger_find(table->relation,
+						  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE,
+						  false) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
@@ -636,12 +622,18 @@ plan_row_insert(PlannerInfo *root, CustomPath *best_path, void *arg)
 }
 
 static void
+replace_path(RelOptInfo *final_rel, Path *path)
+{
+	final_rel->pathlist = final_rel->partial_pathlist = NIL;
+	add_path(final_rel, path);
+}
+
+static void
 replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify,
 			  GatherModifyPlanner planner, List *subpaths)
 {
-	final_rel->pathlist = NIL;
-	final_rel->partial_pathlist = NIL;
-	add_path(final_rel, gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
+	replace_path(final_rel,
+				 gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
 }
 
 /* Column numbers of a target list. */
@@ -671,7 +663,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 
 	if (source != NULL && text_is_complete(root, modify->original) &&
 		text_is_readable(root, modify->original) && root->parse->withCheckOptions == NIL &&
-		!has_user_triggers(modify->table, TRIGGER_TYPE_INSERT) &&
+		user_trigger_find(modify->table->relation, TRIGGER_TYPE_INSERT, false) == NULL &&
 		match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
@@ -735,13 +727,10 @@ static void
 plan_row_change(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
 {
 	DistPath *path = find_row_path(root, input_rel, modify->table);
-	Path *change;
 
 	if (path == NULL)
 		modify_obstacle_report(root, modify->original, modify->table);
-	change = plan_row_change_path(root, final_rel, modify->table, path);
-	final_rel->pathlist = final_rel->partial_pathlist = NIL;
-	add_path(final_rel, change);
+	replace_path(final_rel, plan_row_change_path(root, final_rel, modify->table, path));
 }
 
 void
@@ -773,9 +762,10 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	check_current_of(modify->original, modify->table);
 	if (parse->commandType == CMD_MERGE)
 		check_triggers(parse, modify->table);
-	else if (has_user_triggers(modify->table, parse->commandType == CMD_UPDATE
-												  ? TRIGGER_TYPE_UPDATE
-												  : TRIGGER_TYPE_DELETE))
+	else if (user_trigger_find(modify->table->relation,
+							   parse->commandType == CMD_UPDATE ? TRIGGER_TYPE_UPDATE
+																: TRIGGER_TYPE_DELETE,
+							   false) != NULL)
 	{
 		plan_row_change(root, input_rel, final_rel, modify);
 		return;
@@ -787,10 +777,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 		modify_obstacle_report(root, modify->original, modify->table);
 	if (rows_may_move(root, path, modify->table))
 	{
-		Path *move = plan_move_path(root, final_rel, modify->table, path, list_assignments(root));
-
-		final_rel->pathlist = final_rel->partial_pathlist = NIL;
-		add_path(final_rel, move);
+		replace_path(final_rel,
+					 plan_move_path(root, final_rel, modify->table, path, list_assignments(root)));
 		return;
 	}
 	modify->checked_returning = copyObject(parse->returningList);

@@ -24,7 +24,6 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_publication.h"
-#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "nodes/nodeFuncs.h"
@@ -37,6 +36,7 @@
 #include "utils/typcache.h"
 
 #include "cluster/metadata.h"
+#include "cluster/user_trigger.h"
 #include "compat.h"
 #include "plan/only_here.h"
 #include "table/table_rules.h"
@@ -587,23 +587,6 @@ find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
 		   "the same position, and the tables must be colocated.";
 }
 
-/* The user's triggers of a table that have one of these events; NULL: there is none. */
-static const char *
-find_trigger(Oid relid, int16 events)
-{
-	Relation relation = table_open(relid, NoLock);
-	const TriggerDesc *triggers = relation->trigdesc;
-	const char *name = NULL;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers && name == NULL; i++)
-	{
-		if (!triggers->triggers[i].tgisinternal && (triggers->triggers[i].tgtype & events) != 0)
-			name = pstrdup(triggers->triggers[i].tgname);
-	}
-	table_close(relation, NoLock);
-	return name;
-}
-
 /*
  * Rows that a foreign key's action changes are changed by the workers, where triggers do not exist.  Why that would
  * leave a trigger out; NULL if it would not.
@@ -625,7 +608,7 @@ find_unfired_trigger(HeapTuple constraint, const DistributedTable *child)
 	if (form->confupdtype != FKCONSTR_ACTION_NOACTION &&
 		form->confupdtype != FKCONSTR_ACTION_RESTRICT)
 		events |= TRIGGER_TYPE_UPDATE;
-	trigger = find_trigger(form->conrelid, events);
+	trigger = user_trigger_find(form->conrelid, events, true);
 	return trigger == NULL
 			   ? NULL
 			   : psprintf("Its ON DELETE and ON UPDATE actions run on the workers, where trigger "
