@@ -771,9 +771,21 @@ add_system_column(Query *query, Index target, AttrNumber attno, Oid type)
 										   position, psprintf("c%d", position), false));
 }
 
-void
-deparse_path_add_place(Query *query, Index target)
+Query *
+deparse_path_locked(DistPath *path, List *tlist, Index target, LockClauseStrength strength,
+					List **params)
 {
+	DistPath *locked = dist_path_copy(path);
+	DistLock *lock = palloc0(sizeof(DistLock));
+	Query *query;
+
+	lock->rti = target;
+	lock->strength = strength;
+	lock->wait_policy = LockWaitBlock;
+	locked->locks = list_make1(lock);
+	query = deparse_path_query(locked, tlist, params);
 	add_system_column(query, target, TableOidAttributeNumber, OIDOID);
 	add_system_column(query, target, SelfItemPointerAttributeNumber, TIDOID);
+	query->targetList = deparse_text_transport_tlist(query->targetList);
+	return query;
 }

@@ -14,8 +14,12 @@
  */
 extern Query *deparse_path_query(DistPath *path, List *tlist, List **params);
 
-/* Two more columns of it: the partition and the tid of the target's row on the worker. */
-extern void deparse_path_add_place(Query *query, Index target);
+/*
+ * The same, ready to cross the network, of rows of `target` that the worker locks; two more columns are the row's
+ * partition and its tid there.
+ */
+extern Query *deparse_path_locked(DistPath *path, List *tlist, Index target,
+								  LockClauseStrength strength, List **params);
 
 /*
  * UPDATE or DELETE of the relation `target`, which must be one of path->from's own

@@ -128,19 +128,10 @@ static char *
 make_sql(PlannerInfo *root, DistPath *dist, List *fetch, List **params)
 {
 	Index target = root->parse->resultRelation;
-	DistLock *lock = palloc0(sizeof(DistLock));
 	int count = list_length(fetch);
+	Query *query = deparse_path_locked(dist, fetch, target, LCS_FORUPDATE, params);
 	StringInfoData sql;
-	Query *query;
 
-	lock->rti = target;
-	lock->strength = LCS_FORUPDATE;
-	lock->wait_policy = LockWaitBlock;
-	dist = dist_path_copy(dist);
-	dist->locks = list_make1(lock);
-	query = deparse_path_query(dist, fetch, params);
-	query->targetList = deparse_text_transport_tlist(query->targetList);
-	deparse_path_add_place(query, target);
 	query->limitOffset = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
 											Int64GetDatum(0), false, FLOAT8PASSBYVAL);
 

@@ -176,18 +176,12 @@ make_lists(PlannerInfo *root, RowChangePlan *plan)
 static char *
 make_sql(PlannerInfo *root, RowChangePlan *change, List **params)
 {
-	DistLock *lock = palloc0(sizeof(DistLock));
-	DistPath *dist = dist_path_copy(change->dist);
+	const Query *parse = root->parse;
 	List *values = list_truncate(list_copy(change->fetch), list_length(change->fetch) - 2);
-	Query *query;
 
-	lock->rti = root->parse->resultRelation;
-	lock->strength = root->parse->commandType == CMD_UPDATE ? LCS_FORNOKEYUPDATE : LCS_FORUPDATE;
-	lock->wait_policy = LockWaitBlock;
-	dist->locks = list_make1(lock);
-	query = deparse_path_query(dist, values, params);
-	deparse_path_add_place(query, root->parse->resultRelation);
-	return deparse_text_transport(query);
+	return deparse_text(deparse_path_locked(
+		change->dist, values, parse->resultRelation,
+		parse->commandType == CMD_UPDATE ? LCS_FORNOKEYUPDATE : LCS_FORUPDATE, params));
 }
 
 /* PlanCustomPath of the Gather below core's ModifyTable. */
