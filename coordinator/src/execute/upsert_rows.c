@@ -20,9 +20,6 @@
 #include "stream/remote_command.h"
 #include "values/row_format.h"
 
-/* Most that one worker gets in one statement; twice that is what a string may have. */
-#define MAX_STATEMENT_BYTES (MaxAllocSize / 2)
-
 typedef struct WorkerRows
 {
 	int worker_id;
@@ -67,12 +64,12 @@ append_row(WorkerRows *rows, TupleTableSlot *slot, List *columns)
 								  slot->tts_values[column], slot->tts_isnull[column]);
 	}
 	appendStringInfoChar(buf, ')');
-	if (buf->len > MAX_STATEMENT_BYTES)
+	if (buf->len > ROW_LITERALS_BYTES_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("too many rows for one INSERT ... ON CONFLICT into a distributed table"),
 				 errdetail("All rows of one worker travel in one statement of at most %d MB.",
-						   (int) (MAX_STATEMENT_BYTES / (1024 * 1024))),
+						   (int) (ROW_LITERALS_BYTES_MAX / (1024 * 1024))),
 				 errhint("Insert the rows in several statements.")));
 }
 

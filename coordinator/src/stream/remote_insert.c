@@ -213,8 +213,8 @@ create_target(Relation relation)
 static inline bool
 is_target(const Target *target, Relation relation, RemoteRole caller)
 {
-	return target->relation == RelationGetRelid(relation) && target->caller.user == caller.user &&
-		   target->caller.security_context == caller.security_context;
+	return target->relation == RelationGetRelid(relation) &&
+		   remote_role_equal(target->caller, caller);
 }
 
 static Target *

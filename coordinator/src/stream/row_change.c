@@ -25,10 +25,13 @@
 #include "access/xact.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -45,9 +48,6 @@
 #include "wire/remote_role.h"
 
 #define BATCH_BYTES (1024 * 1024)
-
-/* One statement, which is a string of at most 1 GB. */
-#define MAX_STATEMENT_BYTES (MaxAllocSize / 2)
 
 typedef enum ChangeKind
 {
@@ -67,6 +67,7 @@ typedef struct Batch
 {
 	int worker_id;
 	Oid leaf;
+	const char *leaf_name; /* when it is sent */
 	ChangeKind kind;
 	Change *changes;
 	int count;
@@ -78,7 +79,6 @@ typedef struct Batch
 typedef struct Target
 {
 	Oid relation;
-	const DistributedTable *table;
 	bool together; /* they are to leave in one statement */
 	int depth;	   /* of the innermost statement that has changed rows */
 	RemoteRole caller;
@@ -127,8 +127,8 @@ find_target(Relation relation)
 	foreach(lc, targets)
 	{
 		target = lfirst(lc);
-		if (target->relation == RelationGetRelid(relation) && target->caller.user == caller.user &&
-			target->caller.security_context == caller.security_context)
+		if (target->relation == RelationGetRelid(relation) &&
+			remote_role_equal(target->caller, caller))
 			return target;
 	}
 	if (change_context == NULL)
@@ -137,7 +137,6 @@ find_target(Relation relation)
 	old = MemoryContextSwitchTo(change_context);
 	target = palloc0(sizeof(Target));
 	target->relation = RelationGetRelid(relation);
-	target->table = metadata_table(target->relation);
 	target->together = has_checks_at_end(relation);
 	target->caller = caller;
 	target->sender = remote_role_for_relation(relation);
@@ -226,25 +225,35 @@ add_change(Relation relation, const HeldPlace *place, ChangeKind kind, TupleTabl
 
 /* ---------------------------------------------------------------- changes */
 
+/* The column by which the row may belong to another partition now; InvalidAttrNumber: it stays. */
+static AttrNumber
+find_moving_column(const DistributedTable *table, TupleTableSlot *old, TupleTableSlot *new)
+{
+	if (differs(old, new, table->key_attribute))
+		return table->key_attribute;
+	if (metadata_has_periods(table) && differs(old, new, table->periods.attribute))
+		return table->periods.attribute;
+	return InvalidAttrNumber;
+}
+
 void
 row_change_update(Relation relation, const HeldPlace *place, TupleTableSlot *old,
 				  TupleTableSlot *new)
 {
-	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	Oid relid = RelationGetRelid(relation);
+	AttrNumber moving;
 
 	slot_getallattrs(old);
 	slot_getallattrs(new);
-	if (differs(old, new, table->key_attribute) ||
-		(metadata_has_periods(table) && differs(old, new, table->periods.attribute)))
+	moving = find_moving_column(metadata_table(relid), old, new);
+	if (moving == InvalidAttrNumber)
 	{
-		key_change_check_references(table->relation, differs(old, new, table->key_attribute)
-														 ? table->key_attribute
-														 : table->periods.attribute);
-		add_change(relation, place, CHANGE_TAKE, NULL, NULL);
-		remote_insert_row(relation, new);
-	}
-	else
 		add_change(relation, place, CHANGE_UPDATE, old, new);
+		return;
+	}
+	key_change_check_references(relid, moving);
+	add_change(relation, place, CHANGE_TAKE, NULL, NULL);
+	remote_insert_row(relation, new);
 }
 
 void
@@ -255,19 +264,42 @@ row_change_delete(Relation relation, const HeldPlace *place)
 
 /* ---------------------------------------------------------------- sending */
 
-/* A batch with the name of its partition, as the worker has it. */
-static char *
-find_leaf_name(Batch *batch)
+/* The batches of one worker get the names of their partitions, as it has them. */
+static void
+find_leaf_names(const Target *target, int worker_id)
 {
-	char *name = remote_command_fetch(
-		batch->worker_id, psprintf("SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname) "
-								   "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
-								   "ON n.oid = c.relnamespace WHERE c.oid = %u",
-								   batch->leaf));
+	StringInfoData sql;
+	List *batches = NIL;
+	Datum *names;
+	int count;
+	char *array;
+	ListCell *lc;
 
-	if (name == NULL)
-		elog(ERROR, "partition %u of worker %d does not exist", batch->leaf, batch->worker_id);
-	return name;
+	initStringInfo(&sql);
+	appendStringInfoString(&sql,
+						   "SELECT pg_catalog.array_agg(pg_catalog.format('%I.%I', n.nspname, "
+						   "c.relname) ORDER BY l.number) FROM pg_catalog.unnest('{");
+	foreach(lc, target->batches)
+	{
+		Batch *batch = lfirst(lc);
+
+		if (batch->worker_id != worker_id)
+			continue;
+		appendStringInfo(&sql, "%s%u", batches == NIL ? "" : ",", batch->leaf);
+		batches = lappend(batches, batch);
+	}
+	appendStringInfoString(&sql, "}'::pg_catalog.oid[]) WITH ORDINALITY l(leaf, number) "
+								 "JOIN pg_catalog.pg_class c ON c.oid = l.leaf "
+								 "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace");
+	array = remote_command_fetch(worker_id, sql.data);
+	deconstruct_array(DatumGetArrayTypeP(OidInputFunctionCall(
+						  F_ARRAY_IN, array != NULL ? array : "{}", TEXTOID, -1)),
+					  TEXTOID, -1, false, TYPALIGN_INT, &names, NULL, &count);
+	if (count != list_length(batches))
+		elog(ERROR, "worker %d has %d of %d partitions of table \"%s\"", worker_id, count,
+			 list_length(batches), get_rel_name(target->relation));
+	foreach(lc, batches)
+		((Batch *) lfirst(lc))->leaf_name = TextDatumGetCString(names[foreach_current_index(lc)]);
 }
 
 /* (VALUES (row, value, ...), ...): c1 ... are the batch's columns. */
@@ -297,14 +329,14 @@ append_values(StringInfo sql, Target *target, const Batch *batch)
 									  target->slot->tts_isnull[column]);
 		}
 		appendStringInfoChar(sql, ')');
-		if (sql->len > MAX_STATEMENT_BYTES)
+		if (sql->len > ROW_LITERALS_BYTES_MAX)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("too many rows of distributed table \"%s\" are changed one by one",
 							get_rel_name(target->relation)),
 					 errdetail("Rows of a table with a foreign key to itself, or with deferrable "
 							   "unique constraints, travel in one statement of at most %d MB.",
-							   (int) (MAX_STATEMENT_BYTES / (1024 * 1024))),
+							   (int) (ROW_LITERALS_BYTES_MAX / (1024 * 1024))),
 					 errhint("Change the rows in several statements.")));
 	}
 	ExecClearTuple(target->slot);
@@ -331,12 +363,12 @@ append_any_column(StringInfo sql, TupleDesc desc)
 }
 
 static void
-append_update(StringInfo sql, Target *target, const Batch *batch, const char *leaf)
+append_update(StringInfo sql, Target *target, const Batch *batch)
 {
 	int column = -1;
 	int position = 0;
 
-	appendStringInfo(sql, "UPDATE ONLY %s t SET ", leaf);
+	appendStringInfo(sql, "UPDATE ONLY %s t SET ", batch->leaf_name);
 	while ((column = bms_next_member(batch->columns, column)) >= 0)
 	{
 		appendStringInfo(sql, "%s%s = n.c%d", position > 0 ? ", " : "",
@@ -352,7 +384,7 @@ append_update(StringInfo sql, Target *target, const Batch *batch, const char *le
 }
 
 static void
-append_batch(StringInfo sql, Target *target, Batch *batch)
+append_batch(StringInfo sql, Target *target, const Batch *batch)
 {
 	switch (batch->kind)
 	{
@@ -362,12 +394,12 @@ append_batch(StringInfo sql, Target *target, Batch *batch)
 			appendStringInfo(sql, " WHERE strata_worker.take_row(%u, n.row); ", batch->leaf);
 			break;
 		case CHANGE_DELETE:
-			appendStringInfo(sql, "DELETE FROM ONLY %s t USING ", find_leaf_name(batch));
+			appendStringInfo(sql, "DELETE FROM ONLY %s t USING ", batch->leaf_name);
 			append_values(sql, target, batch);
 			appendStringInfoString(sql, " WHERE t.ctid = n.row; ");
 			break;
 		case CHANGE_UPDATE:
-			append_update(sql, target, batch, find_leaf_name(batch));
+			append_update(sql, target, batch);
 			break;
 	}
 }
@@ -391,6 +423,7 @@ make_sql(Target *target, int worker_id, uint64 *rows)
 	static const ChangeKind order[] = {CHANGE_TAKE, CHANGE_DELETE, CHANGE_UPDATE};
 	StringInfoData sql;
 
+	find_leaf_names(target, worker_id);
 	initStringInfo(&sql);
 	for (int i = 0; i < lengthof(order); i++)
 	{

@@ -83,6 +83,9 @@ extern void row_encoder_write_large(RowEncoder *encoder, const Datum *values, co
 /* Append value as an SQL literal with its type, schema-qualified: '...'::public.mood, NULL::... */
 extern void row_format_append_literal(StringInfo buffer, Oid type, Datum value, bool isnull);
 
+/* Literals of rows in one statement, which is a string: so many bytes leave room for the rest. */
+#define ROW_LITERALS_BYTES_MAX (MaxAllocSize / 2)
+
 /*
  * While SQL is made from values or expressions, the session's settings must not
  * colour it: a statement may be kept and sent when they have changed.  Between

@@ -17,6 +17,12 @@ typedef struct RemoteRole
 	int security_context;
 } RemoteRole;
 
+static inline bool
+remote_role_equal(RemoteRole a, RemoteRole b)
+{
+	return a.user == b.user && a.security_context == b.security_context;
+}
+
 /* Who acts now. */
 extern RemoteRole remote_role_current(void);
 
