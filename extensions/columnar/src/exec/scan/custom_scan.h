@@ -151,8 +151,21 @@ typedef struct ColumnarScanState
 
 extern const CustomScanMethods custom_scan_methods;
 
-/* What this process did so far. */
+/* What this process did so far; a worker tells the leader. */
 extern ScanCounters custom_scan_counters(ColumnarScanState *state);
+extern void custom_scan_report(ColumnarScanState *state);
+
+/* What the processes share of a table; NULL: there is one. */
+extern RowScanShared *custom_scan_shared(ColumnarScanState *state);
+
+/* CustomExecMethods of a parallel scan: custom_scan_parallel.c. */
+extern Size custom_scan_estimate_dsm(CustomScanState *node, ParallelContext *pcxt);
+extern void
+custom_scan_initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate);
+extern void
+custom_scan_reinitialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate);
+extern void custom_scan_initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate);
+extern void custom_scan_shut_down(CustomScanState *node);
 
 extern void custom_scan_explain(CustomScanState *node, List *ancestors, ExplainState *es);
 

@@ -13,23 +13,19 @@
  * evaluated on the row under test.  ss_ScanTupleSlot holds the row returned last,
  * with its ctid, for WHERE CURRENT OF.  Cursors may turn round at any row, and past the last.
  *
- * Parallel: each process lists the same row groups under the same snapshot and
- * takes the next one by a shared counter.  What this transaction has in its write
- * buffers is stored when the node is initialised, before parallel mode begins.
+ * What this transaction has in its write buffers is stored when the node is initialised, before parallel
+ * mode begins (custom_scan_parallel.c).
  *
  * Memory: readers and blocks live in the scan's context.  A row's datums live in
  * the per-tuple context, which ExecScan() resets before the next row.
  */
 #include "exec/scan/custom_scan.h"
 
-#include "access/parallel.h"
 #include "access/sysattr.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "pgstat.h"
-#include "port/atomics.h"
-#include "storage/dsm.h"
 #include "utils/memutils.h"
 
 #include "exec/batch/batch_offer.h"
@@ -49,20 +45,6 @@ struct ScanFilter
 	int8 *outcomes; /* -1 unknown */
 	uint32 capacity;
 };
-
-#define SCAN_SHARED_COUNTERS (sizeof(ScanCounters) / sizeof(uint64))
-
-/* In dynamic shared memory. */
-struct ScanShared
-{
-	RowScanShared scan;
-	pg_atomic_uint64 counters[SCAN_SHARED_COUNTERS]; /* ScanCounters of the workers, added up */
-	/* behind it, aligned: what tree_scan.c shares */
-};
-
-#define SCAN_SHARED_SIZE MAXALIGN(sizeof(ScanShared))
-
-StaticAssertDecl(sizeof(ScanCounters) % sizeof(uint64) == 0, "ScanCounters is all uint64");
 
 /* ---- columns of a row --------------------------------------------------------------------------- */
 
@@ -280,10 +262,9 @@ begin_scan(ColumnarScanState *state)
 {
 	if (state->tree != NULL)
 		return tree_scan_open_next(state);
-	state->scan = row_scan_begin(state->relation, NULL,
-								 state->source.custom.ss.ps.state->es_snapshot, state->ahead,
-								 state->pruner ? pruner_callbacks(state->pruner) : NULL,
-								 state->shared ? &state->shared->scan : NULL);
+	state->scan = row_scan_begin(
+		state->relation, NULL, state->source.custom.ss.ps.state->es_snapshot, state->ahead,
+		state->pruner ? pruner_callbacks(state->pruner) : NULL, custom_scan_shared(state));
 	pgstat_count_heap_scan(state->relation);
 	return true;
 }
@@ -670,126 +651,14 @@ rescan(CustomScanState *node)
 	ExecScanReScan(&node->ss);
 }
 
-/* ---- parallel scan ------------------------------------------------------------------------------ */
-
-ScanCounters
-custom_scan_counters(ColumnarScanState *state)
-{
-	ScanCounters counters = {0};
-
-	if (state->pruner != NULL)
-		counters.prune = *pruner_counters(state->pruner);
-	if (state->tree != NULL)
-	{
-		counters.bytes_read = tree_scan_counters(state->tree)->bytes_read;
-		counters.pages_read = tree_scan_counters(state->tree)->pages_read;
-	}
-	if (state->scan != NULL)
-	{
-		const RowScanCounters *scan = row_scan_counters(state->scan);
-
-		counters.bytes_read += scan->bytes_read;
-		counters.pages_read += scan->pages_read;
-	}
-	counters.removed_by_keys = state->removed_by_keys;
-	return counters;
-}
-
-/* A worker adds what it did since it last did so. */
-static void
-report_counters(ColumnarScanState *state)
-{
-	ScanCounters counters;
-	const uint64 *now = (const uint64 *) &counters;
-	uint64 *before = (uint64 *) &state->reported;
-
-	if (state->shared == NULL || !IsParallelWorker())
-		return;
-	counters = custom_scan_counters(state);
-	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
-	{
-		pg_atomic_fetch_add_u64(&state->shared->counters[i], now[i] - before[i]);
-		before[i] = now[i];
-	}
-}
-
-/*
- * The leader's shared memory goes away, after all workers have finished: core
- * collects its own instrumentation then, but asks no custom scan for its.
- */
-static void
-collect_counters(dsm_segment *segment, Datum argument)
-{
-	ColumnarScanState *state = (ColumnarScanState *) DatumGetPointer(argument);
-	uint64 *sum = (uint64 *) &state->workers;
-
-	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
-		sum[i] += pg_atomic_read_u64(&state->shared->counters[i]);
-	state->shared = NULL;
-	if (state->tree != NULL)
-		tree_scan_unshare(state);
-	else if (state->scan != NULL)
-		row_scan_set_shared(state->scan, NULL);
-}
-
-static Size
-estimate_dsm(CustomScanState *node, ParallelContext *pcxt)
-{
-	const ColumnarScanState *state = (ColumnarScanState *) node;
-
-	return SCAN_SHARED_SIZE + (state->tree ? tree_scan_shared_size(state->tree) : 0);
-}
-
-static void
-initialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	ColumnarScanState *state = (ColumnarScanState *) node;
-
-	state->shared = coordinate;
-	pg_atomic_init_u64(&state->shared->scan.next_group, 0);
-	for (int i = 0; i < SCAN_SHARED_COUNTERS; i++)
-		pg_atomic_init_u64(&state->shared->counters[i], 0);
-	if (state->tree != NULL)
-		tree_scan_share(state, (char *) coordinate + SCAN_SHARED_SIZE);
-	else if (state->scan != NULL)
-		row_scan_set_shared(state->scan, &state->shared->scan);
-	/* without a segment (none was left) the leader works alone, in its own memory */
-	if (pcxt->seg != NULL)
-		on_dsm_detach(pcxt->seg, collect_counters, PointerGetDatum(state));
-}
-
-static void
-reinitialize_dsm(CustomScanState *node, ParallelContext *pcxt, void *coordinate)
-{
-	ColumnarScanState *state = (ColumnarScanState *) node;
-
-	pg_atomic_write_u64(&((ScanShared *) coordinate)->scan.next_group, 0);
-	if (state->tree != NULL)
-		tree_scan_reshare(state);
-}
-
-static void
-initialize_worker(CustomScanState *node, shm_toc *toc, void *coordinate)
-{
-	ColumnarScanState *state = (ColumnarScanState *) node;
-
-	state->shared = coordinate;
-	if (state->tree != NULL)
-		tree_scan_join(state, (char *) coordinate + SCAN_SHARED_SIZE);
-}
-
-static void
-shut_down(CustomScanState *node)
-{
-	report_counters((ColumnarScanState *) node);
-}
+/* ---- its end ------------------------------------------------------------------------------------ */
 
 static void
 end(CustomScanState *node)
 {
 	ColumnarScanState *state = (ColumnarScanState *) node;
 
-	report_counters(state);
+	custom_scan_report(state);
 	if (state->tree != NULL)
 		tree_scan_close(state);
 	else if (state->scan != NULL)
@@ -805,11 +674,11 @@ static const CustomExecMethods exec_methods = {
 	.ExecCustomScan = execute,
 	.EndCustomScan = end,
 	.ReScanCustomScan = rescan,
-	.EstimateDSMCustomScan = estimate_dsm,
-	.InitializeDSMCustomScan = initialize_dsm,
-	.ReInitializeDSMCustomScan = reinitialize_dsm,
-	.InitializeWorkerCustomScan = initialize_worker,
-	.ShutdownCustomScan = shut_down,
+	.EstimateDSMCustomScan = custom_scan_estimate_dsm,
+	.InitializeDSMCustomScan = custom_scan_initialize_dsm,
+	.ReInitializeDSMCustomScan = custom_scan_reinitialize_dsm,
+	.InitializeWorkerCustomScan = custom_scan_initialize_worker,
+	.ShutdownCustomScan = custom_scan_shut_down,
 	.ExplainCustomScan = custom_scan_explain,
 };
 
