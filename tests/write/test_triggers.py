@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.pair import Pair
+from tests.pair import Pair, open_pair
 
 LOG = """
 CREATE TABLE log (n serial, what text);
@@ -37,10 +37,9 @@ def everything(pair: Pair) -> None:
 
 
 @pytest.fixture
-def pair(cluster, schema):
-    pair = Pair(cluster, schema)
-    yield pair
-    pair.close()
+def pair(cluster):
+    with open_pair(cluster, "test_triggers") as made:
+        yield made
 
 
 @pytest.fixture(params=["heap", "columnar"])
