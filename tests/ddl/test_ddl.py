@@ -210,7 +210,6 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
         "ALTER TABLE t ADD EXCLUDE USING btree (v WITH =)",
         "ALTER TABLE t SET UNLOGGED",
         "ALTER TABLE t SET TABLESPACE pg_default",
-        "ALTER TABLE t DISABLE TRIGGER ALL",
         "ALTER TABLE t CLUSTER ON t_pkey",
         "ALTER INDEX t_pkey SET (fillfactor = 50)",
         "CREATE TABLE child () INHERITS (t)",
@@ -235,7 +234,6 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
         "CREATE UNLOGGED TABLE x (a integer) USING distributed",
         "CREATE MATERIALIZED VIEW x USING distributed AS SELECT 1 AS a",
         "ALTER TABLE r ADD COLUMN e timestamptz DEFAULT clock_timestamp()",
-        "ALTER TABLE r DISABLE TRIGGER ALL",
     ]
     + (["ALTER TABLE t ADD EXCLUDE USING btree (id WITH =)"] if server_major() < 17 else [])
     + (["ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES r NOT VALID"] if server_major() < 18 else []),

@@ -198,6 +198,36 @@ def test_a_cluster_of_another_size_gets_the_same_tables(
         assert reader.execute("SELECT count(*) FROM secrets").fetchall() == [(10,)]
 
 
+def test_rows_alone_come_back_without_triggers(
+    source: Cluster, target: Cluster, archive: Path
+) -> None:
+    """pg_restore --data-only --disable-triggers, into the tables that the test before has made."""
+    ours, theirs = source.coordinator, target.coordinator
+    with theirs.connect() as new:
+        new.execute(
+            "CREATE TABLE fired (n integer); CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql"
+            " AS 'BEGIN INSERT INTO fired VALUES (1); RETURN new; END';"
+            "CREATE TRIGGER fires BEFORE INSERT ON customers FOR EACH ROW EXECUTE FUNCTION fire();"
+            "TRUNCATE customers, orders, countries"
+        )
+        tables = [f"--table={name}" for name in ("countries", "customers", "orders")]
+        result = run(
+            "pg_restore", "--data-only", "--disable-triggers", *tables,
+            "-d", theirs.conninfo(), archive, node=theirs,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        assert 'foreign keys of table "orders" are still checked' in result.stderr
+        with ours.connect() as old:
+            before = content(old)
+        after = content(new)
+        for table in ("countries", "customers", "orders"):
+            assert after[table] == before[table]
+        assert after["fired"] == []
+        new.execute("INSERT INTO customers (id, name) VALUES (5000, 'x')")
+        assert content(new)["fired"] != []
+        new.execute("DELETE FROM customers WHERE id = 5000; DROP FUNCTION fire CASCADE; DROP TABLE fired")
+
+
 # ---- others who restore, other places --------------------------------------------------------------
 
 

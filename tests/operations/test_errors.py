@@ -744,7 +744,7 @@ def test_the_cause_is_named_why_workers_cannot_change_rows(
         ("ALTER TABLE done SET UNLOGGED", "SET,UNLOGGED,done"),
         ("ALTER TABLE ref SET LOGGED", "SET,LOGGED,ref"),
         ("ALTER TABLE done SET TABLESPACE pg_default", "TABLESPACE,done"),
-        ("ALTER TABLE done ADD COLUMN x text, DISABLE TRIGGER ALL", "DISABLE TRIGGER ALL,done"),
+        ("ALTER TABLE done ADD COLUMN x text, SET LOGGED", "SET LOGGED,done"),
         ("ALTER TABLE done INHERIT plain_table", '"done" is distributed,"plain_table" is local'),
         ("ALTER TABLE plain_table INHERIT done", '"done" is distributed,"plain_table" is local'),
         ("ALTER TABLE ref SET WITHOUT CLUSTER", "SET WITHOUT CLUSTER,ref"),

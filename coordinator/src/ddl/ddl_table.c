@@ -97,8 +97,6 @@ static const struct
 	{AT_DropOids, ALTER_LOCAL, NULL},
 	{AT_NoForceRowSecurity, ALTER_LOCAL, NULL},
 
-	{AT_DisableTrigAll, ALTER_REFUSE,
-	 "It would disable the triggers that keep the workers' copies and constraints in step."},
 	{AT_SetLogged, ALTER_REFUSE, "The workers' tables are always logged."},
 	{AT_SetUnLogged, ALTER_REFUSE, "The workers' tables are always logged."},
 	{AT_SetTableSpace, ALTER_REFUSE, "The rows are stored on the workers."},
@@ -127,7 +125,6 @@ describe_part(const AlterTableCmd *part)
 		{AT_AlterColumnType, "ALTER COLUMN ... TYPE"},
 		{AT_DropNotNull, "ALTER COLUMN ... DROP NOT NULL"},
 		{AT_AddConstraint, "ADD CONSTRAINT"},
-		{AT_DisableTrigAll, "DISABLE TRIGGER ALL"},
 		{AT_SetLogged, "SET LOGGED"},
 		{AT_SetUnLogged, "SET UNLOGGED"},
 		{AT_SetTableSpace, "SET TABLESPACE"},
@@ -229,6 +226,30 @@ concerns_workers(const DistributedTable *table, const AlterTableStmt *alter)
 		everywhere |= rule == ALTER_EVERYWHERE;
 	}
 	return everywhere;
+}
+
+/*
+ * DISABLE TRIGGER ALL, as pg_dump --disable-triggers writes it: the triggers of the user.  Those of the system keep the workers'
+ * copies in step, and foreign keys are the workers' own.
+ */
+static void
+leave_system_triggers(const DistributedTable *table, AlterTableStmt *alter)
+{
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
+	{
+		AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
+
+		if (part->subtype != AT_DisableTrigAll)
+			continue;
+		part->subtype = AT_DisableTrigUser;
+		if (table_rules_check_list_foreign_keys(table->relation) != NIL)
+			ereport(WARNING, (errmsg("foreign keys of table \"%s\" are still checked",
+									 get_rel_name(table->relation)),
+							  errdetail("The table is on several nodes: DISABLE TRIGGER ALL means "
+										"TRIGGER USER there.")));
+	}
 }
 
 /* ---------------------------------------------------------------- ALTER TABLE */
@@ -432,6 +453,7 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 		return;
 	}
 
+	leave_system_triggers(table, alter);
 	everywhere = concerns_workers(table, alter);
 	parts = alter_parts_prepare(call, table, alter->cmds);
 	defaults = ddl_list_defaults(relid);
