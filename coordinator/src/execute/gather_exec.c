@@ -122,7 +122,8 @@ begin_gather(CustomScanState *node, EState *estate, int eflags)
 
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "strata gather",
 										   ALLOCSET_DEFAULT_SIZES);
-	state->store_rows = (eflags & EXEC_FLAG_REWIND) != 0;
+	/* rows that core changes are asked for, locked and held once */
+	state->store_rows = (eflags & EXEC_FLAG_REWIND) != 0 || state->plan.held_keep;
 	state->last_stream = -1;
 	state->subtransaction = GetCurrentSubTransactionId();
 
@@ -542,8 +543,11 @@ receive_row(GatherScanState *state, TupleTableSlot *slot)
 	{
 		state->finished = true;
 		stop_scan(state);
+		return false;
 	}
-	else if (state->store_rows)
+	if (OidIsValid(state->plan.held_relation))
+		hold_row(state, slot);
+	if (state->store_rows)
 	{
 		if (state->store == NULL)
 		{
@@ -659,8 +663,6 @@ next_row(ScanState *node)
 	}
 
 	found = state->reading_store ? read_stored_row(state, slot) : receive_row(state, slot);
-	if (found && OidIsValid(state->plan.held_relation))
-		hold_row(state, slot);
 	if (found && state->plan.kind != GATHER_SELECT)
 	{
 		if (state->plan.can_set_tag)

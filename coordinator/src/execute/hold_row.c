@@ -36,7 +36,7 @@ create_holder(GatherScanState *state)
 	int natts = RelationGetNumberOfAttributes(relation);
 	const List *columns = state->plan.held_columns;
 
-	holder->rows = held_rows_begin(relation, state->plan.held_repeat);
+	holder->rows = held_rows_begin(relation, state->plan.held_repeat, state->plan.held_keep);
 	holder->table = metadata_table(state->plan.held_relation);
 	holder->row = ExecInitExtraTupleSlot(estate, CreateTupleDescCopy(RelationGetDescr(relation)),
 										 &TTSOpsVirtual);

@@ -1,22 +1,16 @@
 /*
- * modify_obstacle.h
- *		Why workers cannot run a statement that changes rows.
+ * conflict_obstacle.h
+ *		Why workers cannot run an INSERT ... ON CONFLICT, which ends there.
  */
-#ifndef STRATA_MODIFY_OBSTACLE_H
-#define STRATA_MODIFY_OBSTACLE_H
+#ifndef STRATA_CONFLICT_OBSTACLE_H
+#define STRATA_CONFLICT_OBSTACLE_H
 
 #include "nodes/pathnodes.h"
 
 #include "cluster/metadata.h"
 
-/* INSERT, UPDATE, DELETE or MERGE */
-extern const char *modify_command_name(CmdType command);
-
-/*
- * The error for a statement on this table that no path proves to run on the workers.  `original` is the
- * statement before it was planned, or NULL.
- */
+/* The error for such a statement on this table.  `original` is the statement before it was planned, or NULL. */
 _Noreturn extern void
-modify_obstacle_report(PlannerInfo *root, const Query *original, const DistributedTable *table);
+conflict_obstacle_report(PlannerInfo *root, const Query *original, const DistributedTable *table);
 
 #endif

@@ -110,6 +110,19 @@ dist_path_is_empty_elsewhere(DistPath *path)
 }
 
 bool
+dist_path_has_from_item(const DistPath *path, Index rti)
+{
+	ListCell *lc;
+
+	foreach(lc, path->from)
+	{
+		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
+			return true;
+	}
+	return false;
+}
+
+bool
 locus_is_single(const Locus *locus)
 {
 	return locus->kind == LOCUS_HASHED && (locus->routes != NIL || locus->outer_routes != NIL);

@@ -151,6 +151,7 @@ gather_plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->key_attribute);
 	numbers = lappend_int(numbers, (int) plan->held_relation);
 	numbers = lappend_int(numbers, plan->held_repeat);
+	numbers = lappend_int(numbers, plan->held_keep);
 	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
 								  plan->sort_operators, plan->sort_collations),
 					   list_make5(plan->sort_nulls_first, plan->row_columns, plan->schemas,
@@ -175,6 +176,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->key_attribute = list_nth_int(numbers, i++);
 	plan->held_relation = (Oid) list_nth_int(numbers, i++);
 	plan->held_repeat = list_nth_int(numbers, i++);
+	plan->held_keep = list_nth_int(numbers, i++);
 	plan->sort_columns = lthird(list);
 	plan->sort_operators = lfourth(list);
 	plan->sort_collations = list_nth(list, 4);

@@ -42,6 +42,7 @@ typedef struct GatherPlan
 		row_columns; /* GATHER_INSERT_ROWS: attribute numbers that $1 .. $n stand for, before the params */
 	Oid held_relation; /* a table whose rows core changes one by one (held_rows.h), or InvalidOid */
 	bool held_repeat;  /* ... of which some may come several times */
+	bool held_keep;	   /* ... and which core asks for at any time */
 	List *
 		held_columns; /* ints, 1-based: where its columns are (0: nowhere), the leaf, the tid there */
 	List *schemas;	  /* names (String) of those that the SQL names */

@@ -18,6 +18,7 @@
 
 #include "compat.h"
 #include "plan/gather_plan.h"
+#include "plan/plan_row_change.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 #include "plan/slice_path.h"
@@ -271,11 +272,18 @@ can_fetch_system_columns(PlannerInfo *root, List *exprs)
 static void
 add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 {
-	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-		gather_can_fetch(joinrel->reltarget->exprs) &&
-		can_fetch_system_columns(root, joinrel->reltarget->exprs))
-		add_path(joinrel, gather_path_create(root, joinrel, path, joinrel->reltarget,
-											 joinrel->reltarget->exprs, NIL, NIL));
+	List *fetch = joinrel->reltarget->exprs;
+	Path *gather;
+
+	if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
+		!gather_can_fetch(fetch) || !can_fetch_system_columns(root, fetch))
+		return;
+	if (plan_row_change_is_target(root, path))
+		gather = plan_row_change_scan(root, joinrel, path, fetch, NIL);
+	else
+		gather = gather_path_create(root, joinrel, path, joinrel->reltarget, fetch, NIL, NIL);
+	if (gather != NULL)
+		add_path(joinrel, gather);
 }
 
 static DistPath *

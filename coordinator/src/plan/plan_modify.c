@@ -9,7 +9,8 @@
  * value of an uncorrelated sub-select, which a worker would compute over its slice,
  * or the clauses of row security.  Then UPDATE and DELETE are rebuilt from the path.
  *
- * UPDATE of the distribution key: plan_move.c.
+ * Statements whose rows meet only here, and those of tables with triggers, are core's own, over the rows that the workers
+ * lock (plan_row_change.c).  UPDATE of the distribution key: plan_move.c.
  *
  * Plain INSERT needs none of this: core's ModifyTable hands the rows to the access
  * method, which routes them.  INSERT ... SELECT is shipped when source and target
@@ -36,11 +37,11 @@
 #include "compat.h"
 #include "cluster/shard_map.h"
 #include "cluster/user_trigger.h"
+#include "plan/conflict_obstacle.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
-#include "plan/modify_obstacle.h"
 #include "plan/new_row_checks.h"
 #include "plan/only_here.h"
 #include "plan/plan_move.h"
@@ -48,6 +49,7 @@
 #include "plan/planner.h"
 #include "plan/shippable.h"
 #include "plan/slice_path.h"
+#include "plan/statement_text.h"
 
 typedef struct ModifyPlan
 {
@@ -59,36 +61,24 @@ typedef struct ModifyPlan
 	const DistributedTable *table;
 } ModifyPlan;
 
-/* New rows that policies or a view's CHECK OPTION would have to check here, where they never come. */
+/* ON CONFLICT ends on the workers: there it cannot be told to triggers, policies and views what becomes of a row. */
 static void
-check_options(Query *parse, const DistributedTable *table)
+check_conflict_rows(Query *parse, const DistributedTable *table)
 {
-	if (parse->withCheckOptions != NIL)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot run this %s on distributed table \"%s\" because of row-level "
-					"security or WITH CHECK OPTION",
-					modify_command_name(parse->commandType), get_rel_name(table->relation)),
-			 errdetail("The statement runs on the workers, where its new rows cannot be checked "
-					   "against policies and views."),
-			 errhint("Use plain INSERT, UPDATE and DELETE, new values that built-in functions "
-					 "compute, and conditions that workers can evaluate.")));
-}
+	const char *detail = NULL;
 
-/* Triggers are fired here, by rows that come by. */
-static void
-check_triggers(Query *parse, const DistributedTable *table)
-{
-	if (user_trigger_find(table->relation,
-						  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE,
-						  false) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot run this %s on distributed table \"%s\" because it has triggers",
-						modify_command_name(parse->commandType), get_rel_name(table->relation)),
-				 errdetail("The statement runs on the workers, where the triggers do not exist."),
-				 errhint("Use plain INSERT, UPDATE and DELETE, which fire them.")));
+	if (user_trigger_find(table->relation, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, false) !=
+		NULL)
+		detail = "The statement ends on the workers, where the table's triggers do not exist.";
+	else if (parse->withCheckOptions != NIL)
+		detail = "The statement ends on the workers, where its new rows cannot be checked against "
+				 "policies and a view's CHECK OPTION.";
+	if (detail != NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot run this INSERT ... ON CONFLICT on distributed table \"%s\"",
+							   get_rel_name(table->relation)),
+						errdetail_internal("%s", detail),
+						errhint("Use MERGE.")));
 }
 
 /* The new value of the key, where columns (ints) get those of tlist, in its order; NULL if they are others. */
@@ -106,14 +96,35 @@ updated_key(List *columns, List *tlist, const DistributedTable *table)
 	return NULL;
 }
 
-/* Where a row cannot move to the worker of its new key: that may only be the old one, SET key = key. */
-static void
-check_updated_columns(List *columns, List *tlist, const DistributedTable *table)
+/* Column numbers of a target list. */
+static List *
+target_columns(List *tlist)
+{
+	List *columns = NIL;
+	ListCell *lc;
+
+	foreach(lc, tlist)
+		columns = lappend_int(columns, ((TargetEntry *) lfirst(lc))->resno);
+	return columns;
+}
+
+/* Do rows certainly keep their key: SET key = key? */
+static bool
+keeps_key(List *columns, List *tlist, const DistributedTable *table)
 {
 	Var *value = (Var *) updated_key(columns, tlist, table);
 
-	if (value == NULL ||
-		(IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0))
+	return value == NULL ||
+		   (IsA(value, Var) && value->varattno == table->key_attribute && value->varlevelsup == 0);
+}
+
+/* ON CONFLICT: a row cannot move to the worker of its new key. */
+static void
+check_conflict_update(OnConflictExpr *conflict, const DistributedTable *table)
+{
+	List *tlist = conflict->onConflictSet;
+
+	if (conflict->action != ONCONFLICT_UPDATE || keeps_key(target_columns(tlist), tlist, table))
 		return;
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					errmsg("cannot update the distribution key \"%s\" of table \"%s\"",
@@ -158,114 +169,6 @@ resolve_multiexpr(Node *node, PlannerInfo *root)
 		return copyObject(list_nth(columns, (param->paramid & 0xFFFF) - 1));
 	}
 	return expression_tree_mutator(node, resolve_multiexpr, root);
-}
-
-/* Does the text of the statement lack something that the plan knows, or name what workers do not have? */
-static bool
-walk_incomplete_text(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-		return ((RangeTblEntry *) node)->securityQuals != NIL;
-	if (IsA(node, Var)) /* a worker would take its partition's */
-		return ((Var *) node)->varattno == TableOidAttributeNumber;
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_incomplete_text, context,
-								 QTW_EXAMINE_RTES_BEFORE);
-	if (only_here_node(node)) /* the planner may have computed it */
-		return true;
-	return expression_tree_walker(node, walk_incomplete_text, context);
-}
-
-/* WITH queries that run on the coordinator, on their own, have no place in the shipped text. */
-static void
-strip_planned_ctes(PlannerInfo *root, Query *original)
-{
-	List *inlined = NIL;
-	int i = 0;
-	ListCell *lc;
-
-	foreach(lc, original->cteList)
-	{
-		if (i >= list_length(root->cte_plan_ids) || list_nth_int(root->cte_plan_ids, i) < 0)
-			inlined = lappend(inlined, lfirst(lc));
-		i++;
-	}
-	original->cteList = inlined;
-}
-
-/*
- * Does the text, shipped whole, name what workers do not have, and the planner has perhaps folded away: a local
- * table, the row of a view?
- */
-static bool
-walk_unreadable_text(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-
-		return rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_VIEW &&
-			   metadata_table(rte->relid) == NULL;
-	}
-	if (IsA(node, RowExpr) || IsA(node, Var))
-	{
-		if (type_is_rowtype(exprType(node)) && !shippable_row_type(exprType(node)))
-			return true;
-	}
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_unreadable_text, context,
-								 QTW_EXAMINE_RTES_BEFORE | QTW_IGNORE_JOINALIASES);
-	return expression_tree_walker(node, walk_unreadable_text, context);
-}
-
-/*
- * MERGE through a view, which says what becomes of rows without a match?  In SQL over its table those outside of the view
- * would be such.
- */
-static bool
-merges_rest_of_view(Query *text)
-{
-	ListCell *lc;
-
-	if (text->commandType != CMD_MERGE || text->jointree->quals == NULL)
-		return false;
-	foreach(lc, text->mergeActionList)
-	{
-		if (compat_merges_unmatched_target((MergeAction *) lfirst(lc)))
-			return true;
-	}
-	return false;
-}
-
-/* Can workers read the statement as it was written? */
-static bool
-text_is_readable(PlannerInfo *root, Query *original)
-{
-	Query *text = copyObject(original);
-
-	strip_planned_ctes(root, text);
-	if (merges_rest_of_view(text))
-		return false;
-	return !walk_unreadable_text((Node *) text, NULL);
-}
-
-static bool
-text_is_complete(PlannerInfo *root, Query *original)
-{
-	ListCell *lc;
-
-	if (original == NULL || walk_incomplete_text((Node *) original, NULL))
-		return false;
-	foreach(lc, root->init_plans)
-	{
-		if (((SubPlan *) lfirst(lc))->subLinkType != CTE_SUBLINK)
-			return false;
-	}
-	return true;
 }
 
 static int
@@ -432,9 +335,9 @@ key_stays(PlannerInfo *root, const Locus *locus, const DistributedTable *table, 
 	return false;
 }
 
-/* Do the rows that MERGE inserts belong to the worker where it found no match? */
+/* Do the rows that MERGE inserts or updates belong to the worker where it found a match, or none? */
 static bool
-merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
+merged_rows_stay(PlannerInfo *root, const Locus *locus, const DistributedTable *table)
 {
 	ListCell *lc;
 
@@ -443,8 +346,9 @@ merge_inserts_stay(PlannerInfo *root, const Locus *locus, const DistributedTable
 		MergeAction *action = lfirst(lc);
 		Node *key;
 
-		if (action->commandType == CMD_UPDATE)
-			check_updated_columns(action->updateColnos, action->targetList, table);
+		if (action->commandType == CMD_UPDATE &&
+			!keeps_key(action->updateColnos, action->targetList, table))
+			return false;
 		if (action->commandType != CMD_INSERT)
 			continue;
 		key = key_value(action->targetList, table);
@@ -468,7 +372,7 @@ find_colocated_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedT
 			path->locus.colocation_id != table->colocation->id)
 			continue;
 		if (expressions_are_shippable(root, &path->locus) &&
-			merge_inserts_stay(root, &path->locus, table))
+			merged_rows_stay(root, &path->locus, table))
 			return path;
 	}
 	return NULL;
@@ -583,7 +487,7 @@ plan_shipped_statement(PlannerInfo *root, CustomPath *best_path, void *arg)
 	}
 	else
 	{
-		strip_planned_ctes(root, modify->original);
+		statement_text_strip_ctes(root, modify->original);
 		insert_where_owned(modify->original->mergeActionList, modify->table);
 		plan.sql = deparse_statement_text(root, modify->original, &params);
 	}
@@ -636,18 +540,6 @@ replace_paths(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify,
 				 gather_path_create_modify(root, final_rel, subpaths, 1, planner, modify));
 }
 
-/* Column numbers of a target list. */
-static List *
-target_columns(List *tlist)
-{
-	List *columns = NIL;
-	ListCell *lc;
-
-	foreach(lc, tlist)
-		columns = lappend_int(columns, ((TargetEntry *) lfirst(lc))->resno);
-	return columns;
-}
-
 static void
 plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
 {
@@ -655,14 +547,14 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	ModifyTablePath *core = linitial(final_rel->pathlist);
 	OnConflictExpr *conflict = root->parse->onConflict;
 
-	if (conflict != NULL && conflict->action == ONCONFLICT_UPDATE)
-		check_updated_columns(target_columns(conflict->onConflictSet), conflict->onConflictSet,
-							  modify->table);
+	if (conflict != NULL)
+		check_conflict_update(conflict, modify->table);
 	modify->locus.kind = LOCUS_HASHED;
 	modify->locus.colocation_id = modify->table->colocation->id;
 
-	if (source != NULL && text_is_complete(root, modify->original) &&
-		text_is_readable(root, modify->original) && root->parse->withCheckOptions == NIL &&
+	if (source != NULL && statement_text_is_complete(root, modify->original) &&
+		statement_text_is_readable(root, modify->original) &&
+		root->parse->withCheckOptions == NIL &&
 		user_trigger_find(modify->table->relation, TRIGGER_TYPE_INSERT, false) == NULL &&
 		match_insert_columns(modify->original))
 	{
@@ -672,26 +564,11 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	}
 	if (conflict == NULL)
 		return;
-	check_triggers(root->parse, modify->table);
-	check_options(root->parse, modify->table);
+	check_conflict_rows(root->parse, modify->table);
 	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
-		!text_is_complete(root, modify->original))
-		modify_obstacle_report(root, modify->original, modify->table);
+		!statement_text_is_complete(root, modify->original))
+		conflict_obstacle_report(root, modify->original, modify->table);
 	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
-}
-
-/* Is the relation one of the path's own FROM items, not inside an outer join? */
-static bool
-has_from_item(DistPath *path, Index rti)
-{
-	ListCell *lc;
-
-	foreach(lc, path->from)
-	{
-		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
-			return true;
-	}
-	return false;
 }
 
 /* Does an UPDATE give rows a key that may belong to another worker? */
@@ -717,20 +594,72 @@ find_row_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *
 
 		if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
 			path->locus.colocation_id == table->colocation->id &&
-			has_from_item(path, root->parse->resultRelation))
+			dist_path_has_from_item(path, root->parse->resultRelation))
 			return path;
 	}
 	return NULL;
 }
 
+/*
+ * Core changes the rows one by one here.  Without a path that brings them together on the workers, it does that, too, and the
+ * path that it has made is right as it is.
+ */
 static void
 plan_row_change(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, ModifyPlan *modify)
 {
-	DistPath *path = find_row_path(root, input_rel, modify->table);
+	DistPath *path = NULL;
 
-	if (path == NULL)
-		modify_obstacle_report(root, modify->original, modify->table);
-	replace_path(final_rel, plan_row_change_path(root, final_rel, modify->table, path));
+	if (root->parse->commandType != CMD_MERGE)
+		path = find_row_path(root, input_rel, modify->table);
+	if (path != NULL)
+		replace_path(final_rel, plan_row_change_path(root, final_rel, modify->table, path));
+}
+
+/* Do triggers want to see the rows that the statement changes? */
+static bool
+has_triggers(const Query *parse, const DistributedTable *table)
+{
+	int events = 0;
+	ListCell *lc;
+
+	if (parse->commandType == CMD_UPDATE)
+		events = TRIGGER_TYPE_UPDATE;
+	else if (parse->commandType == CMD_DELETE)
+		events = TRIGGER_TYPE_DELETE;
+	foreach(lc, parse->mergeActionList)
+	{
+		switch (lfirst_node(MergeAction, lc)->commandType)
+		{
+			case CMD_INSERT:
+				events |= TRIGGER_TYPE_INSERT;
+				break;
+			case CMD_UPDATE:
+				events |= TRIGGER_TYPE_UPDATE;
+				break;
+			case CMD_DELETE:
+				events |= TRIGGER_TYPE_DELETE;
+				break;
+			default:
+				break;
+		}
+	}
+	return events != 0 && user_trigger_find(table->relation, events, false) != NULL;
+}
+
+/* Take the checks of policies and of a view's CHECK OPTION into the statement; false if workers cannot make them. */
+static bool
+add_new_row_checks(PlannerInfo *root, DistPath *path, ModifyPlan *modify)
+{
+	Query *parse = root->parse;
+
+	modify->checked_returning = copyObject(parse->returningList);
+	if (parse->withCheckOptions == NIL)
+		return true;
+	if (parse->commandType != CMD_UPDATE)
+		return false;
+	modify->checked = list_assignments(root);
+	return new_row_checks_add(root, &path->locus, modify->original, &modify->checked,
+							  &modify->checked_returning);
 }
 
 void
@@ -760,40 +689,32 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 
 	check_current_of(modify->original, modify->table);
-	if (parse->commandType == CMD_MERGE)
-		check_triggers(parse, modify->table);
-	else if (user_trigger_find(modify->table->relation,
-							   parse->commandType == CMD_UPDATE ? TRIGGER_TYPE_UPDATE
-																: TRIGGER_TYPE_DELETE,
-							   false) != NULL)
+	path = find_colocated_path(root, input_rel, modify->table);
+	if (path == NULL || has_triggers(parse, modify->table))
 	{
 		plan_row_change(root, input_rel, final_rel, modify);
 		return;
 	}
-	if (parse->commandType != CMD_UPDATE)
-		check_options(parse, modify->table);
-	path = find_colocated_path(root, input_rel, modify->table);
-	if (path == NULL)
-		modify_obstacle_report(root, modify->original, modify->table);
 	if (rows_may_move(root, path, modify->table))
 	{
 		replace_path(final_rel,
 					 plan_move_path(root, final_rel, modify->table, path, list_assignments(root)));
 		return;
 	}
-	modify->checked_returning = copyObject(parse->returningList);
-	if (parse->withCheckOptions != NIL)
+	if (!add_new_row_checks(root, path, modify))
 	{
-		modify->checked = list_assignments(root);
-		if (!new_row_checks_add(root, &path->locus, modify->original, &modify->checked,
-								&modify->checked_returning))
-			check_options(parse, modify->table);
+		plan_row_change(root, input_rel, final_rel, modify);
+		return;
 	}
-	if (modify->checked != NIL || !text_is_complete(root, modify->original) ||
-		!text_is_readable(root, modify->original))
+	if (modify->checked != NIL || !statement_text_is_complete(root, modify->original) ||
+		!statement_text_is_readable(root, modify->original))
 	{
-		if (parse->commandType == CMD_MERGE || !has_from_item(path, parse->resultRelation))
-			modify_obstacle_report(root, modify->original, modify->table);
+		if (parse->commandType == CMD_MERGE ||
+			!dist_path_has_from_item(path, parse->resultRelation))
+		{
+			plan_row_change(root, input_rel, final_rel, modify);
+			return;
+		}
 		modify->path = path;
 	}
 	modify->locus = path->locus;

@@ -1,8 +1,9 @@
 /*
  * plan_row_change.c
- *		UPDATE and DELETE whose rows come here to be changed one by one.
+ *		UPDATE, DELETE and MERGE whose rows come here to be changed one by one.
  *
- * Triggers and other code of users sees each row on the coordinator.  The workers lock the rows and send
+ * Triggers and other code of users sees each row on the coordinator, and there are rows that only the coordinator can bring
+ * together.  The workers lock the rows and send
  *
  *		SELECT new values, all columns, tableoid, ctid FROM ... FOR NO KEY UPDATE OF t
  *
@@ -10,23 +11,29 @@
  * RETURNING.  The Gather holds each row and gives it a number (execute/hold_row.c); the access method finds by it which row of
  * which worker core has changed (stream/row_change.c).
  *
- * The lock comes first, and so the values are those of the row as it is then: there is nothing to recheck here.  New values
- * that workers cannot compute are computed here, once for each row.
+ * Where the workers can find the statement's rows (plan_row_change_path), they compute what they can of the new values, too.
+ * Else the table alone is read so (plan_row_change_scan), and core joins, filters and computes here.
+ *
+ * The lock comes first, and so the values are those of the row as it is then: there is nothing to recheck here.  The price are
+ * locks of rows that then are not changed, where the workers cannot tell which ones will be.
  */
 #include "postgres.h"
 
 #include "access/sysattr.h"
 #include "access/table.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "cluster/user_trigger.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
@@ -38,10 +45,12 @@ typedef struct RowChangePlan
 {
 	const DistributedTable *table;
 	DistPath *dist;
-	List *tlist; /* what core's ModifyTable is given */
+	List *tlist; /* what core's ModifyTable is given; NIL: core computes it from the scan */
+	List *quals; /* what the workers cannot evaluate of a scan's clauses */
 	List *fetch; /* what the workers send of it */
 	List *held;	 /* the table's columns, partition and tid in that (ints) */
 	bool repeat; /* a row may come several times */
+	bool keep;	 /* core may join it before it is changed */
 } RowChangePlan;
 
 static bool
@@ -127,20 +136,39 @@ is_virtual(Form_pg_attribute column)
 	return column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED;
 }
 
-/* All columns of the table, its partition, and the tid there. */
-static List *
-list_held(PlannerInfo *root, Oid relid)
+/* Columns of a row that core looks at when it changes it (attribute numbers, offset as usual); NULL: all of them. */
+static Bitmapset *
+find_used_columns(PlannerInfo *root, const DistributedTable *table)
 {
 	Index target = root->parse->resultRelation;
-	Relation relation = table_open(relid, NoLock);
+	Bitmapset *columns = bms_make_singleton(table->key_attribute -
+											FirstLowInvalidHeapAttributeNumber);
+
+	if (root->parse->commandType != CMD_DELETE ||
+		user_trigger_find(table->relation, TRIGGER_TYPE_DELETE, false) != NULL)
+		return NULL;
+	pull_varattnos((Node *) root->parse->returningList, target, &columns);
+	return bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, columns) ? NULL
+																						  : columns;
+}
+
+/* The columns of the table that are used, its partition, and the tid there. */
+static List *
+list_held(PlannerInfo *root, const DistributedTable *table)
+{
+	Index target = root->parse->resultRelation;
+	const Bitmapset *used = find_used_columns(root, table);
+	Relation relation = table_open(table->relation, NoLock);
 	TupleDesc desc = RelationGetDescr(relation);
 	List *exprs = NIL;
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
+		bool left_out = used != NULL &&
+						!bms_is_member(column->attnum - FirstLowInvalidHeapAttributeNumber, used);
 
-		exprs = lappend(exprs, column->attisdropped || is_virtual(column)
+		exprs = lappend(exprs, column->attisdropped || is_virtual(column) || left_out
 								   ? NULL
 								   : makeVar(target, column->attnum, column->atttypid,
 											 column->atttypmod, column->attcollation, 0));
@@ -154,11 +182,11 @@ list_held(PlannerInfo *root, Oid relid)
 				   makeVar(target, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0));
 }
 
+/* Add the columns that are held to the others (exprs) that the workers send. */
 static void
-make_lists(PlannerInfo *root, RowChangePlan *plan)
+make_lists(PlannerInfo *root, RowChangePlan *plan, List *exprs)
 {
-	List *held = list_held(root, plan->table->relation);
-	List *exprs = list_computed(root, &plan->dist->locus, plan->tlist);
+	List *held = list_held(root, plan->table);
 	ListCell *lc;
 
 	foreach(lc, held)
@@ -172,6 +200,20 @@ make_lists(PlannerInfo *root, RowChangePlan *plan)
 			plan->held, lfirst(lc) == NULL ? 0 : tlist_member(lfirst(lc), plan->fetch)->resno);
 }
 
+/* May rows be deleted? */
+static bool
+deletes(const Query *parse)
+{
+	ListCell *lc;
+
+	foreach(lc, parse->mergeActionList)
+	{
+		if (lfirst_node(MergeAction, lc)->commandType == CMD_DELETE)
+			return true;
+	}
+	return parse->commandType == CMD_DELETE;
+}
+
 /* The statement for the workers. */
 static char *
 make_sql(PlannerInfo *root, RowChangePlan *change, List **params)
@@ -179,9 +221,9 @@ make_sql(PlannerInfo *root, RowChangePlan *change, List **params)
 	const Query *parse = root->parse;
 	List *values = list_truncate(list_copy(change->fetch), list_length(change->fetch) - 2);
 
-	return deparse_text(deparse_path_locked(
-		change->dist, values, parse->resultRelation,
-		parse->commandType == CMD_UPDATE ? LCS_FORNOKEYUPDATE : LCS_FORUPDATE, params));
+	return deparse_text(deparse_path_locked(change->dist, values, parse->resultRelation,
+											deletes(parse) ? LCS_FORUPDATE : LCS_FORNOKEYUPDATE,
+											params));
 }
 
 /* PlanCustomPath of the Gather below core's ModifyTable. */
@@ -197,9 +239,54 @@ plan_changed_rows(PlannerInfo *root, CustomPath *best_path, void *arg)
 	plan.held_relation = change->table->relation;
 	plan.held_columns = change->held;
 	plan.held_repeat = change->repeat;
-	root->processed_tlist = change->tlist;
-	return gather_make_scan(&plan, copyObject(change->tlist), change->fetch, NIL, params,
+	plan.held_keep = change->keep;
+	if (change->tlist != NIL)
+		root->processed_tlist = change->tlist;
+	return gather_make_scan(&plan, copyObject(change->tlist), change->fetch, change->quals, params,
 							&change->dist->locus);
+}
+
+bool
+plan_row_change_is_target(PlannerInfo *root, const DistPath *dist)
+{
+	const Query *parse = root->parse;
+	const DistributedTable *table;
+
+	if (parse->commandType == CMD_SELECT || parse->commandType == CMD_INSERT ||
+		!bms_is_member(parse->resultRelation, dist->relids))
+		return false;
+	table = metadata_table(planner_rt_fetch(parse->resultRelation, root)->relid);
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
+Path *
+plan_row_change_scan(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, List *fetch, List *quals)
+{
+	Index target = root->parse->resultRelation;
+	RowChangePlan *change = palloc0(sizeof(RowChangePlan));
+	const Path *scan = gather_path_create(root, rel, dist, rel->reltarget, fetch, quals, NIL);
+	List *exprs = NIL;
+	Path *path;
+	ListCell *lc;
+
+	if (!dist_path_has_from_item(dist, target))
+		return NULL;
+	change->table = metadata_table(planner_rt_fetch(target, root)->relid);
+	change->dist = dist;
+	change->quals = quals;
+	change->repeat = bms_membership(dist->relids) == BMS_MULTIPLE;
+	change->keep = true;
+	foreach(lc, fetch)
+	{
+		if (!is_tid_of_target(root, lfirst(lc)))
+			exprs = lappend(exprs, lfirst(lc));
+	}
+	make_lists(root, change, exprs);
+
+	path = gather_path_create_modify(root, rel, NIL, scan->rows, plan_changed_rows, change);
+	path->startup_cost = scan->startup_cost;
+	path->total_cost = scan->total_cost;
+	return path;
 }
 
 Path *
@@ -213,7 +300,7 @@ plan_row_change_path(PlannerInfo *root, RelOptInfo *final_rel, const Distributed
 	change->dist = dist;
 	change->tlist = make_tlist(root);
 	change->repeat = bms_membership(dist->relids) == BMS_MULTIPLE;
-	make_lists(root, change);
+	make_lists(root, change, list_computed(root, &dist->locus, change->tlist));
 
 	*path = *linitial_node(ModifyTablePath, final_rel->pathlist);
 	path->subpath = gather_path_create_modify(root, final_rel, NIL, dist->rows, plan_changed_rows,

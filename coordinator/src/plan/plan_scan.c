@@ -32,6 +32,7 @@
 
 #include "compat.h"
 #include "plan/gather_plan.h"
+#include "plan/plan_row_change.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
 
@@ -277,6 +278,13 @@ add_scan_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, List *local_
 {
 	ParamPathInfo *outer = get_baserel_parampathinfo(root, rel, rel->lateral_relids);
 	Path *gather;
+
+	if (plan_row_change_is_target(root, path))
+	{
+		add_path(rel, plan_row_change_scan(root, rel, path, collect_fetch(rel, local_quals),
+										   local_quals));
+		return;
+	}
 
 	/* core gives clauses with the other relation to the scan, where that is known */
 	if (outer != NULL)

@@ -346,7 +346,10 @@ find_row_to_change(Relation relation, ItemPointer tid, const char *what, TM_Fail
 	failure->xmax = InvalidTransactionId;
 	failure->cmax = changed_by;
 	failure->traversed = false;
-	return changed_by == InvalidCommandId ? place : NULL;
+	if (changed_by == InvalidCommandId)
+		return place;
+	failure->xmax = GetCurrentTransactionId(); /* by which MERGE tells whose change it was */
+	return NULL;
 }
 
 static TM_Result

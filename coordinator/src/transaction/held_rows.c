@@ -6,8 +6,11 @@
  * are from 1 to 2^15, far from those that mean something special to core.
  *
  * How long a row is held depends on who may ask for it.  AFTER ROW triggers do so at the end of their statement, deferred ones
- * at that of the transaction; then all rows are held, up to work_mem in memory and beyond it in a file.
- * Without such triggers core asks only for the row that it is changing.
+ * at that of the transaction, and what core joins here at any time; then all rows are held, up to work_mem in memory and beyond
+ * it in a file.  Else core asks only for the row that it is changing.
+ *
+ * A row may be changed once.  The same one may be held several times, under several numbers, if the statement has joined it on
+ * the workers (may_repeat); core that joins it here asks with one number.
  *
  * Memory: a context of each HeldRows below TopTransactionContext.  An aborted subtransaction takes those that it began.
  */
@@ -40,7 +43,8 @@ typedef struct ChangedRow
 typedef struct HeldRow
 {
 	HeldPlace place;
-	ChangedRow *change; /* NULL: it comes once */
+	CommandId changed_by;
+	ChangedRow *change; /* knows it instead where the row may come again; else NULL */
 	MinimalTuple tuple; /* NULL: it is in the file */
 	int file_number;	/* where */
 	off_t file_position;
@@ -200,10 +204,11 @@ find_rows(Relation relation, bool deferred)
 }
 
 HeldRows *
-held_rows_begin(Relation relation, bool may_repeat)
+held_rows_begin(Relation relation, bool may_repeat, bool keep)
 {
 	bool deferred = false;
-	bool all = has_after_triggers(relation, TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE, &deferred);
+	bool all = has_after_triggers(relation, TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE, &deferred) ||
+			   keep;
 	HeldRows *rows = all && !may_repeat ? find_rows(relation, deferred) : NULL;
 
 	if (rows == NULL)
@@ -302,6 +307,7 @@ extend(HeldRows *rows)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("too many rows are held for the triggers of a table")));
 	memset(row, 0, sizeof(HeldRow));
+	row->changed_by = InvalidCommandId;
 	return row;
 }
 
@@ -383,7 +389,7 @@ held_rows_place(Relation relation, const ItemPointerData *tid, CommandId *change
 
 	if (row == NULL || !OidIsValid(row->place.leaf))
 		return NULL;
-	*changed_by = row->change != NULL ? row->change->changed_by : InvalidCommandId;
+	*changed_by = row->change != NULL ? row->change->changed_by : row->changed_by;
 	return &row->place;
 }
 
@@ -395,6 +401,8 @@ held_rows_note_change(Relation relation, const ItemPointerData *tid, CommandId c
 
 	if (row->change != NULL)
 		row->change->changed_by = cid;
+	else
+		row->changed_by = cid;
 }
 
 /* ---------------------------------------------------------------- ends */

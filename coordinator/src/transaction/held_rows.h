@@ -24,8 +24,11 @@ typedef struct HeldPlace
 /* The rows that one statement holds of one table. */
 typedef struct HeldRows HeldRows;
 
-/* may_repeat: the statement may bring a row several times, of which only the first change counts. */
-extern HeldRows *held_rows_begin(Relation relation, bool may_repeat);
+/*
+ * may_repeat: the statement may bring a row several times, of which only the first change counts.  keep: core may ask for a row
+ * after the next one has come, and several times.
+ */
+extern HeldRows *held_rows_begin(Relation relation, bool may_repeat, bool keep);
 
 /* Hold a row; tid gets its number. */
 extern void
