@@ -77,8 +77,7 @@ check_conflict_rows(Query *parse, const DistributedTable *table)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("cannot run this INSERT ... ON CONFLICT on distributed table \"%s\"",
 							   get_rel_name(table->relation)),
-						errdetail_internal("%s", detail),
-						errhint("Use MERGE.")));
+						errdetail_internal("%s", detail), errhint("Use MERGE.")));
 }
 
 /* The new value of the key, where columns (ints) get those of tlist, in its order; NULL if they are others. */
