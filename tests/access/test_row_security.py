@@ -192,7 +192,7 @@ def test_a_write_that_policies_make_impossible_says_so(as_role: Callable[[str], 
     outcome = run(ann.ours, f"BEGIN; {statement}; ROLLBACK")
     ann.ours.execute("ROLLBACK")
     assert outcome.sqlstate == "0A000", outcome
-    assert "security" in outcome.message
+    assert "Use MERGE" in outcome.message
 
 
 def restore_notes(pair: Pair) -> None:

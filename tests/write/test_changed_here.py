@@ -135,6 +135,73 @@ def test_prepared_and_in_functions(pair):
         item_is_same(pair)
 
 
+ASKS_FOR_KEYS = {
+    "UPDATE item SET v = 0 FROM staging s WHERE s.id = item.id AND s.v < 5": 5,
+    "DELETE FROM item USING staging s WHERE item.v = s.id AND s.note = 'staged'": 60,
+    "DELETE FROM item USING (SELECT max(id) AS id FROM staging) s WHERE item.id = s.id + 0": 0,
+    "MERGE INTO item USING staging s ON item.id = s.id AND s.v < 5 WHEN MATCHED THEN UPDATE SET v = 0"
+    " WHEN NOT MATCHED THEN DO NOTHING": 5,
+    "UPDATE item SET v = 0 FROM staging s WHERE lower(item.note) = s.note || 'n'": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", ASKS_FOR_KEYS)
+def test_rows_without_a_local_partner_are_not_asked_for(pair, statement):
+    """Nor locked: another session changes them meanwhile."""
+    plan = "\n".join(row for (row,) in pair.ours.execute(f"EXPLAIN (VERBOSE) {statement}"))
+    assert "= ANY" in plan[plan.index("Remote SQL") :].split("\n")[0]
+    with pair.transaction():
+        pair.same(statement)
+        locked = pair.ours.execute(
+            "SELECT count(*) FROM item WHERE v = 0 AND id % 50 <> 0"
+        ).fetchone()
+        assert locked is not None
+        with pair.cluster.coordinator.connect() as other:
+            other.execute("SET lock_timeout = '5s'; SET search_path = test_changed_here")
+            free = other.execute("SELECT id FROM item FOR UPDATE SKIP LOCKED").fetchall()
+        assert len(free) >= 300 - ASKS_FOR_KEYS[statement] - 20
+        item_is_same(pair)
+
+
+def test_keys_that_are_equal_in_another_way(pair):
+    """Values that DISTINCT takes for one, and the condition does not."""
+    pair.execute(
+        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+        "CREATE TABLE names (name text COLLATE ci, n numeric); INSERT INTO names VALUES ('N', 1.0), ('n', 1.00), (NULL, 2);"
+    )
+    for statement in (
+        'UPDATE item SET v = 77 FROM names s WHERE item.note COLLATE "C" = s.name',
+        'UPDATE item SET v = 78 FROM names s WHERE item.note = s.name COLLATE "C"',
+        "UPDATE item SET v = 79 FROM names s WHERE item.note COLLATE ci = s.name",
+        "DELETE FROM item USING names s WHERE s.n = item.v",
+        "DELETE FROM item USING names s WHERE ROW(s.n) *= ROW(item.v::numeric(10, 2))",
+    ):
+        pair.same(statement)
+        item_is_same(pair)
+
+
+def test_what_a_role_may_not_see_of_local_rows(pair):
+    """The keys are read with the statement's privileges and policies."""
+    pair.execute(
+        "DROP ROLE IF EXISTS changed_keys; CREATE ROLE changed_keys; GRANT USAGE ON SCHEMA test_changed_here TO changed_keys;"
+        "GRANT ALL ON item TO changed_keys; GRANT SELECT (id) ON staging TO changed_keys;"
+        "CREATE POLICY few ON staging USING (id < 20); ALTER TABLE staging ENABLE ROW LEVEL SECURITY;"
+        "CREATE VIEW all_staged AS SELECT id, v FROM staging; GRANT SELECT ON all_staged TO changed_keys;"
+        "SET ROLE changed_keys"
+    )
+    try:
+        for statement in (
+            "UPDATE item SET v = -1 FROM staging s WHERE s.id = item.id",
+            "UPDATE item SET v = -2 FROM staging s WHERE s.v = item.id",
+            "UPDATE item SET v = -3 FROM all_staged s WHERE s.id = item.id AND s.v > 50",
+        ):
+            pair.same(statement)
+            item_is_same(pair)
+    finally:
+        pair.execute("RESET ROLE")
+    pair.execute("DROP OWNED BY changed_keys; DROP ROLE changed_keys")
+
+
 def test_policies_and_check_options(pair):
     pair.same("UPDATE few SET v = s.v * 10 FROM staging s WHERE s.id = few.id")
     item_is_same(pair)

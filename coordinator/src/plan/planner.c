@@ -20,6 +20,7 @@
 #include "decorrelate.h"
 #include "cluster/metadata.h"
 #include "plan/gather_plan.h"
+#include "plan/local_keys.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
 #include "server/settings.h"
@@ -315,6 +316,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 			return decorrelate_plan(parse, query_string, cursor_options, bound_params,
 									strata_enable_decorrelation, reads_distributed_table,
 									plan_form);
+		local_keys_add(parse);
 		call.original = copyObject(parse);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
