@@ -100,7 +100,8 @@ SUPERUSERS = {
         strata_columnar.begin_move strata_columnar.columnar_move_files
         strata_columnar.columnar_move_forget strata_columnar.columnar_move_run
         strata_columnar.finish_move strata_columnar.forget_moves
-        strata_columnar.move_columnar_table
+        strata_columnar.move_columnar_table strata_columnar.row_number
+        strata_columnar.row_tid strata_columnar.row_tids strata_columnar.visible_rows
         strata_tiering.add_heat strata_tiering.begin_loading strata_tiering.begin_round
         strata_tiering.disk strata_tiering.forget_heat strata_tiering.hot_room
         strata_tiering.keep_heat strata_tiering.leaf_heat strata_tiering.leaf_list

@@ -103,6 +103,38 @@ AS 'MODULE_PATHNAME', 'columnar_verify';
 COMMENT ON FUNCTION strata_columnar.columnar_verify(regclass)
 IS 'reads everything of a columnar table and returns what is damaged (no group_id: the metapage or the catalog); no row means intact';
 
+-- ---- row numbers: what a copy needs that is made while the table is written --------------------------
+-- Not for users: numbers tell of rows that policies hide.
+
+CREATE FUNCTION strata_columnar.row_number(row_tid tid) RETURNS bigint
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'columnar_row_number';
+REVOKE ALL ON FUNCTION strata_columnar.row_number(tid) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.row_number(tid)
+IS 'the number of the row of a columnar table that has this ctid: its identity until the table is rewritten';
+
+CREATE FUNCTION strata_columnar.row_tid(row_number bigint) RETURNS tid
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'columnar_row_tid';
+REVOKE ALL ON FUNCTION strata_columnar.row_tid(bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.row_tid(bigint) IS 'the ctid of the row with this number';
+
+CREATE FUNCTION strata_columnar.row_tids(first_rows bigint[], counts bigint[]) RETURNS tid[]
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'columnar_row_tids';
+REVOKE ALL ON FUNCTION strata_columnar.row_tids(bigint[], bigint[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.row_tids(bigint[], bigint[])
+IS 'the ctids of ranges of row numbers';
+
+CREATE FUNCTION strata_columnar.visible_rows(
+	relation regclass, since bigint DEFAULT 0, OUT first_row bigint, OUT count bigint)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'columnar_visible_rows';
+REVOKE ALL ON FUNCTION strata_columnar.visible_rows(regclass, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_columnar.visible_rows(regclass, bigint)
+IS 'ranges of the numbers, from `since` on, of the rows of a columnar table that the statement sees';
+
 -- ---- maintenance -----------------------------------------------------------------------------------
 
 CREATE FUNCTION strata_columnar.columnar_compact(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import psycopg
 import pytest
 
 from extensions.columnar.test.test_old_snapshots import WAYS
@@ -201,6 +202,64 @@ def test_places_of_merged_rows(merged: Twins) -> None:
         merged.same("SELECT count(*), sum(id) FROM t")
         merged.same("SELECT id, v FROM t WHERE s = 'changed' ORDER BY id")
         merged.same(f"SELECT * FROM t WHERE v = {number} ORDER BY id FOR UPDATE")
+
+
+def test_numbers_are_told_as_ranges(merged: Twins) -> None:
+    """Of the rows that the statement sees, once each; and rows are read and deleted by their numbers."""
+    side = merged.columnar
+    side.execute("SET strata_columnar.enable_custom_scan = off; SET enable_seqscan = off")
+
+    def compare() -> None:
+        numbers = "SELECT strata_columnar.row_number(ctid) FROM t ORDER BY 1"
+        expected = [number for (number,) in side.execute(numbers)]
+        assert len(expected) == len(set(expected))
+        for since in (0, 1, expected[len(expected) // 2], expected[-1], expected[-1] + 1):
+            ranges = side.execute(f"SELECT * FROM strata_columnar.visible_rows('t', {since})")
+            told = sorted(n for first, count in ranges for n in range(first, first + count))
+            assert told == [number for number in expected if number >= since]
+        for first, last in ((0, 10), (expected[5], expected[1100]), (1500, 1600), (10**6, 10**7)):
+            rows = (
+                "SELECT count(*), sum(id) FROM t WHERE ctid {} strata_columnar.row_tid({})"
+                " AND ctid {} strata_columnar.row_tid({})"
+            ).format(">=", first, "<=", last)
+            assert "Tid Range Scan" in merged.plan(rows)
+            by_number = (
+                "SELECT count(*), sum(id) FROM t WHERE"
+                f" strata_columnar.row_number(ctid) BETWEEN {first} AND {last}"
+            )
+            assert side.execute(rows) == side.execute(by_number)
+
+    compare()
+    for deletes in DELETES:
+        side.execute(f"DELETE FROM t WHERE {deletes}")
+        compare()
+    settle(side)
+    compare()
+    side.execute("BEGIN")
+    side.execute("INSERT INTO t SELECT g, g, 'new' FROM generate_series(10001, 11000) AS g")
+    side.execute("SAVEPOINT a; INSERT INTO t VALUES (12000, 0, 'gone'); ROLLBACK TO a")
+    side.execute("DELETE FROM t WHERE id = 10500; UPDATE t SET v = -1 WHERE id = 10600")
+    compare()
+    side.execute("COMMIT")
+    compare()
+    ((first,),) = side.execute("SELECT strata_columnar.row_number(ctid) FROM t WHERE id = 10001")
+    side.execute(
+        "DELETE FROM t WHERE ctid ="
+        f" ANY (strata_columnar.row_tids('{{{first}, {first + 50}}}', '{{10, 5}}'))"
+    )
+    assert side.execute("SELECT count(*) FROM t WHERE id > 10000") == [(984,)]
+    compare()
+    for call, words in (
+        ("row_tid(-1)", "no row number"),
+        ("row_tid(9223372036854775807)", "no row number"),
+        ("row_tids('{1}', '{}')", "as many counts"),
+        ("row_tids('{1}', '{NULL}')", "without nulls"),
+        ("row_tids('{1}', '{-1}')", "too many rows"),
+        ("row_tids('{1}', '{9223372036854775807}')", "too many rows"),
+        ("visible_rows('pg_class')", "columnar"),
+    ):
+        with pytest.raises(psycopg.Error, match=words):
+            side.connection.execute(f"SELECT * FROM strata_columnar.{call}")
 
 
 def seconds(side: Side, query: str) -> float:

@@ -39,6 +39,14 @@
 #define ANALYZE_ROWS_PER_BLOCK 100
 #define ANALYZE_ROWS_TOTAL 300000
 
+/* Leaves out what has no row numbers of a range. */
+typedef struct RangePruner
+{
+	RowPruner base;
+	uint64 first; /* inclusive */
+	uint64 last;
+} RangePruner;
+
 typedef struct ColumnarScan
 {
 	TableScanDescData base;
@@ -52,8 +60,7 @@ typedef struct ColumnarScan
 	RowBatch *batch;
 	int32 position; /* in the batch's selection */
 	RowScanShared *shared;
-	uint64 first_row; /* range of row numbers, inclusive */
-	uint64 last_row;
+	RangePruner range; /* of row numbers: of tid ranges, else of all */
 	bool ended;
 
 	/* bitmaps and samples */
@@ -105,7 +112,7 @@ columnar_scan_begin(Relation relation, Snapshot snapshot, int nkeys, struct Scan
 	scan->base.rs_parallel = parallel;
 	scan->context = context;
 	scan->values = AllocSetContextCreate(context, "row", ALLOCSET_DEFAULT_SIZES);
-	scan->last_row = PG_UINT64_MAX;
+	scan->range.last = PG_UINT64_MAX;
 	if (parallel != NULL)
 		scan->shared = &((ColumnarParallelScan *) parallel)->shared;
 
@@ -213,8 +220,8 @@ use_row_scan(ColumnarScan *scan, TupleTableSlot *slot)
 		if (descriptor != NULL && (descriptor == RelationGetDescr(scan->base.rs_rd) ||
 								   equalTupleDescs(descriptor, RelationGetDescr(scan->base.rs_rd))))
 			descriptor = NULL;
-		scan->scan = row_scan_begin(scan->base.rs_rd, descriptor, scan->snapshot, NULL, NULL,
-									scan->shared);
+		scan->scan = row_scan_begin(scan->base.rs_rd, descriptor, scan->snapshot, NULL,
+									&scan->range.base, scan->shared);
 		MemoryContextSwitchTo(caller);
 	}
 	return scan->scan;
@@ -271,24 +278,46 @@ columnar_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTabl
 	return true;
 }
 
+static bool
+group_meets_range(RowPruner *pruner, RowGroupReader *reader)
+{
+	const RangePruner *range = (const RangePruner *) pruner;
+	const GroupRecord *record = row_group_reader_record(reader);
+
+	return record->first_row <= range->last && record->first_row + record->row_span > range->first;
+}
+
+static bool
+block_meets_range(RowPruner *pruner, RowGroupReader *reader, uint32 block)
+{
+	const RangePruner *range = (const RangePruner *) pruner;
+	uint64 lowest;
+	uint64 highest;
+
+	row_group_reader_number_bounds(reader, block, &lowest, &highest);
+	return lowest <= range->last && highest >= range->first;
+}
+
 void
 columnar_scan_set_tidrange(TableScanDesc base, ItemPointer min, ItemPointer max)
 {
 	ColumnarScan *scan = (ColumnarScan *) base;
 
 	/* offsets beyond a block's rows are legal in a range: no row has them */
-	scan->first_row = (uint64) ItemPointerGetBlockNumberNoCheck(min) * TID_ROWS_PER_BLOCK +
-					  Min(Max(ItemPointerGetOffsetNumberNoCheck(min), 1) - 1, TID_ROWS_PER_BLOCK);
-	scan->last_row = (uint64) ItemPointerGetBlockNumberNoCheck(max) * TID_ROWS_PER_BLOCK;
+	scan->range.first = (uint64) ItemPointerGetBlockNumberNoCheck(min) * TID_ROWS_PER_BLOCK +
+						Min(Max(ItemPointerGetOffsetNumberNoCheck(min), 1) - 1, TID_ROWS_PER_BLOCK);
+	scan->range.last = (uint64) ItemPointerGetBlockNumberNoCheck(max) * TID_ROWS_PER_BLOCK;
 	if (ItemPointerGetOffsetNumberNoCheck(max) == 0)
 	{
-		if (scan->last_row == 0)
-			scan->first_row = 1; /* nothing: no row is before the first */
+		if (scan->range.last == 0)
+			scan->range.first = 1; /* nothing: no row is before the first */
 		else
-			scan->last_row -= 1;
+			scan->range.last -= 1;
 	}
 	else
-		scan->last_row += Min(ItemPointerGetOffsetNumberNoCheck(max), TID_ROWS_PER_BLOCK) - 1;
+		scan->range.last += Min(ItemPointerGetOffsetNumberNoCheck(max), TID_ROWS_PER_BLOCK) - 1;
+	scan->range.base.keep_group = group_meets_range;
+	scan->range.base.keep_block = block_meets_range;
 	reset_scan(scan);
 }
 
@@ -302,7 +331,7 @@ columnar_scan_getnextslot_tidrange(TableScanDesc base, ScanDirection direction,
 	{
 		uint64 row = row_batch_row_number(scan->batch, scan->batch->selection[scan->position]);
 
-		if (row < scan->first_row || row > scan->last_row)
+		if (row < scan->range.first || row > scan->range.last)
 			continue;
 		pgstat_count_heap_getnext(base->rs_rd);
 		store_row(scan, slot);
