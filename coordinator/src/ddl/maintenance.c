@@ -156,6 +156,20 @@ run_outside_transaction(Oid role, char *sql)
 	(void) maintenance_run_each(worker_ids, role, sqls, count);
 }
 
+/*
+ * The same of a command that takes strong locks there.  A move of one of the table's shards has locks on the source until it ends,
+ * and readers would wait behind whoever waits for these: it gives way to who waits for this one (workers/shard_move.c).
+ */
+static void
+run_before_moves(Oid relation, char *sql)
+{
+	Oid owner = get_relation_owner(relation);
+
+	LockRelationOid(relation, ShareUpdateExclusiveLock);
+	run_outside_transaction(owner, sql);
+	UnlockRelationOid(relation, ShareUpdateExclusiveLock);
+}
+
 /* The options of a command in parentheses, without the one called `left_out`; "" when none is left. */
 static char *
 format_options(List *options, const char *left_out)
@@ -349,6 +363,7 @@ static void
 vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
 {
 	char *options = format_options(vacuum->options, "analyze");
+	bool rewrites = is_set(vacuum->options, "full") && !is_set(vacuum->options, "skip_locked");
 	ListCell *cell;
 
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
@@ -361,9 +376,14 @@ vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
 
 		/* core skips what the user may not vacuum, with a warning */
 		if (table != NULL && compat_may_vacuum(relid, GetUserId()))
-			run_outside_transaction(
-				get_relation_owner(relid),
-				psprintf("VACUUM%s %s", options, relation_name_qualified(relid)));
+		{
+			char *sql = psprintf("VACUUM%s %s", options, relation_name_qualified(relid));
+
+			if (rewrites)
+				run_before_moves(relid, sql);
+			else
+				run_outside_transaction(get_relation_owner(relid), sql);
+		}
 	}
 }
 
@@ -423,9 +443,8 @@ reindex_many(UtilityCall *call, const ReindexStmt *reindex)
 		if (!is_reindexed(reindex, lfirst_oid(cell)))
 			continue;
 		ddl_complete_indexes(lfirst_oid(cell), concurrently);
-		run_outside_transaction(
-			get_relation_owner(lfirst_oid(cell)),
-			psprintf("REINDEX%s TABLE %s", options, relation_name_qualified(lfirst_oid(cell))));
+		run_before_moves(lfirst_oid(cell), psprintf("REINDEX%s TABLE %s", options,
+													relation_name_qualified(lfirst_oid(cell))));
 	}
 }
 
@@ -458,9 +477,9 @@ maintenance_reindex(UtilityCall *call)
 		ddl_complete_index(table->relation, relid, is_set(reindex->params, "concurrently"));
 	else
 		ddl_complete_indexes(relid, is_set(reindex->params, "concurrently"));
-	run_outside_transaction(get_relation_owner(table->relation),
-							psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
-									 is_index ? "INDEX" : "TABLE", relation_name_qualified(relid)));
+	run_before_moves(table->relation,
+					 psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+							  is_index ? "INDEX" : "TABLE", relation_name_qualified(relid)));
 	ddl_run_locally(call);
 }
 
