@@ -45,7 +45,7 @@ def wait_for_arrival(node: Node) -> None:
 
 
 def release(node: Node) -> None:
-    (node.data / REACHED).unlink()
+    (node.data / REACHED).unlink(missing_ok=True)
 
 
 def server_processes(node: Node) -> list[int]:

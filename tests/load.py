@@ -289,6 +289,7 @@ class Load:
         clients: int,
         seed: int = 1,
         tolerated: frozenset[str] = frozenset(),
+        storage: str = "heap",
     ):
         self.cluster = cluster
         self.schema = schema
@@ -320,7 +321,7 @@ class Load:
         }
         with cluster.coordinator.connect() as connection:
             connection.execute(f"SET search_path = {schema}, public, strata")
-            connection.execute(SCHEMA)
+            connection.execute(SCHEMA.replace("'heap'", f"'{storage}'"))
         self.clients = [Client(self, number + 1) for number in range(clients)]
 
     def count(self, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,13 +13,16 @@ import pytest
 from tests.cluster import Cluster, Node
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
+from tests.move.test_move_beside import orphans
 from tests.waiting import patience, wait_until
 
 pytestmark = pytest.mark.long
 
 ROWS = 400
 STEPS = [
+    "shard_move_prepared",
     "shard_move_copied",
+    "shard_move_counted",
     "shard_move_published",
     "prepare_0",
     "prepare_sent_0",
@@ -30,11 +33,17 @@ STEPS = [
     "wire_sent_1",
     "acknowledged",
 ]
+ROUNDS = [
+    "shard_move_round",
+    "shard_move_copied",
+    "shard_move_locked",
+    "shard_move_counted",
+]
 
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Cluster]:
-    """Tables t and u are one group, with a foreign key."""
+    """Tables t and u are one group, with a foreign key; w is written while it moves."""
     with Cluster(new_root(), workers=2, durable=True, assertions=True) as cluster:
         node = cluster.coordinator
         node.execute("ALTER SYSTEM SET strata.resolver_interval = '500ms'")
@@ -45,7 +54,10 @@ def made() -> Iterator[Cluster]:
             "SELECT strata.create_distributed_table('u', 'k', colocate_with => 't');"
             "ALTER TABLE u ADD FOREIGN KEY (k) REFERENCES t;"
             f"INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, {ROWS}) AS g;"
-            f"INSERT INTO u SELECT g, g FROM generate_series(1, {ROWS}) AS g"
+            f"INSERT INTO u SELECT g, g FROM generate_series(1, {ROWS}) AS g;"
+            "CREATE TABLE w (k integer PRIMARY KEY, n integer);"
+            "SELECT strata.create_distributed_table('w', 'k', 2, colocate_with => 'none');"
+            "INSERT INTO w SELECT g, g FROM generate_series(1, 3000) AS g"
         )
         yield cluster
 
@@ -60,13 +72,13 @@ def cluster(made: Cluster) -> Iterator[Cluster]:
         each.disconnect()
 
 
-def choose_move(cluster: Cluster) -> str:
+def choose_move(cluster: Cluster, table: str = "t") -> str:
     """Of a shard with rows to where it is not."""
     ((shard, worker),) = cluster.coordinator.query(
         "SELECT shard, CASE worker WHEN 'worker1' THEN 'worker2' ELSE 'worker1' END"
-        " FROM strata.shards WHERE relation = 't'::regclass ORDER BY shard LIMIT 1"
+        f" FROM strata.shards WHERE relation = '{table}'::regclass ORDER BY shard LIMIT 1"
     )
-    return f"SELECT strata.move_shard('t', {shard}, '{worker}')"
+    return f"SELECT strata.move_shard('{table}', {shard}, '{worker}')"
 
 
 def check_rows(cluster: Cluster) -> None:
@@ -82,7 +94,7 @@ def check_rows(cluster: Cluster) -> None:
     shards = sum(
         w.value("SELECT count(*) FROM strata_worker.shard_list()") for w in cluster.workers
     )
-    assert shards == 8
+    assert shards == 10
     node.execute(f"INSERT INTO t VALUES ({ROWS + 1}, ''); DELETE FROM t WHERE k = {ROWS + 1}")
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         node.execute("DELETE FROM t WHERE k = 1")
@@ -145,3 +157,81 @@ def test_a_worker_dies(cluster: Cluster, step: str, victim: int) -> None:
     wait_until_back(cluster)
     wait_until_resolved(cluster)
     check_rows(cluster)
+
+
+CHANGES = [
+    "UPDATE w SET n = n + 1 WHERE k % 3 = 0",
+    "DELETE FROM w WHERE k % 7 = 0",
+    "INSERT INTO w SELECT k, -1 FROM generate_series(7, 3000, 14) AS k",
+]
+ALL = "SELECT k, n FROM w ORDER BY k"
+
+
+def change_rows(rows: dict[int, int]) -> None:
+    """What CHANGES do."""
+    for k in list(rows):
+        rows[k] += 1 if k % 3 == 0 else 0
+        if k % 7 == 0:
+            del rows[k]
+    rows.update(dict.fromkeys(range(7, 3001, 14), -1))
+
+
+def check_written(cluster: Cluster, rows: dict[int, int]) -> None:
+    """Nothing is lost, doubled or left, and the shard can move."""
+    wait_until_back(cluster)
+    wait_until_resolved(cluster)
+    node = cluster.coordinator
+    assert node.query(ALL) == sorted(rows.items())
+    check_rows(cluster)
+    node.execute(choose_move(cluster, "w"))
+    assert node.query(ALL) == sorted(rows.items())
+    assert sum(w.value("SELECT count(*) FROM w") for w in cluster.workers) == len(rows)
+    assert node.query("SELECT worker_name, detail FROM strata.check_health() WHERE NOT ok") == []
+
+
+def move_beside(cluster: Cluster, step: str, action: str, at_step: Callable[[], None]) -> None:
+    """Move, with CHANGES after the first round, until an action at a step ends it."""
+    node = cluster.coordinator
+    rows: dict[int, int] = dict(node.query(ALL))
+    arm(node, ("shard_move_filled", "wait"))
+    with ThreadPoolExecutor(1) as pool:
+        move = pool.submit(move_one, node, choose_move(cluster, "w"))
+        wait_for_arrival(node)
+        for change in CHANGES:
+            node.execute(change)
+        change_rows(rows)
+        arm(node, (step, action))
+        release(node)
+        at_step()
+        move.result(patience(60))
+    check_written(cluster, rows)
+
+
+@pytest.mark.parametrize("step", [*ROUNDS, "prepare_sent_0", "decision_written", "committed"])
+@pytest.mark.parametrize("action", ["kill", "crash"])
+def test_the_coordinator_dies_beside_writers(cluster: Cluster, step: str, action: str) -> None:
+    postmaster = cluster.coordinator.pid()
+
+    def wait_for_death() -> None:
+        for _ in wait_until("the server died"):
+            if action != "crash" or not Path(f"/proc/{postmaster}").exists():
+                break
+
+    # a worker that was killed keeps files
+    before = [orphans(worker) for worker in cluster.workers]
+    move_beside(cluster, step, action, wait_for_death)
+    assert [orphans(worker) for worker in cluster.workers] == before
+
+
+@pytest.mark.parametrize("step", [*ROUNDS, "prepared_0", "decision_written"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_dies_beside_writers(cluster: Cluster, step: str, victim: int) -> None:
+    node = cluster.coordinator
+
+    def kill() -> None:
+        wait_for_arrival(node)
+        cluster.workers[victim].kill()
+        cluster.workers[victim].forgive_crash()
+        release(node)
+
+    move_beside(cluster, step, "wait", kill)

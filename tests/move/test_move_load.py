@@ -1,4 +1,7 @@
-"""Shards move all the time between three workers, under clients that write and read."""
+"""Shards move all the time between three workers, under clients that write and read.
+
+Writers of heaps wait while a shard is copied, those of columnar tables do not.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,10 @@ class Mover(threading.Thread):
                     self.load.fail(f"mover: {error.sqlstate} {error}")
 
 
-def run(make_cluster, clients: int, seconds: int) -> None:
+def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
     cluster = make_cluster(workers=3)
     cluster.coordinator.execute("CREATE SCHEMA load")
-    load = Load(cluster, "load", clients=clients)
+    load = Load(cluster, "load", clients=clients, storage=storage)
     mover = Mover(load)
     load.start()
     mover.start()
@@ -59,11 +62,12 @@ def run(make_cluster, clients: int, seconds: int) -> None:
 
 
 @pytest.mark.long
-def test_eight_clients(make_cluster) -> None:
-    run(make_cluster, clients=8, seconds=20)
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+def test_eight_clients(make_cluster, storage: str) -> None:
+    run(make_cluster, storage, clients=8, seconds=20)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(5000)
 def test_sixteen_clients_for_an_hour(make_cluster) -> None:
-    run(make_cluster, clients=16, seconds=3600)
+    run(make_cluster, "columnar", clients=16, seconds=3600)

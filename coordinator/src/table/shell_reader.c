@@ -13,6 +13,7 @@
 #include "table/shell_reader.h"
 
 #include "access/parallel.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -29,17 +30,19 @@
 struct ShellReader
 {
 	Relation relation;
-	RemoteScan *scan;			 /* NULL when the shell has no metadata yet */
-	TupleTableSlot *live_slot;	 /* the row as sent; NULL when no column is dropped */
-	AttrNumber *live_attributes; /* [live_slot's natts]: zero-based column of the shell */
+	RemoteScan *scan;		   /* NULL when the shell has no metadata yet */
+	TupleTableSlot *live_slot; /* the row as sent; NULL when that is the shell's */
+	AttrNumber
+		*live_attributes; /* [columns that are not dropped]: zero-based column of the shell */
+	bool numbered;		  /* behind these, live_slot has the row's number */
 };
 
 /*
- * The row type of the live columns and, in *attributes, their zero-based numbers in
+ * The row type of the live columns, maybe with a row number behind them, and, in *attributes, their zero-based numbers in
  * the relation.
  */
 static TupleDesc
-describe_live_columns(TupleDesc full, AttrNumber **attributes)
+describe_live_columns(TupleDesc full, AttrNumber **attributes, bool numbered)
 {
 	TupleDesc live;
 	int count = 0;
@@ -50,18 +53,19 @@ describe_live_columns(TupleDesc full, AttrNumber **attributes)
 		if (!TupleDescAttr(full, i)->attisdropped)
 			(*attributes)[count++] = i;
 	}
-	live = CreateTemplateTupleDesc(count);
+	live = CreateTemplateTupleDesc(numbered ? count + 1 : count);
 	for (int i = 0; i < count; i++)
 		TupleDescCopyEntry(live, i + 1, full, (*attributes)[i] + 1);
+	if (numbered)
+		TupleDescInitEntry(live, count + 1, "row_number", INT8OID, -1, 0);
 	return live;
 }
 
-/* SELECT of the columns of `live` from the relation, or from the part of it that has this name on workers. */
+/* SELECT of the columns of `live`, and what follows it. */
 static char *
-build_select(Relation relation, TupleDesc live, const char *name, const char *clause)
+build_select(TupleDesc live, bool numbered, const char *rest)
 {
 	StringInfoData sql;
-	char *condition;
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "SELECT");
@@ -69,31 +73,34 @@ build_select(Relation relation, TupleDesc live, const char *name, const char *cl
 	{
 		Form_pg_attribute attribute = TupleDescAttr(live, i);
 
-		appendStringInfo(
-			&sql, row_format_is_binary(attribute->atttypid) ? "%s %s" : "%s strata.as_text(%s)",
-			i == 0 ? "" : ",", quote_identifier(NameStr(attribute->attname)));
+		if (i > 0)
+			appendStringInfoChar(&sql, ',');
+		if (numbered && i == live->natts - 1)
+			appendStringInfoString(&sql, " strata_columnar.row_number(ctid)");
+		else
+			appendStringInfo(
+				&sql, row_format_is_binary(attribute->atttypid) ? " %s" : " strata.as_text(%s)",
+				quote_identifier(NameStr(attribute->attname)));
 	}
-	appendStringInfo(&sql, " FROM %s%s%s", name, clause[0] == '\0' ? "" : " ", clause);
-	condition = period_cutoff_condition(metadata_table(RelationGetRelid(relation)));
-	if (condition[0] != '\0')
-		appendStringInfo(&sql, " WHERE %s", condition);
+	appendStringInfo(&sql, " FROM %s", rest);
 	return sql.data;
 }
 
 static ShellReader *
-begin_on(const Bitmapset *workers, Relation relation, const char *name, const char *clause)
+begin_on(const Bitmapset *workers, Relation relation, bool numbered, const char *rest)
 {
 	ShellReader *reader = palloc0(sizeof(ShellReader));
 	TupleDesc live;
 	RemoteRole caller;
 
 	reader->relation = relation;
-	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes);
-	if (live->natts != RelationGetDescr(relation)->natts)
+	reader->numbered = numbered;
+	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes, numbered);
+	if (live->natts != RelationGetDescr(relation)->natts || numbered)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
 	caller = remote_role_enter(remote_role_for_relation(relation));
 	reader->scan = remote_scan_begin(statement_snapshot_prepare_scan(workers), REMOTE_READ,
-									 build_select(relation, live, name, clause), live);
+									 build_select(live, numbered, rest), live);
 	(void) remote_role_enter(caller);
 	return reader;
 }
@@ -109,17 +116,34 @@ shell_reader_begin(Relation relation, const char *clause)
 			 RelationGetRelationName(relation));
 	moved_rows_check_table(RelationGetRelid(relation));
 	if (table != NULL)
-		return begin_on(metadata_table_workers(table), relation,
-						relation_name_qualified(RelationGetRelid(relation)), clause);
+	{
+		char *condition = period_cutoff_condition(table);
+
+		return begin_on(metadata_table_workers(table), relation, false,
+						psprintf("%s %s%s%s", relation_name_qualified(RelationGetRelid(relation)),
+								 clause, condition[0] == '\0' ? "" : " WHERE ", condition));
+	}
 	reader = palloc0(sizeof(ShellReader));
 	reader->relation = relation;
 	return reader;
 }
 
 ShellReader *
-shell_reader_begin_shard(Relation relation, int worker_id, const char *shard)
+shell_reader_begin_part(Relation relation, int worker_id, const char *part, bool numbered,
+						const char *condition)
 {
-	return begin_on(bms_make_singleton(worker_id), relation, shard, "");
+	return begin_on(
+		bms_make_singleton(worker_id), relation, numbered,
+		psprintf("ONLY %s%s%s", part, condition[0] == '\0' ? "" : " WHERE ", condition));
+}
+
+int64
+shell_reader_row_number(const ShellReader *reader)
+{
+	TupleTableSlot *live = reader->live_slot;
+
+	Assert(reader->numbered);
+	return DatumGetInt64(live->tts_values[live->tts_tupleDescriptor->natts - 1]);
 }
 
 bool
@@ -142,7 +166,7 @@ shell_reader_next(ShellReader *reader, TupleTableSlot *slot)
 			return false;
 		slot_getallattrs(live);
 		memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
-		for (int i = 0; i < live->tts_tupleDescriptor->natts; i++)
+		for (int i = 0; i < live->tts_tupleDescriptor->natts - (reader->numbered ? 1 : 0); i++)
 		{
 			slot->tts_values[reader->live_attributes[i]] = live->tts_values[i];
 			slot->tts_isnull[reader->live_attributes[i]] = live->tts_isnull[i];

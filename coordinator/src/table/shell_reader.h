@@ -17,8 +17,15 @@ typedef struct ShellReader ShellReader;
  */
 extern ShellReader *shell_reader_begin(Relation relation, const char *clause);
 
-/* The same of one shard: `shard` is its name on the worker, quoted and qualified. */
-extern ShellReader *shell_reader_begin_shard(Relation relation, int worker_id, const char *shard);
+/*
+ * All rows, those beyond a table's last period too, of one table that a worker has of it: its name there, quoted and
+ * qualified.  `numbered`: a columnar one, with the rows' numbers.  `condition`: SQL, or "".
+ */
+extern ShellReader *shell_reader_begin_part(Relation relation, int worker_id, const char *part,
+											bool numbered, const char *condition);
+
+/* The number of the row that was read last. */
+extern int64 shell_reader_row_number(const ShellReader *reader);
 
 /* Next row into a slot of the shell's row type; false at the end. */
 extern bool shell_reader_next(ShellReader *reader, TupleTableSlot *slot);

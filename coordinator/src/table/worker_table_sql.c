@@ -51,8 +51,9 @@
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
 static void append_column_settings(StringInfo sql, Relation relation, const char *table);
-static void
-append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods);
+static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder,
+							 List *periods, bool in_use);
+static void append_partition_owners(StringInfo sql, Relation relation, List *remainders);
 
 char *
 worker_table_sql_shard_name(Relation relation, int remainder)
@@ -210,7 +211,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 	/* Partitions inherit these settings, if they come later. */
 	append_column_settings(&sql, relation, relation_name_qualified(RelationGetRelid(relation)));
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, false);
 
 	row_format_leave_sql_mode(level);
 	return sql.data;
@@ -225,36 +226,48 @@ worker_table_sql_partitions(Relation relation, int modulus, List *remainders, Li
 
 	initStringInfo(&sql);
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods);
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, true);
+	append_partition_owners(&sql, relation, remainders);
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
+/* `in_use`: the table is one already, whose readers and writers do not wait until the transaction has ended. */
 static void
-append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods)
+append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods,
+				 bool in_use)
 {
 	char *options = quote_options(list_storage_parameters(relation));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	const char *parent = relation_name_qualified(RelationGetRelid(relation));
 	char *name = worker_table_sql_shard_name(relation, remainder);
+	char *bounds = psprintf("FOR VALUES WITH (MODULUS %d, REMAINDER %d)", modulus, remainder);
 	const char *access_method = get_access_method(table);
 
-	appendStringInfo(sql,
-					 "CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) ",
-					 name, relation_name_qualified(RelationGetRelid(relation)), modulus, remainder);
+	if (in_use)
+		appendStringInfo(sql,
+						 "CREATE TABLE %s (LIKE %s INCLUDING CONSTRAINTS INCLUDING DEFAULTS "
+						 "INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)",
+						 name, parent);
+	else
+		appendStringInfo(sql, "CREATE TABLE %s PARTITION OF %s %s", name, parent, bounds);
 	if (metadata_has_periods(table))
-	{
-		appendStringInfo(sql, "PARTITION BY RANGE (%s);\n%s",
+		appendStringInfo(sql, " PARTITION BY RANGE (%s)",
 						 quote_identifier(get_attname(RelationGetRelid(relation),
-													  table->periods.attribute, false)),
-						 period_ddl_create(name, relation, &table->periods, access_method,
-										   list_storage_parameters(relation), periods));
-		return;
-	}
-	appendStringInfo(sql, "USING %s", access_method);
-	if (options != NULL)
+													  table->periods.attribute, false)));
+	else
+		appendStringInfo(sql, " USING %s", access_method);
+	if (options != NULL && !metadata_has_periods(table))
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
-	append_column_settings(sql, relation, name); /* partitions do not inherit them all */
+	if (in_use)
+		appendStringInfo(sql, "ALTER TABLE %s ATTACH PARTITION %s %s;\n", parent, name, bounds);
+	if (metadata_has_periods(table))
+		appendStringInfoString(sql,
+							   period_ddl_create(name, relation, &table->periods, access_method,
+												 list_storage_parameters(relation), periods));
+	else
+		append_column_settings(sql, relation, name); /* partitions do not inherit them all */
 }
 
 /* ---------------------------------------------------------------- columns */
@@ -674,6 +687,28 @@ append_if_role_exists(StringInfo sql, Oid role, const char *command)
 	appendStringInfo(sql, "DO %s;\n", quote_literal_cstr(block.data));
 }
 
+/* The commands run as the current user, who owns what he creates. */
+static void
+append_partition_owners(StringInfo sql, Relation relation, List *remainders)
+{
+	Oid owner = relation->rd_rel->relowner;
+	ListCell *cell;
+
+	if (owner == GetUserId())
+		return;
+	foreach(cell, remainders)
+	{
+		char *shard = worker_table_sql_shard_name(relation, lfirst_int(cell));
+
+		append_if_role_exists(sql, owner,
+							  psprintf("ALTER TABLE %s OWNER TO %s", shard,
+									   quote_identifier(GetUserNameFromId(owner, false))));
+		if (metadata_has_periods(metadata_table(RelationGetRelid(relation))))
+			appendStringInfo(sql, "SELECT strata_worker.own_leaves(%s);\n",
+							 quote_literal_cstr(shard));
+	}
+}
+
 char *
 worker_table_sql_owner(Relation relation, List *remainders)
 {
@@ -681,25 +716,11 @@ worker_table_sql_owner(Relation relation, List *remainders)
 	Oid owner = relation->rd_rel->relowner;
 
 	initStringInfo(&sql);
-
-	/* The commands run as the current user, who owns what he creates. */
 	if (owner != GetUserId())
-	{
-		const char *name = quote_identifier(GetUserNameFromId(owner, false));
-		ListCell *cell;
-
 		append_if_role_exists(&sql, owner,
 							  psprintf("ALTER TABLE %s OWNER TO %s",
-									   relation_name_qualified(RelationGetRelid(relation)), name));
-		foreach(cell, remainders)
-		{
-			char *shard = worker_table_sql_shard_name(relation, lfirst_int(cell));
-
-			append_if_role_exists(&sql, owner, psprintf("ALTER TABLE %s OWNER TO %s", shard, name));
-			if (metadata_has_periods(metadata_table(RelationGetRelid(relation))))
-				appendStringInfo(&sql, "SELECT strata_worker.own_leaves(%s);\n",
-								 quote_literal_cstr(shard));
-		}
-	}
+									   relation_name_qualified(RelationGetRelid(relation)),
+									   quote_identifier(GetUserNameFromId(owner, false))));
+	append_partition_owners(&sql, relation, remainders);
 	return sql.data;
 }

@@ -31,7 +31,10 @@ extern char *worker_table_sql_schema(Oid schema_oid);
 extern char *worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus,
 									 List *remainders, List *periods);
 
-/* The partitions `remainders` of a table of ours that exists already; periods as above. */
+/*
+ * The partitions `remainders`, with their owner, of a table of ours that exists already and goes on to be read and written,
+ * unless foreign keys are to be taken over; periods as above.
+ */
 extern char *
 worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods);
 

@@ -386,6 +386,14 @@ worker_use_drain(WorkerUse *use, TimestampTz end)
 }
 
 bool
+worker_use_is_wanted(int worker_id)
+{
+	const WorkerUse *use = worker_use_find(worker_id);
+
+	return use != NULL && look_at_hold(use) != HOLD_NONE;
+}
+
+bool
 worker_use_is_held(const WorkerUse *use)
 {
 	TimestampTz now = GetCurrentTimestamp();

@@ -43,6 +43,9 @@ extern int worker_use_drain(WorkerUse *use, TimestampTz end);
 
 extern bool worker_use_is_held(const WorkerUse *use); /* by this session */
 
+/* Does another session hold the worker, or wait until nobody uses it? */
+extern bool worker_use_is_wanted(int worker_id);
+
 /* Wires made before are not trusted any more. */
 extern void worker_use_renew(WorkerUse *use);
 

@@ -197,9 +197,7 @@ create_partitions(Oid relation_oid, const int *places)
 		if (remainders == NIL)
 			continue;
 		worker_ids[count] = worker_id;
-		sqls[count++] = psprintf("%s%s",
-								 worker_table_sql_partitions(relation, modulus, remainders, NIL),
-								 worker_table_sql_owner(relation, remainders));
+		sqls[count++] = worker_table_sql_partitions(relation, modulus, remainders, NIL);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	if (guarded)

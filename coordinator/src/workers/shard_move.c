@@ -7,32 +7,50 @@
  * or is killed, leaves the shard whole in its old place or whole in its new one, with nothing to clean up.  A worker that is
  * restored to a time before the move lacks its DDL and is refused (stream/remote_ddl.c).
  *
- * Nobody may read or write the shard meanwhile, nor have written what is not committed yet:
+ * The group's tables are read and written while rows are copied:
  *
- *	- AccessExclusiveLock on the group's shells, which each statement locks before it looks where rows are.  Snapshots
- *	  that are older than the move are found by execute/moved_rows.c.
- *	- ShareLock on reference tables that the group's foreign keys point to: changes of these check and cascade on the
- *	  workers, without a lock on our shells, and one worker could be asked before the move and the other after it.
- *	- AccessExclusiveLock on the source's partitions: prepared transactions and sessions that a dead coordinator has left hold
- *	  locks there until they have really ended.
+ *	1. The target gets new tables, which are attached while they are empty: that does not lock its own table against
+ *	   readers and writers, and nobody else sees them before we commit.
+ *	2. Rows are copied, then what has changed meanwhile, until a round is short (table/shard_copy.c).
+ *	3. The target's replicas store what was copied.
+ *	4. The switch: AccessExclusiveLock on the group's shells, which each statement locks before it looks where rows are, and
+ *	   on the source's partitions, where prepared transactions and sessions that a dead coordinator has left hold locks
+ *	   until they have really ended.  The last round, rows counted, the source's partitions dropped, the metadata changed.
+ *	   Snapshots that are older than the switch are found by execute/moved_rows.c.
  *
- * Locks, in the order of README.md: DDL, the tables by OID, the reference tables; the placement lock comes last, so that
- * other tables may be distributed while rows are copied.  What it protects is looked at again then.
+ * Everybody who comes waits behind a request for that lock, so it waits for a moment only, and comes again after a
+ * pause and another round; also if so much has changed that the last round would be long.
  *
- * Rows pass through the coordinator: read under a snapshot of the source that is taken behind these locks, written as the
- * table's owner.  Foreign keys are not checked again, since what they point to moves in the same transaction or is
- * everywhere; their triggers are off on both sides (session_replication_role).
+ * Meanwhile ShareUpdateExclusiveLock keeps away what changes the tables as a whole: DDL, VACUUM FULL, REINDEX, ANALYZE.
+ * Who wants one of these goes first, and so does a switchover of a worker: the move ends with an error (give_way()).
+ *
+ * Writers, but not readers, wait from the beginning (ExclusiveLock) where one of the group's tables
+ *
+ *	- is a heap, in which what has changed cannot be found, or
+ *	- has foreign keys: attaching to such a table locks what they point to on the target.  Reference tables to which they point have
+ *	  ShareLock, too: changes of these check and cascade on the workers, without a lock on our shells, and one worker could be
+ *	  asked before the move and the other after it.
+ *
+ * Locks, in the order of README.md: the tables by OID, the reference tables.  Those that come first there, of DDL and of
+ * placement, are taken at the switch, so that workers may be added and other tables be distributed while rows are copied: what
+ * they protect is looked at again then.  It cannot end in a deadlock, because the switch waits for a moment only.  A move waits for
+ * another one of the same group by a lock of its own, to which that need not give way.
+ *
+ * Foreign keys are not checked again, since what they point to moves in the same transaction or is everywhere; their
+ * triggers are off on both sides (session_replication_role).
  */
 #include "postgres.h"
 
 #include "workers/shard_move.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_constraint.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
@@ -49,35 +67,49 @@
 #include "commit/in_doubt.h"
 #include "server/argument.h"
 #include "server/clock.h"
-#include "stream/copy_stream.h"
+#include "server/subtransaction.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
-#include "table/shell_reader.h"
+#include "table/shard_copy.h"
 #include "table/table_rules.h"
-#include "table/worker_table_sql.h"
 #include "transaction/pending_rows.h"
+#include "wire/connection.h"
+#include "wire/worker_use.h"
+#include "workers/shard_partition.h"
 #include "workers/worker_api.h"
 
 PG_FUNCTION_INFO_V1(strata_move_shard);
 
-typedef struct ShardMove
-{
-	int colocation_id;
-	int modulus;
-	int remainder;
-	int source; /* workers */
-	int target;
-	List *tables; /* the group's, ordered by OID */
-	uint64 rows;
-} ShardMove;
+/* Rounds are made until one takes less, or has fewer rows; so often one may take no less than the one before. */
+#define SHORT_ROUND_MS 100
+#define SHORT_ROUND_ROWS 1000
+#define VAIN_ROUNDS 3
+
+/* With more rows the last round is not made while readers wait. */
+#define LAST_ROUND_ROWS 20000
+
+/* A wait for the switch's locks, and the pauses between them: twice as long each time, to the longest. */
+#define LOCK_WAIT_MS 40
+#define FIRST_PAUSE_MS 10
+#define LONGEST_PAUSE_MS 1000
+
+/* After so long in vain: whoever waits for us may be the one for whom we wait. */
+#define PATIENCE_MS 10000
+
+/* The target's replicas have so long to store what was copied. */
+#define REPLICA_PATIENCE_MS 60000
+
+/* A session with a lock_timeout has so much patience for the switch at least, because all must be copied again. */
+#define SWITCH_PATIENCE_MS 60000
 
 /* ---------------------------------------------------------------- locks */
 
 /* Reference tables that the table's foreign keys point to. */
-static void
-lock_referenced(Oid relation)
+static List *
+list_referenced(Oid relation)
 {
+	List *found = NIL;
 	ListCell *cell;
 
 	foreach(cell, table_rules_check_list_foreign_keys(relation))
@@ -90,19 +122,104 @@ lock_referenced(Oid relation)
 		ReleaseSysCache(tuple);
 		table = OidIsValid(referenced) ? metadata_table(referenced) : NULL;
 		if (table != NULL && table->kind == TABLE_REFERENCE)
-			LockRelationOid(referenced, ShareLock);
+			found = list_append_unique_oid(found, referenced);
 	}
+	return found;
 }
 
-static void
-lock_tables(const List *tables)
+/* Must writers of the group wait while rows are copied? */
+static bool
+must_exclude_writers(const List *tables)
 {
 	ListCell *cell;
 
 	foreach(cell, tables)
-		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
-	foreach(cell, tables)
-		lock_referenced(lfirst_oid(cell));
+	{
+		if (!metadata_table(lfirst_oid(cell))->is_columnar ||
+			table_rules_check_list_foreign_keys(lfirst_oid(cell)) != NIL)
+			return true;
+	}
+	return false;
+}
+
+/* What the move holds on a shell while it copies. */
+static LOCKMODE
+get_lock_mode(const ShardMove *move)
+{
+	return move->exclusive ? ExclusiveLock : ShareUpdateExclusiveLock;
+}
+
+static void
+lock_tables(ShardMove *move)
+{
+	ListCell *cell;
+	ListCell *referenced;
+
+	foreach(cell, move->tables)
+	{
+		LockRelationOid(lfirst_oid(cell), get_lock_mode(move));
+		LockRelationOid(lfirst_oid(cell), ShareUpdateExclusiveLock); /* for give_way() */
+	}
+	if (!move->exclusive)
+		return;
+	foreach(cell, move->tables)
+	{
+		foreach(referenced, list_referenced(lfirst_oid(cell)))
+		{
+			LockRelationOid(lfirst_oid(referenced), ShareLock);
+			move->referenced = list_append_unique_oid(move->referenced, lfirst_oid(referenced));
+		}
+	}
+}
+
+/* Does somebody wait for a lock on the table that conflicts with this one of ours? */
+static bool
+is_awaited(Oid relation_oid, LOCKMODE mode)
+{
+	Relation relation = table_open(relation_oid, NoLock);
+	bool awaited = LockHasWaitersRelation(relation, mode);
+
+	table_close(relation, NoLock);
+	return awaited;
+}
+
+/* The switch has taken its locks, here or in an earlier move of this transaction. */
+static bool
+has_switched(Oid relation_oid)
+{
+	Relation relation = table_open(relation_oid, NoLock);
+	bool locked = CheckRelationLockedByMe(relation, AccessExclusiveLock, false);
+
+	table_close(relation, NoLock);
+	return locked;
+}
+
+/*
+ * Writers, and all who come after them, would wait behind DDL that waits for us; and it is not we who are in a hurry.
+ * Called often.
+ */
+static void
+give_way(void *argument)
+{
+	const ShardMove *move = argument;
+	const char *waiting = NULL;
+	ListCell *cell;
+
+	CHECK_FOR_INTERRUPTS();
+	if (has_switched(linitial_oid(move->tables)))
+		return;
+	foreach(cell, move->tables)
+	{
+		if (is_awaited(lfirst_oid(cell), ShareUpdateExclusiveLock))
+			waiting = "another command waits for it";
+	}
+	if (worker_use_is_wanted(move->source) || worker_use_is_wanted(move->target))
+		waiting = "its worker is held"; /* when nobody uses it any more */
+	if (waiting != NULL)
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("gave up moving a shard of table \"%s\": %s",
+							   get_rel_name(linitial_oid(move->tables)), waiting),
+						errhint("Move it again later.")));
 }
 
 static void
@@ -141,6 +258,14 @@ check_nothing_reads(Oid relation)
 	}
 }
 
+static void
+report_changed_group(Oid relation)
+{
+	ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("the colocation group of \"%s\" has changed", get_rel_name(relation)),
+					errhint("Move the shard again.")));
+}
+
 /* Lock what the move needs, and find out what that is. */
 static void
 begin_move(ShardMove *move, Oid relation, int remainder, int target)
@@ -148,12 +273,17 @@ begin_move(ShardMove *move, Oid relation, int remainder, int target)
 	const Colocation *colocation = metadata_require_distributed(relation)->colocation;
 
 	check_shard(colocation, relation, remainder);
+	LockDatabaseObject(metadata_catalog_oid("shard_move"), colocation->id, 0, ExclusiveLock);
 	move->tables = metadata_write_group_tables(colocation->id);
-	lock_tables(move->tables);
+	move->exclusive = must_exclude_writers(move->tables);
+	lock_tables(move);
 
 	/* what it was before the locks may have changed */
 	colocation = metadata_require_distributed(relation)->colocation;
 	check_shard(colocation, relation, remainder);
+	if (!equal(metadata_write_group_tables(colocation->id), move->tables) ||
+		must_exclude_writers(move->tables) != move->exclusive)
+		report_changed_group(relation);
 	move->colocation_id = colocation->id;
 	move->modulus = colocation->shard_count;
 	move->remainder = remainder;
@@ -161,151 +291,314 @@ begin_move(ShardMove *move, Oid relation, int remainder, int target)
 	move->target = target;
 }
 
-/* ---------------------------------------------------------------- the workers' partitions */
+/* ---------------------------------------------------------------- rounds */
 
-static char *
-get_shard_name(const ShardMove *move, Relation relation)
+/* Look at all tables of the source: how many rows have changed? */
+static uint64
+look_at_source(const ShardMove *move)
 {
-	return worker_table_sql_shard_name(relation, move->remainder);
+	uint64 rows = 0;
+	ListCell *copies;
+	ListCell *cell;
+
+	foreach(copies, move->copies)
+	{
+		foreach(cell, (List *) lfirst(copies))
+			rows += shard_copy_look(lfirst(cell));
+	}
+	return rows;
 }
 
-static void
-run_on(int worker_id, const char *sql)
-{
-	(void) remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, sql);
-}
-
-/* Begins of the periods of which the source has leaves (String). */
-static List *
-list_periods(const ShardMove *move, Relation relation)
-{
-	List *periods = NIL;
-	char *text;
-	char *period;
-
-	if (!metadata_has_periods(metadata_table(RelationGetRelid(relation))))
-		return NIL;
-	text = remote_command_fetch(
-		move->source,
-		psprintf("SELECT pg_catalog.string_agg(lower, E'\\n' ORDER BY pg_catalog.length(lower), "
-				 "lower) FROM strata_worker.period_leaves(%s::pg_catalog.regclass) "
-				 "WHERE NOT is_default",
-				 quote_literal_cstr(get_shard_name(move, relation))));
-	while (text != NULL && (period = strsep(&text, "\n")) != NULL)
-		periods = lappend(periods, makeString(period));
-	return periods;
-}
-
-/* For as long at most as the caller waits for locks here. */
-static void
-lock_source(const ShardMove *move)
+static bool
+is_any_behind(const List *copies)
 {
 	ListCell *cell;
 
-	run_on(move->source, psprintf("SET LOCAL lock_timeout = %d", LockTimeout));
+	foreach(cell, copies)
+	{
+		if (shard_copy_is_behind(lfirst(cell)))
+			return true;
+	}
+	return false;
+}
+
+/* Bring all tables of the target to what the last look has seen. */
+static void
+fill_target(ShardMove *move)
+{
+	const Bitmapset *target = bms_make_singleton(move->target);
+	ListCell *table;
+	ListCell *copies;
+
+	forboth(table, move->tables, copies, move->copies)
+	{
+		Relation relation;
+		bool guarded;
+		ListCell *cell;
+
+		if (!is_any_behind(lfirst(copies)))
+			continue;
+		relation = table_open(lfirst_oid(table), NoLock);
+		guarded = owner_guard_begin(target, relation);
+		shard_partition_enforce_keys(move->target, false);
+		foreach(cell, (List *) lfirst(copies))
+			shard_copy_catch_up(lfirst(cell), give_way, move);
+		shard_partition_enforce_keys(move->target, true);
+		if (guarded)
+			owner_guard_end(target);
+		table_close(relation, NoLock);
+	}
+}
+
+static void
+analyze_target(const ShardMove *move)
+{
+	const Bitmapset *target = bms_make_singleton(move->target);
+	ListCell *cell;
 
 	foreach(cell, move->tables)
 	{
 		Relation relation = table_open(lfirst_oid(cell), NoLock);
+		bool guarded = owner_guard_begin(target, relation);
 
-		run_on(move->source,
-			   psprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", get_shard_name(move, relation)));
+		shard_partition_run(move->target,
+							psprintf("ANALYZE %s", shard_partition_name(move, relation)));
+		if (guarded)
+			owner_guard_end(target);
 		table_close(relation, NoLock);
+		give_way(unconstify(ShardMove *, move));
 	}
-	run_on(move->source, "SET LOCAL lock_timeout = 0");
 }
 
+/* Rounds until one is short. */
 static void
-create_partition(const ShardMove *move, Relation relation)
+copy_until_short(ShardMove *move)
 {
-	List *remainders = list_make1_int(move->remainder);
+	int64 before = PG_INT64_MAX;
+	int vain = 0;
 
-	run_on(move->target, psprintf("%s%s",
-								  worker_table_sql_partitions(relation, move->modulus, remainders,
-															  list_periods(move, relation)),
-								  worker_table_sql_owner(relation, remainders)));
-}
-
-static void
-enforce_keys(int worker_id, bool enforce)
-{
-	run_on(worker_id,
-		   psprintf("SET LOCAL session_replication_role = %s", enforce ? "origin" : "replica"));
-}
-
-static void
-copy_rows(ShardMove *move, Relation relation)
-{
-	char *name = get_shard_name(move, relation);
-	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	ShellReader *reader;
-	CopyStream *stream = copy_stream_begin(move->target, relation, name);
-
-	reader = shell_reader_begin_shard(relation, move->source, name);
-	while (shell_reader_next(reader, slot))
+	if (move->exclusive)
+		return;
+	for (;;)
 	{
-		copy_stream_row(stream, slot);
-		move->rows++;
+		int64 begin = clock_now();
+		uint64 rows = look_at_source(move);
+		int64 took;
+
+		FAULT_POINT("shard_move_round");
+		fill_target(move);
+		took = clock_now() - begin;
+		if (took < SHORT_ROUND_MS || rows < SHORT_ROUND_ROWS)
+			return;
+		if (took >= before && ++vain == VAIN_ROUNDS)
+			ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+							errmsg("gave up moving shard %d of table \"%s\": its rows change "
+								   "faster than they are copied",
+								   move->remainder, get_rel_name(linitial_oid(move->tables))),
+							errhint("Move it again when less is written.")));
+		before = took;
 	}
-	shell_reader_end(reader);
-	copy_stream_end(stream);
-	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* Make a table's partition on the target, with its rows. */
+/* The first and longest round, and those that bring what has changed. */
 static void
-fill_target(ShardMove *move, Oid relation_oid)
+copy_rows(ShardMove *move)
 {
-	const Bitmapset *target = bms_make_singleton(move->target);
-	Relation relation = table_open(relation_oid, NoLock);
-	bool guarded = owner_guard_begin(target, relation);
-
-	create_partition(move, relation);
-	enforce_keys(move->target, false);
-	copy_rows(move, relation);
-	enforce_keys(move->target, true);
-	run_on(move->target, psprintf("ANALYZE %s", get_shard_name(move, relation)));
-	if (guarded)
-		owner_guard_end(target);
-	table_close(relation, NoLock);
-}
-
-/*
- * A partition to which foreign keys point can only be detached, and only without rows that these use, be
- * they rows of the partition itself.
- */
-static void
-drop_source(const ShardMove *move, Oid relation_oid)
-{
-	const Bitmapset *source = bms_make_singleton(move->source);
-	Relation relation = table_open(relation_oid, NoLock);
-	char *name = get_shard_name(move, relation);
-	bool guarded = owner_guard_begin(source, relation);
-
-	run_on(move->source,
-		   psprintf("DELETE FROM %s; ALTER TABLE %s DETACH PARTITION %s; DROP TABLE %s", name,
-					relation_name_qualified(relation_oid), name, name));
-	if (metadata_has_periods(metadata_table(relation_oid)))
-		run_on(move->source, "SELECT strata_worker.forget_periods()");
-	if (guarded)
-		owner_guard_end(source);
-	table_close(relation, NoLock);
+	(void) look_at_source(move);
+	fill_target(move);
+	FAULT_POINT("shard_move_filled");
+	analyze_target(move);
+	if (!move->exclusive)
+	{
+		shard_partition_run(move->source, shard_copy_planning(true));
+		shard_partition_run(move->target, shard_copy_planning(true));
+	}
+	copy_until_short(move);
 }
 
 /* ---------------------------------------------------------------- the switch */
+
+/*
+ * What the switch needs; nobody waits for us longer than a moment.  The last look is under these locks, and if
+ * somebody has changed much since the one before, it is not yet the last one.
+ */
+static void
+lock_for_switch(void *argument)
+{
+	ShardMove *move = argument;
+	int64 deadline = clock_now() + LOCK_WAIT_MS;
+	int lock_timeout = LockTimeout;
+	ListCell *cell;
+
+	move->locked = clock_now();
+	LockTimeout = LOCK_WAIT_MS;
+	remote_ddl_lock_for_change();
+	metadata_write_lock_placement();
+	foreach(cell, move->tables)
+	{
+		LockTimeout = (int) Max(deadline - clock_now(), 1);
+		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
+	}
+	LockTimeout = lock_timeout;
+	shard_partition_lock(move, true, (int) Max(deadline - clock_now(), 1));
+	if (look_at_source(move) > LAST_ROUND_ROWS)
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("many rows have changed since the last round")));
+}
+
+/* The switch's locks, if they are to be had soon. */
+static bool
+try_lock(ShardMove *move)
+{
+	int lock_timeout = LockTimeout;
+	ErrorData *error = subtransaction_try(lock_for_switch, move);
+
+	LockTimeout = lock_timeout;
+	if (error == NULL)
+		return true;
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
+}
+
+/* Does anybody wait for what we hold? */
+static bool
+is_anything_awaited(const ShardMove *move)
+{
+	ListCell *cell;
+
+	foreach(cell, move->tables)
+	{
+		if (is_awaited(lfirst_oid(cell), get_lock_mode(move)))
+			return true;
+	}
+	foreach(cell, move->referenced)
+	{
+		if (is_awaited(lfirst_oid(cell), ShareLock))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * PostgreSQL's deadlock detector looks once, when somebody has waited for a second, and then we may not be waiting.  So
+ * after a while with somebody behind us we end it.
+ */
+static void
+check_patience(const ShardMove *move, int64 waited)
+{
+	bool blocks = waited > PATIENCE_MS && is_anything_awaited(move);
+
+	if (!blocks && (LockTimeout == 0 || waited < Max(LockTimeout, SWITCH_PATIENCE_MS)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("gave up moving shard %d of table \"%s\": it was in use all the time",
+					move->remainder, get_rel_name(linitial_oid(move->tables))),
+			 blocks ? errdetail("Another transaction waits for the move.") : 0,
+			 errhint("Long transactions that use tables of its colocation group hold locks on "
+					 "them: see pg_locks. Move it again later.")));
+}
+
+static void
+sleep_for(ShardMove *move, int pause)
+{
+	int64 end = clock_now() + pause;
+	int64 left;
+
+	while ((left = end - clock_now()) > 0)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 Min(left, FIRST_PAUSE_MS), PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		give_way(move);
+	}
+}
+
+/*
+ * PREPARE waits until synchronous replicas have all that was copied, and then readers wait, too.  And rows that have been
+ * safe for long are not trusted to one server because they have moved to it.  (What takes a backup tells no position.)
+ */
+static void
+wait_for_replicas(ShardMove *move)
+{
+	int64 since = clock_now();
+	const char *copied = remote_command_fetch(move->target,
+											  "SELECT pg_catalog.pg_current_wal_insert_lsn()");
+	const char *late = psprintf(
+		"SELECT coalesce(application_name, '') FROM pg_catalog.pg_stat_replication "
+		"WHERE state OPERATOR(pg_catalog.=) 'streaming' "
+		"AND flush_lsn OPERATOR(pg_catalog.<) '%s' LIMIT 1",
+		copied);
+	const char *name;
+
+	while ((name = remote_command_fetch(move->target, late)) != NULL)
+	{
+		if (clock_now() - since > REPLICA_PATIENCE_MS)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("gave up moving shard %d of table \"%s\": a replica of worker "
+								   "\"%s\" is late",
+								   move->remainder, get_rel_name(linitial_oid(move->tables)),
+								   metadata_worker(move->target)->name),
+							errdetail("Replica \"%s\" has not stored the rows in %d seconds.", name,
+									  REPLICA_PATIENCE_MS / 1000)));
+		sleep_for(move, FIRST_PAUSE_MS);
+	}
+}
+
+static void
+lock_when_possible(ShardMove *move)
+{
+	int64 since = clock_now();
+	int pause = FIRST_PAUSE_MS;
+
+	give_way(move);
+	while (!try_lock(move))
+	{
+		check_patience(move, clock_now() - since);
+		sleep_for(move, pause);
+		pause = Min(pause * 2, LONGEST_PAUSE_MS);
+		copy_until_short(move);
+	}
+}
+
+/* Under the switch's locks: nothing is missing, and the tables are those that were made. */
+static void
+check_copy(ShardMove *move)
+{
+	ListCell *table;
+	ListCell *periods;
+	ListCell *copies;
+
+	forthree(table, move->tables, periods, move->periods, copies, move->copies)
+	{
+		Relation relation = table_open(lfirst_oid(table), NoLock);
+		ListCell *cell;
+
+		if (!equal(shard_partition_periods(move, relation), lfirst(periods)))
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("gave up moving shard %d of table \"%s\": its periods have changed",
+							move->remainder, RelationGetRelationName(relation)),
+					 errhint("Move it again.")));
+		table_close(relation, NoLock);
+		foreach(cell, (List *) lfirst(copies))
+			move->rows += shard_copy_count(lfirst(cell));
+	}
+}
 
 /* From when this transaction commits, the shard is on the target. */
 static void
 publish(const ShardMove *move)
 {
+	const Colocation *colocation = metadata_colocation(move->colocation_id);
 	ListCell *cell;
 
-	metadata_write_lock_placement();
 	(void) metadata_worker(move->target); /* not removed while rows were copied */
-	if (!equal(metadata_write_group_tables(move->colocation_id), move->tables))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-						errmsg("another table has joined the colocation group meanwhile"),
-						errhint("Move the shard again.")));
+	if (!equal(metadata_write_group_tables(move->colocation_id), move->tables) ||
+		colocation->shard_workers[move->remainder] != move->source)
+		report_changed_group(linitial_oid(move->tables));
 	metadata_write_place_shard(move->colocation_id, move->remainder, move->target);
 	foreach(cell, move->tables)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell)); /* plans */
@@ -319,8 +612,32 @@ report_move(const ShardMove *move, int64 begin)
 			(errmsg("shard %d of %s moved from worker \"%s\" to worker \"%s\"", move->remainder,
 					shard_map_describe_tables(metadata_colocation(move->colocation_id)),
 					metadata_worker(move->source)->name, metadata_worker(move->target)->name),
-			 errdetail("%llu rows in %lld ms.", (unsigned long long) move->rows,
-					   (long long) (clock_now() - begin))));
+			 errdetail("%llu rows in %lld ms; readers %s waited for %lld ms and the commit.",
+					   (unsigned long long) move->rows, (long long) (clock_now() - begin),
+					   move->exclusive ? "(writers: from the beginning)" : "and writers",
+					   (long long) (clock_now() - move->locked))));
+}
+
+/* The locks are there: the last round, and the other place. */
+static void
+switch_place(ShardMove *move)
+{
+	ListCell *cell;
+
+	remote_ddl_note_change();
+	if (!move->exclusive)
+	{
+		fill_target(move);
+		shard_partition_run(move->source, shard_copy_planning(false));
+		shard_partition_run(move->target, shard_copy_planning(false));
+	}
+	check_copy(move);
+	FAULT_POINT("shard_move_counted");
+	shard_partition_enforce_keys(move->source, false);
+	foreach(cell, move->tables)
+		shard_partition_drop(move, lfirst_oid(cell));
+	shard_partition_enforce_keys(move->source, true);
+	publish(move);
 }
 
 uint64
@@ -335,24 +652,25 @@ shard_move(Oid relation, int remainder, int target)
 						errmsg("a shard cannot be moved in a transaction of this isolation level"),
 						errdetail("Its snapshot may be older than rows of the shard."),
 						errhint("Use READ COMMITTED.")));
-	remote_ddl_lock_for_change();
 	begin_move(&move, relation, remainder, target);
 	if (move.source == target)
 		return 0;
 	pending_rows_flush();
 	check_nothing_reads(relation);
+	(void) connection_open_all(metadata_all_workers()); /* all note DDL: better an error now */
 	in_doubt_wait(move.source);
 	in_doubt_wait(target);
-	remote_ddl_note_change();
-	lock_source(&move);
+	if (move.exclusive)
+		shard_partition_lock(&move, false, LockTimeout);
 	foreach(cell, move.tables)
-		fill_target(&move, lfirst_oid(cell));
+		shard_partition_create(&move, lfirst_oid(cell));
+	FAULT_POINT("shard_move_prepared");
+	copy_rows(&move);
 	FAULT_POINT("shard_move_copied");
-	enforce_keys(move.source, false);
-	foreach(cell, move.tables)
-		drop_source(&move, lfirst_oid(cell));
-	enforce_keys(move.source, true);
-	publish(&move);
+	wait_for_replicas(&move);
+	lock_when_possible(&move);
+	FAULT_POINT("shard_move_locked");
+	switch_place(&move);
 	FAULT_POINT("shard_move_published");
 	report_move(&move, begin);
 	return move.rows;

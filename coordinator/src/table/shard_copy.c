@@ -1,0 +1,525 @@
+/*
+ * shard_copy.c
+ *		Copies a shard's rows from one worker to another, and keeps the copy up with the rows that change.
+ *
+ * Rows pass through the coordinator: read from the source under a snapshot of its own for each round, written to the
+ * target as the table's owner.
+ *
+ * What has changed is found by row numbers (extensions/columnar/src/store/table/row_numbers.c), which are the identity of a
+ * columnar table's rows: compaction keeps them, an update gives a new one, none is used again.  A round asks the source for the numbers
+ * of the rows that there are, as ranges.  Those that we have and that are not there any more are deleted on the target,
+ * then those that we do not have are read and added: in this order, because the new version of a row may have the keys of the
+ * old one.  Whatever else runs on the source, be it VACUUM, a compaction or a recluster (which changes all numbers, and so
+ * has all rows copied again), the copy is right.  What begins numbers anew, a rewrite or TRUNCATE, conflicts with the lock that
+ * reading the source has left there.
+ *
+ * Which row of the target a row became: it is a new table, and nobody else writes it, so its numbers ascend as rows are
+ * sent.  After each round the target tells the ranges of the new ones, and the k-th of them belongs to the k-th row that was sent.
+ *
+ * A list of runs says for each row that we have both of its numbers.  Rows that were loaded together are one run,
+ * so it is short; but for tables with order_by, whose row groups are in another order, where it takes 24 bytes for each row.
+ *
+ * Heap tables have no such numbers: their writers must wait, and there is one round.
+ */
+#include "postgres.h"
+
+#include "table/shard_copy.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "execute/statement_snapshot.h"
+#include "stream/copy_stream.h"
+#include "stream/remote_command.h"
+#include "stream/remote_scan.h"
+#include "table/shell_reader.h"
+
+/* New rows that are at most so far apart are read in one go, with what we have already between them. */
+#define READ_GAP 4096
+
+/* Rows deleted by one command. */
+#define DELETE_ROWS 8192
+
+/* Rows copied between two calls of the caller's function. */
+#define ROWS_BETWEEN 256
+
+/* So many rows, with numbers from `source` on there and from `target` on here. */
+typedef struct Run
+{
+	int64 source;
+	int64 target;
+	int64 count;
+} Run;
+
+typedef struct RunList
+{
+	Run *runs;
+	int64 length;
+	int64 size;
+} RunList;
+
+struct ShardCopy
+{
+	Oid relation;
+	int source; /* workers */
+	int target;
+	char *source_name;
+	char *target_name;
+	bool follows;
+	MemoryContext context;
+	MemoryContext round;
+
+	bool begun;
+	int64 there;	   /* rows that the source had when we last looked */
+	int64 next_target; /* the target's rows of the next round have numbers from here on */
+	RunList have;	   /* ascending in `source` */
+	RunList kept;	   /* what a look has found: of these, what is still there ... */
+	RunList gone;	   /* ... and what is not, */
+	RunList come;	   /* and what is new */
+	int64 come_at;	   /* where the last row was found in it */
+};
+
+/* ---------------------------------------------------------------- runs */
+
+static void
+clear_runs(RunList *list)
+{
+	if (list->runs != NULL)
+		pfree(list->runs);
+	memset(list, 0, sizeof(RunList));
+}
+
+static void
+add_run(MemoryContext context, RunList *list, int64 source, int64 target, int64 count)
+{
+	Run *last = list->length > 0 ? &list->runs[list->length - 1] : NULL;
+
+	if (last != NULL && last->source + last->count == source &&
+		last->target + last->count == target)
+	{
+		last->count += count;
+		return;
+	}
+	if (list->length == list->size)
+	{
+		list->size = Max(list->size * 2, 64);
+		list->runs = list->runs == NULL ? MemoryContextAllocHuge(context, list->size * sizeof(Run))
+										: repalloc_huge(list->runs, list->size * sizeof(Run));
+	}
+	list->runs[list->length++] = (Run){source, target, count};
+}
+
+static int
+compare_runs(const void *left, const void *right)
+{
+	int64 a = ((const Run *) left)->source;
+	int64 b = ((const Run *) right)->source;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Sort by the source's numbers, and join what then follows each other. */
+static void
+sort_runs(RunList *list)
+{
+	int64 length = 0;
+
+	if (list->length == 0)
+		return;
+	qsort(list->runs, list->length, sizeof(Run), compare_runs);
+	for (int64 i = 1; i < list->length; i++)
+	{
+		Run *last = &list->runs[length];
+		const Run *run = &list->runs[i];
+
+		if (last->source + last->count == run->source && last->target + last->count == run->target)
+			last->count += run->count;
+		else
+			list->runs[++length] = *run;
+	}
+	list->length = length + 1;
+}
+
+/* The parts of runs whose source's numbers `by` has, and those that it has not; NULL: nobody asks. */
+static void
+split_runs(MemoryContext context, const RunList *list, const RunList *by, RunList *in, RunList *out)
+{
+	int64 other = 0;
+
+	for (int64 i = 0; i < list->length; i++)
+	{
+		const Run *run = &list->runs[i];
+		int64 end = run->source + run->count;
+		int64 at = run->source;
+
+		while (at < end)
+		{
+			int64 until = end;
+			RunList *into = out;
+
+			while (other < by->length && by->runs[other].source + by->runs[other].count <= at)
+				other++;
+			if (other < by->length && by->runs[other].source <= at)
+			{
+				until = Min(end, by->runs[other].source + by->runs[other].count);
+				into = in;
+			}
+			else if (other < by->length)
+				until = Min(end, by->runs[other].source);
+			if (into != NULL)
+				add_run(context, into, at, run->target + (at - run->source), until - at);
+			at = until;
+		}
+	}
+}
+
+static int64
+count_rows(const RunList *list)
+{
+	int64 count = 0;
+
+	for (int64 i = 0; i < list->length; i++)
+		count += list->runs[i].count;
+	return count;
+}
+
+/* ---------------------------------------------------------------- what there is */
+
+/* Ranges of the rows' numbers, from `since` on; ascending. */
+static RunList
+list_rows(ShardCopy *copy, int worker_id, const char *name, int64 since)
+{
+	TupleDesc desc = CreateTemplateTupleDesc(2);
+	RunList list = {0};
+	TupleTableSlot *slot;
+	RemoteScan *scan;
+
+	TupleDescInitEntry(desc, 1, "first_row", INT8OID, -1, 0);
+	TupleDescInitEntry(desc, 2, "count", INT8OID, -1, 0);
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	scan = remote_scan_begin(
+		statement_snapshot_prepare_scan(bms_make_singleton(worker_id)), REMOTE_READ,
+		psprintf("SELECT first_row, count FROM strata_columnar.visible_rows(%s, " INT64_FORMAT ")",
+				 quote_literal_cstr(name), since),
+		desc);
+	while (remote_scan_next(scan, slot))
+	{
+		int64 first = DatumGetInt64(slot->tts_values[0]);
+
+		add_run(copy->round, &list, first, first, DatumGetInt64(slot->tts_values[1]));
+	}
+	remote_scan_end(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	sort_runs(&list);
+	return list;
+}
+
+bool
+shard_copy_is_behind(const ShardCopy *copy)
+{
+	return !copy->begun || copy->gone.length > 0 || copy->come.length > 0;
+}
+
+uint64
+shard_copy_look(ShardCopy *copy)
+{
+	MemoryContext caller;
+	RunList there;
+
+	if (!copy->begun || !copy->follows)
+		return copy->begun ? 0 : 1;
+	clear_runs(&copy->kept);
+	clear_runs(&copy->gone);
+	clear_runs(&copy->come);
+	caller = MemoryContextSwitchTo(copy->round);
+	there = list_rows(copy, copy->source, copy->source_name, 0);
+	copy->there = count_rows(&there);
+	split_runs(copy->context, &copy->have, &there, &copy->kept, &copy->gone);
+	split_runs(copy->context, &there, &copy->have, NULL, &copy->come);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(copy->round);
+	if (!shard_copy_is_behind(copy))
+		clear_runs(&copy->kept);
+	return (uint64) (count_rows(&copy->gone) + count_rows(&copy->come));
+}
+
+/* ---------------------------------------------------------------- rows that are gone */
+
+static void
+delete_rows(ShardCopy *copy, StringInfo firsts, StringInfo counts, int64 count)
+{
+	char *sql = psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY "
+						 "(strata_columnar.row_tids('{%s}', '{%s}'))",
+						 copy->target_name, firsts->data, counts->data);
+
+	if (remote_command_run(bms_make_singleton(copy->target), REMOTE_WRITE, sql) != (uint64) count)
+		elog(ERROR, "rows of \"%s\" are not on the target of the move", copy->target_name);
+	resetStringInfo(firsts);
+	resetStringInfo(counts);
+}
+
+static void
+delete_gone(ShardCopy *copy, void (*between)(void *argument), void *argument)
+{
+	StringInfoData firsts;
+	StringInfoData counts;
+	int64 collected = 0;
+
+	initStringInfo(&firsts);
+	initStringInfo(&counts);
+	for (int64 i = 0; i < copy->gone.length; i++)
+	{
+		const Run *run = &copy->gone.runs[i];
+		int64 done = 0;
+
+		while (done < run->count)
+		{
+			int64 count = Min(run->count - done, DELETE_ROWS - collected);
+			const char *separator = firsts.len > 0 ? "," : "";
+
+			appendStringInfo(&firsts, "%s" INT64_FORMAT, separator, run->target + done);
+			appendStringInfo(&counts, "%s" INT64_FORMAT, separator, count);
+			done += count;
+			collected += count;
+			if (collected == DELETE_ROWS)
+			{
+				delete_rows(copy, &firsts, &counts, collected);
+				collected = 0;
+				between(argument);
+			}
+		}
+	}
+	if (collected > 0)
+		delete_rows(copy, &firsts, &counts, collected);
+}
+
+/* ---------------------------------------------------------------- rows that are new */
+
+/*
+ * Is it one of the rows that we have looked for?  Others that the reader sees came since, maybe as the new version of
+ * one whose old version is still to be deleted.
+ */
+static bool
+is_wanted(ShardCopy *copy, int64 row)
+{
+	const Run *runs = copy->come.runs;
+	int64 low = 0;
+	int64 high = copy->come.length;
+
+	if (row >= runs[copy->come_at].source &&
+		row < runs[copy->come_at].source + runs[copy->come_at].count)
+		return true;
+	while (low < high)
+	{
+		int64 middle = low + (high - low) / 2;
+
+		if (runs[middle].source + runs[middle].count <= row)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == copy->come.length || runs[low].source > row)
+		return false;
+	copy->come_at = low;
+	return true;
+}
+
+/* Send what one SELECT finds; `sent` gets the rows' numbers in that order. */
+static void
+send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *condition,
+		  RunList *sent, void (*between)(void *argument), void *argument)
+{
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	ShellReader *reader = shell_reader_begin_part(relation, copy->source, copy->source_name,
+												  copy->follows, condition);
+	int64 position = count_rows(sent);
+
+	while (shell_reader_next(reader, slot))
+	{
+		int64 row = copy->follows ? shell_reader_row_number(reader) : position;
+
+		if (copy->begun && !is_wanted(copy, row))
+			continue;
+		copy_stream_row(stream, slot);
+		add_run(copy->round, sent, row, position++, 1);
+		if (position % ROWS_BETWEEN == 0)
+			between(argument);
+	}
+	shell_reader_end(reader);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* The ranges in which new rows are, each with all that it takes to read it. */
+static void
+send_new(ShardCopy *copy, Relation relation, CopyStream *stream, RunList *sent,
+		 void (*between)(void *argument), void *argument)
+{
+	const RunList *come = &copy->come;
+
+	copy->come_at = 0;
+	for (int64 i = 0; i < come->length;)
+	{
+		int64 first = come->runs[i].source;
+		int64 end = first + come->runs[i].count;
+
+		while (++i < come->length && come->runs[i].source - end <= READ_GAP)
+			end = come->runs[i].source + come->runs[i].count;
+		send_rows(
+			copy, relation, stream,
+			psprintf("ctid OPERATOR(pg_catalog.>=) strata_columnar.row_tid(" INT64_FORMAT
+					 ") AND ctid OPERATOR(pg_catalog.<=) strata_columnar.row_tid(" INT64_FORMAT ")",
+					 first, end - 1),
+			sent, between, argument);
+	}
+}
+
+static void
+report_missing(const ShardCopy *copy)
+{
+	elog(ERROR, "rows of \"%s\" did not arrive at the target of the move", copy->target_name);
+}
+
+/* The rows that were sent are the target's new ones, in the same order. */
+static void
+note_sent(ShardCopy *copy, const RunList *sent)
+{
+	RunList stored = list_rows(copy, copy->target, copy->target_name, copy->next_target);
+	int64 at = 0;
+	int64 used = 0; /* of that run */
+
+	if (count_rows(&stored) != count_rows(sent))
+		report_missing(copy);
+	for (int64 i = 0; i < sent->length; i++)
+	{
+		const Run *run = &sent->runs[i];
+		int64 done = 0;
+
+		while (done < run->count)
+		{
+			int64 count = Min(run->count - done, stored.runs[at].count - used);
+
+			add_run(copy->context, &copy->have, run->source + done, stored.runs[at].source + used,
+					count);
+			done += count;
+			used += count;
+			if (used == stored.runs[at].count)
+			{
+				at++;
+				used = 0;
+			}
+		}
+	}
+	sort_runs(&copy->have);
+	if (stored.length > 0)
+		copy->next_target = stored.runs[stored.length - 1].source +
+							stored.runs[stored.length - 1].count;
+}
+
+/* The same of a copy that need not know which is which. */
+static void
+count_sent(ShardCopy *copy, int64 sent)
+{
+	const char *count = remote_command_fetch(
+		copy->target, psprintf("SELECT pg_catalog.count(*) FROM ONLY %s", copy->target_name));
+
+	if (strtoi64(count, NULL, 10) != sent)
+		report_missing(copy);
+	copy->there = sent;
+}
+
+static void
+bring_new(ShardCopy *copy, void (*between)(void *argument), void *argument)
+{
+	Relation relation = table_open(copy->relation, NoLock);
+	CopyStream *stream = copy_stream_begin(copy->target, relation, copy->target_name);
+	RunList sent = {0};
+
+	if (copy->begun)
+		send_new(copy, relation, stream, &sent, between, argument);
+	else
+		send_rows(copy, relation, stream, "", &sent, between, argument);
+	copy_stream_end(stream);
+	if (copy->follows)
+		note_sent(copy, &sent);
+	else
+		count_sent(copy, count_rows(&sent));
+	table_close(relation, NoLock);
+}
+
+/* ---------------------------------------------------------------- the copy */
+
+ShardCopy *
+shard_copy_begin(Oid relation, int source, const char *source_name, int target,
+				 const char *target_name, bool follows)
+{
+	ShardCopy *copy = palloc0(sizeof(ShardCopy));
+
+	copy->relation = relation;
+	copy->source = source;
+	copy->source_name = pstrdup(source_name);
+	copy->target = target;
+	copy->target_name = pstrdup(target_name);
+	copy->follows = follows;
+	copy->context = CurrentMemoryContext;
+	copy->round = AllocSetContextCreate(CurrentMemoryContext, "strata round of a move",
+										ALLOCSET_DEFAULT_SIZES);
+	return copy;
+}
+
+void
+shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument), void *argument)
+{
+	MemoryContext caller;
+
+	if (!shard_copy_is_behind(copy))
+		return;
+	caller = MemoryContextSwitchTo(copy->round);
+	if (copy->begun)
+	{
+		delete_gone(copy, between, argument);
+		clear_runs(&copy->have);
+		copy->have = copy->kept;
+		memset(&copy->kept, 0, sizeof(RunList));
+	}
+	if (!copy->begun || copy->come.length > 0)
+		bring_new(copy, between, argument);
+	copy->begun = true;
+	clear_runs(&copy->gone);
+	clear_runs(&copy->come);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(copy->round);
+}
+
+uint64
+shard_copy_count(ShardCopy *copy)
+{
+	MemoryContext caller;
+	RunList stored;
+
+	if (!copy->follows)
+		return (uint64) copy->there;
+	caller = MemoryContextSwitchTo(copy->round);
+	stored = list_rows(copy, copy->target, copy->target_name, 0);
+	if (count_rows(&stored) != copy->there || count_rows(&copy->have) != copy->there)
+		elog(ERROR,
+			 "the target of the move has " INT64_FORMAT " rows of \"%s\" instead of " INT64_FORMAT,
+			 count_rows(&stored), copy->target_name, copy->there);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(copy->round);
+	return (uint64) copy->there;
+}
+
+const char *
+shard_copy_planning(bool copying)
+{
+	/* single rows and ranges of rows by their numbers, in their order */
+	return copying ? "SET LOCAL strata_columnar.enable_custom_scan = off; "
+					 "SET LOCAL enable_seqscan = off"
+				   : "SET LOCAL strata_columnar.enable_custom_scan TO DEFAULT; "
+					 "SET LOCAL enable_seqscan TO DEFAULT";
+}

@@ -1,0 +1,40 @@
+/*
+ * shard_copy.h
+ *		Copies a shard's rows from one worker to another, and keeps the copy up with the rows that change.
+ */
+#ifndef STRATA_SHARD_COPY_H
+#define STRATA_SHARD_COPY_H
+
+#include "postgres.h"
+
+#include "utils/relcache.h"
+
+/* One table of the worker that has rows: a shard, or a leaf of one. */
+typedef struct ShardCopy ShardCopy;
+
+/*
+ * Begin: names on the workers, quoted and qualified.  The target is a new table, of which nobody but this transaction
+ * knows.  `follows`: the table is columnar, and its rows may be changed meanwhile.  Allocated in CurrentMemoryContext.
+ */
+extern ShardCopy *shard_copy_begin(Oid relation, int source, const char *source_name, int target,
+								   const char *target_name, bool follows);
+
+/*
+ * Look at the source: how many rows are to be brought or taken away?  At first not 0, whatever there is.  May be called
+ * again before these are, also when the last call has failed.
+ */
+extern uint64 shard_copy_look(ShardCopy *copy);
+
+/* Has the last look found any that have not been brought or taken away? */
+extern bool shard_copy_is_behind(const ShardCopy *copy);
+
+/* Bring and take away what the last look has found.  `between` is called often, and may raise an error. */
+extern void shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument), void *argument);
+
+/* Rows that the source had when we last looked; ERROR unless the target has them. */
+extern uint64 shard_copy_count(ShardCopy *copy);
+
+/* SQL for both workers, after the first round of copies that follow and after the last: how they plan. */
+extern const char *shard_copy_planning(bool copying);
+
+#endif

@@ -1,0 +1,196 @@
+/*
+ * shard_partition.c
+ *		The partitions that a shard consists of, on the worker that it leaves and on the one that it goes to.
+ *
+ * Of each table of its group one, and below that the leaves of periods.  All commands belong to the move's transaction, and
+ * run in it as the superuser who moves; what the table's owner has written there runs with his rights (table/owner_guard.c).
+ */
+#include "postgres.h"
+
+#include "workers/shard_partition.h"
+
+#include "access/table.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+
+#include "cluster/metadata.h"
+#include "cluster/relation_name.h"
+#include "stream/remote_command.h"
+#include "table/owner_guard.h"
+#include "table/shard_copy.h"
+#include "table/table_rules.h"
+#include "table/worker_table_sql.h"
+
+char *
+shard_partition_name(const ShardMove *move, Relation relation)
+{
+	return worker_table_sql_shard_name(relation, move->remainder);
+}
+
+void
+shard_partition_run(int worker_id, const char *sql)
+{
+	(void) remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, sql);
+}
+
+List *
+shard_partition_periods(const ShardMove *move, Relation relation)
+{
+	List *periods = NIL;
+	char *text;
+	char *period;
+
+	if (!metadata_has_periods(metadata_table(RelationGetRelid(relation))))
+		return NIL;
+	text = remote_command_fetch(
+		move->source,
+		psprintf("SELECT pg_catalog.string_agg(lower, E'\\n' ORDER BY pg_catalog.length(lower), "
+				 "lower) FROM strata_worker.period_leaves(%s::pg_catalog.regclass) "
+				 "WHERE NOT is_default",
+				 quote_literal_cstr(shard_partition_name(move, relation))));
+	while (text != NULL && (period = strsep(&text, "\n")) != NULL)
+		periods = lappend(periods, makeString(period));
+	return periods;
+}
+
+/*
+ * For the switch the table of which the shard is a part, too: detaching it takes
+ * that lock, and transactions in doubt may have the table for the sake of other shards.
+ */
+void
+shard_partition_lock(const ShardMove *move, bool for_switch, int timeout)
+{
+	const char *mode = for_switch ? "ACCESS EXCLUSIVE" : "EXCLUSIVE";
+	StringInfoData sql;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SET LOCAL lock_timeout = %d; ", timeout);
+	foreach(cell, move->tables)
+	{
+		Relation relation = table_open(lfirst_oid(cell), NoLock);
+
+		if (for_switch)
+			appendStringInfo(&sql, "LOCK TABLE ONLY %s IN %s MODE; ",
+							 relation_name_qualified(lfirst_oid(cell)), mode);
+		appendStringInfo(&sql, "LOCK TABLE %s IN %s MODE; ", shard_partition_name(move, relation),
+						 mode);
+		table_close(relation, NoLock);
+	}
+	appendStringInfoString(&sql, "SET LOCAL lock_timeout = 0");
+	shard_partition_run(move->source, sql.data);
+}
+
+void
+shard_partition_enforce_keys(int worker_id, bool enforce)
+{
+	shard_partition_run(worker_id, psprintf("SET LOCAL session_replication_role = %s",
+											enforce ? "origin" : "replica"));
+}
+
+/* The tables with rows of a worker's shard, as lines "lower bound, tab, name". */
+static List *
+list_leaves(int worker_id, const char *shard)
+{
+	char *text = remote_command_fetch(
+		worker_id,
+		psprintf("SELECT pg_catalog.string_agg(coalesce(l.lower, '') || E'\\t' || "
+				 "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), "
+				 "E'\\n' ORDER BY l.is_default, l.lower) "
+				 "FROM strata_worker.period_leaves(%s::pg_catalog.regclass) AS l "
+				 "JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) l.leaf "
+				 "JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace",
+				 quote_literal_cstr(shard)));
+	List *leaves = NIL;
+	char *line;
+
+	while (text != NULL && (line = strsep(&text, "\n")) != NULL)
+		leaves = lappend(leaves, line);
+	return leaves;
+}
+
+/* The target's leaf with the same bounds. */
+static const char *
+find_leaf(const List *leaves, const char *line)
+{
+	size_t length = strchr(line, '\t') - line + 1;
+	ListCell *cell;
+
+	foreach(cell, leaves)
+	{
+		if (strncmp(lfirst(cell), line, length) == 0)
+			return (char *) lfirst(cell) + length;
+	}
+	elog(ERROR, "the target of the move lacks the partition \"%s\"", line);
+	return NULL;
+}
+
+static List *
+begin_copies(const ShardMove *move, Relation relation)
+{
+	Oid oid = RelationGetRelid(relation);
+	char *name = shard_partition_name(move, relation);
+	List *copies = NIL;
+	List *there;
+	ListCell *cell;
+
+	if (!metadata_has_periods(metadata_table(oid)))
+		return list_make1(
+			shard_copy_begin(oid, move->source, name, move->target, name, !move->exclusive));
+	there = list_leaves(move->target, name);
+	foreach(cell, list_leaves(move->source, name))
+	{
+		char *line = lfirst(cell);
+		const char *leaf = strchr(line, '\t') + 1;
+
+		/* retention does not drop it before its turn comes; the default one is needed when leaves are made */
+		if (line[0] != '\t')
+			shard_partition_run(move->source,
+								psprintf("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", leaf));
+		copies = lappend(copies, shard_copy_begin(oid, move->source, leaf, move->target,
+												  find_leaf(there, line), !move->exclusive));
+	}
+	return copies;
+}
+
+/* Make a table's partition on the target. */
+void
+shard_partition_create(ShardMove *move, Oid relation_oid)
+{
+	const Bitmapset *target = bms_make_singleton(move->target);
+	Relation relation = table_open(relation_oid, NoLock);
+	bool guarded = owner_guard_begin(target, relation);
+	List *periods = shard_partition_periods(move, relation);
+
+	shard_partition_run(move->target,
+						worker_table_sql_partitions(relation, move->modulus,
+													list_make1_int(move->remainder), periods));
+	if (guarded)
+		owner_guard_end(target);
+	move->periods = lappend(move->periods, periods);
+	move->copies = lappend(move->copies, begin_copies(move, relation));
+	table_close(relation, NoLock);
+}
+
+/*
+ * A partition to which foreign keys point can only be detached, and only without rows that these use, be
+ * they rows of the partition itself.
+ */
+void
+shard_partition_drop(const ShardMove *move, Oid relation_oid)
+{
+	const Bitmapset *source = bms_make_singleton(move->source);
+	Relation relation = table_open(relation_oid, NoLock);
+	char *name = shard_partition_name(move, relation);
+	bool guarded = owner_guard_begin(source, relation);
+
+	if (table_rules_check_list_foreign_keys(relation_oid) != NIL)
+		shard_partition_run(move->source, psprintf("DELETE FROM %s", name));
+	shard_partition_run(move->source, psprintf("ALTER TABLE %s DETACH PARTITION %s; DROP TABLE %s",
+											   relation_name_qualified(relation_oid), name, name));
+	if (metadata_has_periods(metadata_table(relation_oid)))
+		shard_partition_run(move->source, "SELECT strata_worker.forget_periods()");
+	if (guarded)
+		owner_guard_end(source);
+	table_close(relation, NoLock);
+}
