@@ -11,7 +11,8 @@
  * (rename_plan.h).
  *
  * A set makes columns NULL that are not in it, also those that the planner knows equal to one that stays: what is known of
- * columns below the sets does not hold above them.
+ * columns below the sets does not hold above them.  Since 18 core's columns say themselves on which side they are: what the
+ * workers send to be finished has those of the input, whole groups have those of the output.
  */
 #include "postgres.h"
 
@@ -44,10 +45,6 @@ grouping_sets_possible(PlannerInfo *root)
 	List *grouped = get_sortgrouplist_exprs(parse->groupClause, root->processed_tlist);
 	ListCell *lc;
 
-	/* since 18 columns say by which sets they are made NULL */
-	if (compat_has_group_relation(parse))
-		return false;
-
 	/* what is the same in all rows is computed here, and would not be made NULL */
 	foreach(lc, grouped)
 	{
@@ -58,6 +55,14 @@ grouping_sets_possible(PlannerInfo *root)
 	/* nor columns that depend on a grouped primary key, which workers would have to prove again */
 	return !walk_ungrouped((Node *) root->processed_tlist, grouped) &&
 		   !walk_ungrouped(parse->havingQual, grouped);
+}
+
+List *
+grouping_sets_input(PlannerInfo *root, List *exprs)
+{
+	if (root->parse->groupingSets == NIL)
+		return exprs;
+	return (List *) compat_forget_grouping(root, (Node *) exprs);
 }
 
 /* The SortGroupClauses of a set. */
@@ -76,11 +81,12 @@ set_clauses(PlannerInfo *root, List *set)
 bool
 grouping_sets_complete(PlannerInfo *root, DistPath *input)
 {
+	List *columns = grouping_sets_input(root, root->processed_tlist);
 	ListCell *lc;
 
 	foreach(lc, root->parse->groupingSets)
 	{
-		if (!upper_stage_is_complete(input, set_clauses(root, lfirst(lc)), root->processed_tlist))
+		if (!upper_stage_is_complete(input, set_clauses(root, lfirst(lc)), columns))
 			return false;
 	}
 	return true;
@@ -98,7 +104,7 @@ grouping_sets_keys(PlannerInfo *root, DistPath *input)
 		SortGroupClause *clause = lfirst(lc);
 		Node *expr = get_sortgroupclause_expr(clause, root->processed_tlist);
 
-		if (!locus_has_key(root, &input->locus, expr))
+		if (!locus_has_key(root, &input->locus, compat_forget_grouping(root, expr)))
 			continue;
 		foreach(lc2, root->parse->groupingSets)
 		{

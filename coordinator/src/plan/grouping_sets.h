@@ -12,6 +12,9 @@
 /* Does SQL made of the planner's expressions say the same as the query's own? */
 extern bool grouping_sets_possible(PlannerInfo *root);
 
+/* Expressions over groups as the input of the sets computes them, with its columns. */
+extern List *grouping_sets_input(PlannerInfo *root, List *exprs);
+
 /* Are all rows of each group, in every set, on one worker? */
 extern bool grouping_sets_complete(PlannerInfo *root, DistPath *input);
 

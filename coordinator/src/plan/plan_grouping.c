@@ -92,14 +92,15 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
  * make_partial_grouping_target(), which is not exported.
  */
 static PathTarget *
-make_partial_target(PathTarget *grouping_target, List *group_clause, Node *having)
+make_partial_target(PlannerInfo *root, PathTarget *grouping_target, List *having)
 {
 	PathTarget *target = create_empty_pathtarget();
+	List *group_clause = root->parse->groupClause;
 	List *others = NIL;
 	int i = 0;
 	ListCell *lc;
 
-	foreach(lc, grouping_target->exprs)
+	foreach(lc, grouping_sets_input(root, grouping_target->exprs))
 	{
 		Index ref = get_pathtarget_sortgroupref(grouping_target, i++);
 
@@ -108,8 +109,7 @@ make_partial_target(PathTarget *grouping_target, List *group_clause, Node *havin
 		else
 			others = lappend(others, lfirst(lc));
 	}
-	if (having != NULL)
-		others = lappend(others, having);
+	others = list_concat(others, grouping_sets_input(root, having));
 	foreach(lc, pull_var_clause((Node *) others, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
 													 PVC_INCLUDE_PLACEHOLDERS))
 	{
@@ -331,8 +331,10 @@ estimate_finest_groups(PlannerInfo *root, DistPath *input)
 	if (root->parse->groupClause == NIL)
 		return 1;
 	return estimate_num_groups(
-		root, get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist), input->rows,
-		NULL, NULL);
+		root,
+		grouping_sets_input(
+			root, get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist)),
+		input->rows, NULL, NULL);
 }
 
 /* Partial aggregates on the workers, Finalize Aggregate here; false where that cannot be. */
@@ -358,7 +360,7 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	if (distinct.any && (contain_subplans((Node *) having) || root->parse->groupingSets != NIL))
 		return false;
 
-	target = make_partial_target(grouping_target, group_clause, (Node *) having);
+	target = make_partial_target(root, grouping_target, having);
 	if (root->parse->groupingSets != NIL)
 		groups = estimate_finest_groups(root, input);
 	path = make_partial_path(root, input, target, &distinct, groups);
