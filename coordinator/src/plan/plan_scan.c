@@ -380,9 +380,12 @@ plan_distributed_table(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEn
 	if (outer_quals != NIL)
 		gathered->rows = clamp_row_est(rel->tuples);
 	local_quals = list_concat(local_quals, outer_quals);
-	rel->pathlist = NIL;
-	rel->partial_pathlist = NIL;
-	add_scan_gather(root, rel, gathered, local_quals);
+	if (!IS_DUMMY_REL(rel))
+	{
+		rel->pathlist = NIL;
+		rel->partial_pathlist = NIL;
+		add_scan_gather(root, rel, gathered, local_quals);
+	}
 
 	/* what the workers cannot evaluate keeps everything above it here */
 	if (list_length(local_quals) == list_length(outer_quals))
@@ -544,7 +547,9 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	const DistributedTable *table;
 
-	if (IS_DUMMY_REL(rel))
+	/* a table that core proves to be empty, as policies may say, is that on the workers, too, with what it is joined to */
+	if (IS_DUMMY_REL(rel) && (rte->rtekind != RTE_RELATION || rte->tablesample != NULL ||
+							  rti == root->parse->resultRelation || has_row_mark(root, rti)))
 		return;
 
 	switch (rte->rtekind)
