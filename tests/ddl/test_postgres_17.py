@@ -275,3 +275,82 @@ def test_exclusion_constraints_hold_with_the_distribution_key_in_them(
     ):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="is not supported"):
             pair.ours.execute(f"ALTER TABLE booked ADD {bad}")
+
+
+# ---- sessions -----------------------------------------------------------------------------------------
+
+
+def test_event_triggers_of_logins_fire_where_the_user_logs_in(pair: Pair) -> None:
+    """On the coordinator: the sessions that it has on the workers are none of the user's logins."""
+    pair.execute("CREATE TABLE logins (who text, n integer GENERATED ALWAYS AS IDENTITY)")
+    pair.distribute("logins", "who")
+    pair.cluster.create_role("logs_in")
+    pair.cluster.create_role("stays_out")
+    pair.execute(
+        "CREATE FUNCTION greet() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = test_17 AS $$"
+        " BEGIN IF session_user = 'stays_out' THEN RAISE EXCEPTION 'nobody is at home'; END IF;"
+        " IF session_user = 'logs_in' THEN INSERT INTO logins VALUES (session_user); END IF; END $$;"
+        "CREATE EVENT TRIGGER greets ON login EXECUTE FUNCTION greet()"
+    )
+    try:
+        for node in (pair.cluster.coordinator, pair.cluster.plain):
+            for _ in range(3):
+                with node.connect(user="logs_in") as connection:
+                    connection.execute("SELECT 1")
+            with pytest.raises(psycopg.OperationalError, match="nobody is at home"):
+                node.connect(user="stays_out")
+        assert len(pair.same("SELECT * FROM logins")) == 3
+        with pair.cluster.coordinator.connect(user="logs_in") as connection:
+            # a session that has found its way to the workers
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("SELECT * FROM test_17.logins")
+        assert pair.on_workers("SELECT count(*) FROM pg_event_trigger WHERE evtevent = 'login'") == [0, 0]
+        pair.execute("ALTER EVENT TRIGGER greets DISABLE")
+        for node in (pair.cluster.coordinator, pair.cluster.plain):
+            node.connect(user="stays_out").close()
+    finally:
+        pair.execute("DROP EVENT TRIGGER greets; DROP FUNCTION greet()")
+        for node in pair.cluster.nodes:
+            node.execute("DROP ROLE IF EXISTS logs_in, stays_out")
+
+
+WAITS = {
+    "between two statements": "SELECT 1",
+    "on the coordinator": "SELECT pg_sleep(60)",
+    "for rows of a worker": "SELECT sum(v + pg_sleep(60)::text::integer) FROM timed",
+    "for a lock on a worker": "UPDATE timed SET v = v + 1",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_transaction_that_takes_too_long_ends_everywhere(pair: Pair, wait: str) -> None:
+    pair.execute("DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)")
+    pair.distribute("timed", "id")
+    pair.execute("INSERT INTO timed SELECT g, g FROM generate_series(1, 20) AS g")
+    with pair.transaction():
+        pair.execute("UPDATE timed SET v = 0 WHERE id = 7")  # who changes all of them has to wait
+        for node in (pair.cluster.coordinator, pair.cluster.plain):
+            with node.connect() as connection:
+                connection.execute("SET search_path = test_17; SET transaction_timeout = '700ms'; BEGIN")
+                connection.execute("INSERT INTO timed SELECT g, g FROM generate_series(100, 120) AS g")
+                # the message may come when nobody reads it, between two statements
+                with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.OperationalError)):
+                    while True:
+                        connection.execute(WAITS[wait])
+    with pair.cluster.coordinator.connect() as connection:
+        # nothing waits for it any more
+        connection.execute("SET search_path = test_17; SET lock_timeout = '20s'; UPDATE timed SET v = v")
+    pair.same("SELECT * FROM timed")
+
+
+def test_the_timeout_of_transactions_leaves_short_ones_alone(pair: Pair) -> None:
+    pair.execute("DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)")
+    pair.distribute("timed", "id")
+    pair.execute("SET transaction_timeout = '2s'")
+    try:
+        for n in range(8):
+            pair.same(f"INSERT INTO timed VALUES ({n}, {n}), ({n + 100}, {n})")
+            pair.same("SELECT pg_sleep(0.4)")
+        pair.same("SELECT * FROM timed")
+    finally:
+        pair.execute("RESET transaction_timeout")
