@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
-from tests.installation import find_binaries
+from tests.installation import find_binaries, server_major
 
 TABLES = """
 CREATE SCHEMA "odd ""s.";
@@ -58,6 +58,10 @@ ALTER TABLE secrets ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON secrets USING (owner = current_user);
 ALTER TABLE secrets OWNER TO keeper;
 GRANT SELECT ON secrets TO reader;
+CREATE TABLE tree (id integer, v integer) PARTITION BY RANGE (id);
+CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (50);
+CREATE TABLE tree_2 PARTITION OF tree FOR VALUES FROM (50) TO (500);
+SELECT create_reference_table('tree');
 CREATE TABLE local (id integer PRIMARY KEY);
 CREATE VIEW totals AS SELECT customer_id, sum(amount) FROM orders GROUP BY 1;
 """
@@ -73,6 +77,7 @@ INSERT INTO a_first SELECT g, 'k' || g FROM generate_series(1, 50) AS g;
 INSERT INTO events SELECT g, now() - g % 20 * interval '1 day', 'body ' || g FROM generate_series(1, 500) AS g;
 INSERT INTO ticks SELECT g, 1700000000000 + g * 86400000::bigint FROM generate_series(1, 100) AS g;
 INSERT INTO secrets SELECT CASE g % 2 WHEN 0 THEN 'reader' ELSE 'keeper' END, 'v' || g FROM generate_series(1, 20) AS g;
+INSERT INTO tree SELECT g, g % 7 FROM generate_series(1, 99) AS g;
 INSERT INTO local VALUES (1);
 """
 
@@ -104,6 +109,23 @@ INDEXES = "SELECT indexdef FROM pg_indexes WHERE schemaname IN ('public', 'odd \
 POLICIES = "SELECT * FROM pg_policies ORDER BY 1, 2, 3"
 OWNERS = "SELECT relation::text, owner FROM strata.tables ORDER BY 1"
 TIERS = "SELECT relation::text, mode, age, tier, index_tier, residence FROM strata.tier_policy"
+# correlations differ where rows are in another order
+STATISTICS = (
+    """
+    SELECT c.oid::regclass::text, c.reltuples FROM pg_class AS c
+     WHERE c.relkind IN ('r', 'p') AND c.relnamespace::regnamespace::text IN ('public', '"odd ""s."') ORDER BY 1
+    """,
+    """
+    SELECT schemaname, tablename, attname, inherited, null_frac, avg_width, n_distinct, most_common_vals::text,
+           most_common_freqs, histogram_bounds::text
+      FROM pg_stats WHERE schemaname IN ('public', 'odd "s.') ORDER BY 1, 2, 3, 4
+    """,
+)
+FORGET = """
+SELECT pg_clear_relation_stats(schemaname, tablename), pg_clear_attribute_stats(schemaname, tablename, attname, inherited)
+  FROM pg_stats WHERE schemaname IN ('public', 'odd "s.')
+"""
+WITH_STATISTICS = server_major() >= 18
 EVERYTHING = (NAMES, LABELS, GROUPS, CONSTRAINTS, INDEXES, POLICIES, OWNERS, TIERS)
 
 OPTIONS = """
@@ -152,7 +174,11 @@ def source() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def archive(source: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("dump") / "dump.custom"
-    made = run("pg_dump", "-Fc", "-f", path, source.coordinator.conninfo(), node=source.coordinator)
+    options = ["--statistics"] if WITH_STATISTICS else []
+    source.coordinator.execute("ANALYZE")
+    made = run(
+        "pg_dump", "-Fc", *options, "-f", path, source.coordinator.conninfo(), node=source.coordinator
+    )
     assert (made.returncode, made.stderr) == (0, "")
     return path
 
@@ -171,7 +197,7 @@ def test_a_cluster_of_another_size_gets_the_same_tables(
     ours, theirs = source.coordinator, target.coordinator
     result = run("pg_restore", "-j", "2", "-d", theirs.conninfo(), archive, node=theirs)
     assert (result.returncode, result.stderr) == (0, "")
-    for query in EVERYTHING:
+    for query in EVERYTHING + (STATISTICS if WITH_STATISTICS else ()):
         assert theirs.query(query) == ours.query(query)
     assert theirs.query(DRIFTED) == ours.query(DRIFTED) == []
     with ours.connect() as old, theirs.connect() as new:
@@ -233,6 +259,25 @@ def test_rows_alone_come_back_without_triggers(
         )
 
 
+# ---- statistics, which a dump may carry since 18 --------------------------------------------------------
+
+
+@pytest.mark.since(18)
+def test_statistics_of_shells_and_parents_come_back(source: Cluster, archive: Path) -> None:
+    """What pg_dump says of them is set by pg_restore_relation_stats() and its like."""
+    node = source.coordinator
+    expected = [node.query(query) for query in STATISTICS]
+    assert {table for _, table, *_ in expected[1]} >= {
+        "customers", "orders", "events", "t'1.\" x", "countries", "tree", "tree_1", "local"
+    }  # fmt: skip
+    node.execute(FORGET)
+    assert node.query(STATISTICS[1]) == []
+    done = run("pg_restore", "--statistics-only", "-d", node.conninfo(), archive, node=node)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [node.query(query) for query in STATISTICS] == expected
+    assert "rows=900 " in "\n".join(line for (line,) in node.query("EXPLAIN SELECT * FROM orders"))
+
+
 # ---- others who restore, other places --------------------------------------------------------------
 
 
@@ -271,7 +316,7 @@ def test_an_ordinary_role_restores_a_dump_as_text(
 
 
 # Of a server without the extension's files, or without its library preloaded.
-OF_EXTENSION = re.compile(r'extension "strata"|strata must be loaded when the server starts')
+OF_EXTENSION = re.compile(r'(extension|schema) "strata"|strata must be loaded when the server starts')
 
 
 @pytest.mark.parametrize(
@@ -297,7 +342,8 @@ def test_a_plain_server_gets_all_that_it_can_have(
         assert {error for error in errors if not OF_EXTENSION.search(error)} == expected
         with plain.connect("restored") as new, ours.connect() as old:
             assert content(new) == content(old)
-            for query in (NAMES, CONSTRAINTS, INDEXES, POLICIES):
+            statistics = STATISTICS if WITH_STATISTICS else ()
+            for query in (NAMES, CONSTRAINTS, INDEXES, POLICIES, *statistics):
                 assert new.execute(query).fetchall() == old.execute(query).fetchall()
 
 
