@@ -151,6 +151,7 @@ def prepared(
         assert node in plan, plan
         # the pages that all queries read are in this process's memory, too
         connection.execute("SELECT max(id), max(s), max(n), max(f), max(half) FROM t WHERE few = 1")
+        connection.execute("SELECT max(id), max(s) FROM u WHERE few = 1")
         yield connection, plan
 
 
