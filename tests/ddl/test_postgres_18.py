@@ -257,6 +257,28 @@ def test_foreign_keys_that_are_not_enforced_are_not(pair: Pair, kind: str) -> No
 
 
 @both_kinds
+def test_a_table_brings_its_foreign_keys_that_are_not_enforced(pair: Pair, kind: str) -> None:
+    pair.execute(
+        "CREATE TABLE r (id integer PRIMARY KEY);"
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer CONSTRAINT known REFERENCES r NOT ENFORCED);"
+        "INSERT INTO r VALUES (1), (2); INSERT INTO t VALUES (1, 1), (2, 99)"
+    )
+    pair.reference("r")
+    become_ours(pair, kind)
+    check_structure(pair, "t")
+    pair.same("INSERT INTO t VALUES (3, 77) RETURNING *")
+    pair.same("DELETE FROM r WHERE id = 1")
+    pair.same("ALTER TABLE t ALTER CONSTRAINT known ENFORCED")
+    pair.same("DELETE FROM t")
+    pair.same("ALTER TABLE t ALTER CONSTRAINT known ENFORCED")
+    check_structure(pair, "t")
+    pair.same("INSERT INTO t VALUES (3, 77)")
+    pair.same("ALTER TABLE t ALTER CONSTRAINT known NOT ENFORCED")
+    pair.ours.execute("SELECT undistribute_table('t')")
+    pair.same("INSERT INTO t VALUES (3, 77) RETURNING *")
+
+
+@both_kinds
 def test_foreign_keys_that_are_not_valid_hold_for_new_rows(pair: Pair, kind: str) -> None:
     pair.execute(
         "CREATE TABLE r (id integer PRIMARY KEY); CREATE TABLE t (id integer PRIMARY KEY, v integer)"

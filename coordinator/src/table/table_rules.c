@@ -671,7 +671,9 @@ table_rules_check_foreign_keys(Relation relation)
 		HeapTuple tuple = get_constraint(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
-		if (form->conrelid == RelationGetRelid(relation) && !form->convalidated)
+		/* one that is not enforced never is validated, and no rows are checked against it */
+		if (form->conrelid == RelationGetRelid(relation) && !form->convalidated &&
+			compat_constraint_is_enforced(form))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("foreign key \"%s\" is not validated", NameStr(form->conname)),
