@@ -96,6 +96,11 @@ MERGES = {
     "NOT MATCHED BY SOURCE of a reference table": """MERGE INTO users u USING countries c ON u.country = c.code
         WHEN NOT MATCHED BY SOURCE THEN UPDATE SET country = 'none' WHEN MATCHED THEN DO NOTHING
         RETURNING merge_action() || '!', c.code, u.user_id""",
+    "NOT MATCHED BY SOURCE of a list": """MERGE INTO users u USING (VALUES (3, 30), (4, 40), (5, 50)) AS s (id, a) ON u.user_id = s.id
+        WHEN MATCHED THEN UPDATE SET age = s.a WHEN NOT MATCHED BY SOURCE AND u.user_id < 90 THEN DELETE
+        RETURNING merge_action(), u.user_id, u.age, s.a""",
+    "NOT MATCHED BY SOURCE of one row": """MERGE INTO users u USING (VALUES (7)) AS s (id) ON u.age = s.id
+        WHEN NOT MATCHED BY SOURCE AND u.user_id % 2 = 0 THEN UPDATE SET name = 'even' WHEN MATCHED THEN DELETE""",
     "one key with RETURNING": """MERGE INTO users u USING (VALUES (7, 99), (7000, 1)) AS s (id, a) ON u.user_id = s.id
         WHEN MATCHED THEN UPDATE SET age = s.a RETURNING merge_action(), u.*""",
 }  # fmt: skip

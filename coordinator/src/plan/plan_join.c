@@ -269,6 +269,20 @@ can_fetch_system_columns(PlannerInfo *root, List *exprs)
 	return true;
 }
 
+/* Values that an outer join nulls although they are not columns. */
+static bool
+brings_nulled_values(RelOptInfo *joinrel)
+{
+	ListCell *lc;
+
+	foreach(lc, joinrel->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var))
+			return true;
+	}
+	return false;
+}
+
 static void
 add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 {
@@ -276,7 +290,7 @@ add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 	Path *gather;
 
 	if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
-		!gather_can_fetch(fetch) || !can_fetch_system_columns(root, fetch))
+		brings_nulled_values(joinrel) || !gather_can_fetch(fetch) || !can_fetch_system_columns(root, fetch))
 		return;
 	if (plan_row_change_is_target(root, path))
 		gather = plan_row_change_scan(root, joinrel, path, fetch, NIL);
@@ -470,12 +484,10 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 		jointype != JOIN_SEMI && jointype != JOIN_ANTI)
 		return;
 
-	/* values that an outer join nulls although they are not columns */
-	foreach(lc, joinrel->reltarget->exprs)
-	{
-		if (!IsA(lfirst(lc), Var))
-			return;
-	}
+	/* a MERGE is sent as it is written, and its join brings rows to no node here */
+	if (brings_nulled_values(joinrel) &&
+		(root->parse->commandType != CMD_MERGE || !plan_scan_changes_distributed(root)))
+		return;
 
 	foreach(lc, dist_paths(outerrel))
 	{

@@ -161,8 +161,8 @@ plan_scan_check_ctid(PlannerInfo *root, Index rti)
 						 "statements by key, too.")));
 }
 
-static bool
-changes_distributed_table(PlannerInfo *root)
+bool
+plan_scan_changes_distributed(PlannerInfo *root)
 {
 	const DistributedTable *table =
 		root->parse->resultRelation > 0
@@ -188,7 +188,7 @@ plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptI
 	}
 
 	/* else the rows of a tree are this server's own: core finds them by ctid and tableoid */
-	remove = table->kind == TABLE_DISTRIBUTED || changes_distributed_table(root);
+	remove = table->kind == TABLE_DISTRIBUTED || plan_scan_changes_distributed(root);
 	if (remove || (!inhparent && rel->reloptkind == RELOPT_BASEREL))
 		replace_row_mark(root, rel->relid, remove);
 }

@@ -26,6 +26,9 @@ extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 /* ERROR if the query names the ctid of a distributed table, its range-table entry rti. */
 extern void plan_scan_check_ctid(PlannerInfo *root, Index rti);
 
+/* Is the query's target a distributed table? */
+extern bool plan_scan_changes_distributed(PlannerInfo *root);
+
 /* UNION ALL that core has flattened into a relation of the level. */
 extern void plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
 
