@@ -177,7 +177,13 @@ def archive(source: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--statistics"] if WITH_STATISTICS else []
     source.coordinator.execute("ANALYZE")
     made = run(
-        "pg_dump", "-Fc", *options, "-f", path, source.coordinator.conninfo(), node=source.coordinator
+        "pg_dump",
+        "-Fc",
+        *options,
+        "-f",
+        path,
+        source.coordinator.conninfo(),
+        node=source.coordinator,
     )
     assert (made.returncode, made.stderr) == (0, "")
     return path
@@ -316,7 +322,9 @@ def test_an_ordinary_role_restores_a_dump_as_text(
 
 
 # Of a server without the extension's files, or without its library preloaded.
-OF_EXTENSION = re.compile(r'(extension|schema) "strata"|strata must be loaded when the server starts')
+OF_EXTENSION = re.compile(
+    r'(extension|schema) "strata"|strata must be loaded when the server starts'
+)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,9 @@ def test_event_triggers_of_logins_fire_where_the_user_logs_in(pair: Pair) -> Non
             # a session that has found its way to the workers
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute("SELECT * FROM test_17.logins")
-        assert pair.on_workers("SELECT count(*) FROM pg_event_trigger WHERE evtevent = 'login'") == [0, 0]
+        assert pair.on_workers(
+            "SELECT count(*) FROM pg_event_trigger WHERE evtevent = 'login'"
+        ) == [0, 0]
         pair.execute("ALTER EVENT TRIGGER greets DISABLE")
         for node in (pair.cluster.coordinator, pair.cluster.plain):
             node.connect(user="stays_out").close()
@@ -329,27 +331,37 @@ WAITS = {
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_transaction_that_takes_too_long_ends_everywhere(pair: Pair, wait: str) -> None:
-    pair.execute("DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)")
+    pair.execute(
+        "DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)"
+    )
     pair.distribute("timed", "id")
     pair.execute("INSERT INTO timed SELECT g, g FROM generate_series(1, 20) AS g")
     with pair.transaction():
         pair.execute("UPDATE timed SET v = 0 WHERE id = 7")  # who changes all of them has to wait
         for node in (pair.cluster.coordinator, pair.cluster.plain):
             with node.connect() as connection:
-                connection.execute("SET search_path = test_17; SET transaction_timeout = '700ms'; BEGIN")
-                connection.execute("INSERT INTO timed SELECT g, g FROM generate_series(100, 120) AS g")
+                connection.execute(
+                    "SET search_path = test_17; SET transaction_timeout = '700ms'; BEGIN"
+                )
+                connection.execute(
+                    "INSERT INTO timed SELECT g, g FROM generate_series(100, 120) AS g"
+                )
                 # the message may come when nobody reads it, between two statements
                 with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.OperationalError)):
                     while True:
                         connection.execute(WAITS[wait])
     with pair.cluster.coordinator.connect() as connection:
         # nothing waits for it any more
-        connection.execute("SET search_path = test_17; SET lock_timeout = '20s'; UPDATE timed SET v = v")
+        connection.execute(
+            "SET search_path = test_17; SET lock_timeout = '20s'; UPDATE timed SET v = v"
+        )
     pair.same("SELECT * FROM timed")
 
 
 def test_the_timeout_of_transactions_leaves_short_ones_alone(pair: Pair) -> None:
-    pair.execute("DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)")
+    pair.execute(
+        "DROP TABLE IF EXISTS timed; CREATE TABLE timed (id integer PRIMARY KEY, v integer)"
+    )
     pair.distribute("timed", "id")
     pair.execute("SET transaction_timeout = '2s'")
     try:
