@@ -290,7 +290,8 @@ add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 	Path *gather;
 
 	if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
-		brings_nulled_values(joinrel) || !gather_can_fetch(fetch) || !can_fetch_system_columns(root, fetch))
+		brings_nulled_values(joinrel) || !gather_can_fetch(fetch) ||
+		!can_fetch_system_columns(root, fetch))
 		return;
 	if (plan_row_change_is_target(root, path))
 		gather = plan_row_change_scan(root, joinrel, path, fetch, NIL);
