@@ -329,6 +329,11 @@ WAITS = {
 }
 
 
+def execute_until_it_fails(connection: psycopg.Connection, statement: str) -> None:
+    while True:
+        connection.execute(statement)
+
+
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_transaction_that_takes_too_long_ends_everywhere(pair: Pair, wait: str) -> None:
     pair.execute(
@@ -348,8 +353,7 @@ def test_a_transaction_that_takes_too_long_ends_everywhere(pair: Pair, wait: str
                 )
                 # the message may come when nobody reads it, between two statements
                 with pytest.raises((psycopg.errors.TransactionTimeout, psycopg.OperationalError)):
-                    while True:
-                        connection.execute(WAITS[wait])
+                    execute_until_it_fails(connection, WAITS[wait])
     with pair.cluster.coordinator.connect() as connection:
         # nothing waits for it any more
         connection.execute(
