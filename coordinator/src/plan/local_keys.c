@@ -17,6 +17,7 @@
 #include "plan/local_keys.h"
 
 #include "access/table.h"
+#include "catalog/pg_inherits.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -48,7 +49,9 @@ estimate_rows(Oid relid)
 	Relation relation = table_open(relid, NoLock);
 	double rows = relation->rd_rel->reltuples;
 
-	if (metadata_table(relid) == NULL && RELKIND_HAS_TABLE_AM(relation->rd_rel->relkind))
+	if (has_subclass(relid))
+		rows = -1;
+	else if (metadata_table(relid) == NULL && RELKIND_HAS_TABLE_AM(relation->rd_rel->relkind))
 	{
 		BlockNumber pages;
 		double visible;
@@ -72,6 +75,7 @@ walk_source(Node *node, Source *source)
 		if (rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_VIEW)
 		{
 			source->is_local |= metadata_table(rte->relid) == NULL;
+			source->differs |= rte->relkind == RELKIND_FOREIGN_TABLE;
 			source->rows += estimate_rows(rte->relid);
 		}
 		return false;
