@@ -20,7 +20,7 @@ typedef struct ShardMove
 	List *tables;	  /* the group's, ordered by OID */
 	bool exclusive;	  /* writers wait */
 	List *referenced; /* reference tables that are locked, then */
-	List *periods;	  /* for each table: list_periods() */
+	List *periods;	  /* for each table: shard_partition_periods() */
 	List *copies;	  /* for each table: list of ShardCopy */
 	uint64 rows;
 	int64 locked; /* since when readers wait */

@@ -19,7 +19,7 @@
 #include "utils/snapmgr.h"
 
 #include "store/pages/space.h"
-#include "store/rows/row_scan.h"
+#include "store/rows/row_range.h"
 #include "store/table/introspect.h"
 
 /* Row groups with numbers further apart are told row by row. */
@@ -196,27 +196,14 @@ add_batch(RangeList *list, NumberSet *set, RowBatch *batch, uint64 since)
 	}
 }
 
-/* Leaves out row groups without numbers from `since` on. */
-typedef struct SincePruner
-{
-	RowPruner base;
-	uint64 since;
-} SincePruner;
-
-static bool
-ends_since(RowPruner *pruner, RowGroupReader *reader)
-{
-	const GroupRecord *record = row_group_reader_record(reader);
-
-	return record->first_row + record->row_span > ((SincePruner *) pruner)->since;
-}
-
 /* visible_rows(relation, since): numbers from `since` on of the rows that the statement sees, as ranges */
 Datum
 columnar_visible_rows(PG_FUNCTION_ARGS)
 {
 	Relation relation = columnar_open_to_read(PG_GETARG_OID(0));
-	SincePruner pruner = {.base = {.keep_group = ends_since}, .since = Max(PG_GETARG_INT64(1), 0)};
+	RowRangePruner range = {.base = {.keep_group = row_range_keeps_group},
+							.first = Max(PG_GETARG_INT64(1), 0),
+							.last = PG_UINT64_MAX};
 	RangeList list = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
 	NumberSet set = {0};
 	Bitmapset *no_columns = bms_make_singleton(0);
@@ -224,11 +211,11 @@ columnar_visible_rows(PG_FUNCTION_ARGS)
 	RowBatch *batch;
 
 	InitMaterializedSRF(fcinfo, 0);
-	scan = row_scan_begin(relation, NULL, GetActiveSnapshot(), no_columns, &pruner.base, NULL);
+	scan = row_scan_begin(relation, NULL, GetActiveSnapshot(), no_columns, &range.base, NULL);
 	while ((batch = row_scan_next(scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		add_batch(&list, &set, batch, pruner.since);
+		add_batch(&list, &set, batch, range.first);
 	}
 	put_numbers(&set, &list);
 	put_range(&list);

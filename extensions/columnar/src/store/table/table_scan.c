@@ -28,6 +28,7 @@
 
 #include "store/rows/columnar_slot.h"
 #include "store/rows/row_fetch.h"
+#include "store/rows/row_range.h"
 #include "store/rows/row_scan.h"
 #include "store/pages/space.h"
 #include "store/rows/write_buffer.h"
@@ -38,14 +39,6 @@
 /* ANALYZE: rows to look at per physical block, and over the whole table, at least. */
 #define ANALYZE_ROWS_PER_BLOCK 100
 #define ANALYZE_ROWS_TOTAL 300000
-
-/* Leaves out what has no row numbers of a range. */
-typedef struct RangePruner
-{
-	RowPruner base;
-	uint64 first; /* inclusive */
-	uint64 last;
-} RangePruner;
 
 typedef struct ColumnarScan
 {
@@ -60,7 +53,7 @@ typedef struct ColumnarScan
 	RowBatch *batch;
 	int32 position; /* in the batch's selection */
 	RowScanShared *shared;
-	RangePruner range; /* of row numbers: of tid ranges, else of all */
+	RowRangePruner range; /* of row numbers: of tid ranges, else of all */
 	bool ended;
 
 	/* bitmaps and samples */
@@ -278,26 +271,6 @@ columnar_scan_getnextslot(TableScanDesc base, ScanDirection direction, TupleTabl
 	return true;
 }
 
-static bool
-group_meets_range(RowPruner *pruner, RowGroupReader *reader)
-{
-	const RangePruner *range = (const RangePruner *) pruner;
-	const GroupRecord *record = row_group_reader_record(reader);
-
-	return record->first_row <= range->last && record->first_row + record->row_span > range->first;
-}
-
-static bool
-block_meets_range(RowPruner *pruner, RowGroupReader *reader, uint32 block)
-{
-	const RangePruner *range = (const RangePruner *) pruner;
-	uint64 lowest;
-	uint64 highest;
-
-	row_group_reader_number_bounds(reader, block, &lowest, &highest);
-	return lowest <= range->last && highest >= range->first;
-}
-
 void
 columnar_scan_set_tidrange(TableScanDesc base, ItemPointer min, ItemPointer max)
 {
@@ -316,8 +289,8 @@ columnar_scan_set_tidrange(TableScanDesc base, ItemPointer min, ItemPointer max)
 	}
 	else
 		scan->range.last += Min(ItemPointerGetOffsetNumberNoCheck(max), TID_ROWS_PER_BLOCK) - 1;
-	scan->range.base.keep_group = group_meets_range;
-	scan->range.base.keep_block = block_meets_range;
+	scan->range.base.keep_group = row_range_keeps_group;
+	scan->range.base.keep_block = row_range_keeps_block;
 	reset_scan(scan);
 }
 
