@@ -110,11 +110,11 @@ dist_path_is_empty_elsewhere(DistPath *path)
 }
 
 bool
-dist_path_has_from_item(const DistPath *path, Index rti)
+from_list_has(const List *from, Index rti)
 {
 	ListCell *lc;
 
-	foreach(lc, path->from)
+	foreach(lc, from)
 	{
 		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
 			return true;

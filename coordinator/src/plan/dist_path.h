@@ -157,8 +157,8 @@ extern void dist_path_forget_order(DistPath *path);
  */
 extern bool dist_path_is_empty_elsewhere(DistPath *path);
 
-/* Is the relation one of the path's own FROM items, not inside an outer join? */
-extern bool dist_path_has_from_item(const DistPath *path, Index rti);
+/* Is the relation one of these FROM items itself, not inside a join? */
+extern bool from_list_has(const List *from, Index rti);
 
 /* The routes that lead to one worker on both sides. */
 extern List *locus_common_routes(const Locus *a, const Locus *b);

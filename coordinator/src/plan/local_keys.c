@@ -31,6 +31,8 @@
 
 #include "compat.h"
 #include "cluster/metadata.h"
+#include "plan/dist_path.h"
+#include "plan/planner.h"
 
 #define MAX_LOCAL_ROWS 100000.0
 
@@ -108,20 +110,6 @@ is_small_and_local(RangeTblEntry *rte)
 	return source.is_local && !source.differs && source.rows < MAX_LOCAL_ROWS;
 }
 
-/* Is it one of the statement's own FROM items, not inside an outer join? */
-static bool
-is_from_item(const Query *query, Index rti)
-{
-	ListCell *lc;
-
-	foreach(lc, query->jointree->fromlist)
-	{
-		if (IsA(lfirst(lc), RangeTblRef) && ((RangeTblRef *) lfirst(lc))->rtindex == rti)
-			return true;
-	}
-	return false;
-}
-
 /* ---------------------------------------------------------------- conditions */
 
 /* The only relation of the expression, which is the same whenever it is evaluated; 0 if it is not so. */
@@ -194,8 +182,8 @@ make_select(const Query *query, const List *conditions, Index rti, Node *key)
 }
 
 static Node *
-make_filter(const Query *query, const List *conditions, const OpExpr *equals, Oid operator,
-			Node * changed, Index rti, Node *key)
+make_filter(const Query *query, const List *conditions, const OpExpr *equals, Oid equality,
+			Node *changed, Index rti, Node *key)
 {
 	ScalarArrayOpExpr *filter = makeNode(ScalarArrayOpExpr);
 	SubLink *keys = makeNode(SubLink);
@@ -205,7 +193,7 @@ make_filter(const Query *query, const List *conditions, const OpExpr *equals, Oi
 	keys->subLinkType = ARRAY_SUBLINK;
 	keys->subselect = (Node *) select;
 	keys->location = -1;
-	filter->opno = operator;
+	filter->opno = equality;
 	set_sa_opfuncid(filter);
 	filter->useOr = true;
 	filter->inputcollid = equals->inputcollid;
@@ -220,51 +208,49 @@ find_filter(const Query *query, const List *conditions, Node *condition)
 {
 	const OpExpr *equals = (OpExpr *) condition;
 	Index target = query->resultRelation;
-	Oid operator;
+	Oid equality;
 	Node *left;
 	Node *right;
 	Index rti;
 
 	if (!IsA(condition, OpExpr) || list_length(equals->args) != 2)
 		return NULL;
-	operator= equals->opno;
+	equality = equals->opno;
 	left = linitial(equals->args);
 	right = lsecond(equals->args);
-	if (!op_mergejoinable(operator, exprType(left)) && !op_hashjoinable(operator, exprType(left)))
+	if (!op_mergejoinable(equality, exprType(left)) && !op_hashjoinable(equality, exprType(left)))
 		return NULL;
 	if (find_relation(left) != target)
 	{
-		operator= get_commutator(operator);
+		equality = get_commutator(equality);
 		left = lsecond(equals->args);
 		right = linitial(equals->args);
 	}
 	rti = find_relation(right);
-	if (!OidIsValid(operator) || find_relation(left) != target || rti == 0 || rti == target ||
+	if (!OidIsValid(equality) || find_relation(left) != target || rti == 0 || rti == target ||
 		!OidIsValid(get_array_type(exprType(right))) ||
 		exprCollation(right) != equals->inputcollid ||
 		!is_small_and_local(rt_fetch(rti, query->rtable)) ||
-		(query->commandType != CMD_MERGE && !is_from_item(query, rti)))
+		(query->commandType != CMD_MERGE && !from_list_has(query->jointree->fromlist, rti)))
 		return NULL;
-	return make_filter(query, conditions, equals, operator, left, rti, right);
+	return make_filter(query, conditions, equals, equality, left, rti, right);
 }
 
-/* Does the statement ask only for the rows of a distributed table that its conditions name? */
+/* Does the statement join a distributed table, of which it asks only for the rows that its conditions name? */
 static bool
 asks_for_matches(const Query *query)
 {
-	const DistributedTable *table;
 	ListCell *lc;
 
-	if (query->commandType != CMD_UPDATE && query->commandType != CMD_DELETE &&
-		query->commandType != CMD_MERGE)
+	if (query->commandType == CMD_SELECT || query->commandType == CMD_INSERT ||
+		list_length(query->rtable) == 1 || plan_scan_changed_table(query) == NULL)
 		return false;
 	foreach(lc, query->mergeActionList)
 	{
 		if (compat_merges_unmatched_target(lfirst_node(MergeAction, lc)))
 			return false;
 	}
-	table = metadata_table(rt_fetch(query->resultRelation, query->rtable)->relid);
-	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+	return true;
 }
 
 void

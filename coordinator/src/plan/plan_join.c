@@ -487,7 +487,7 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 
 	/* a MERGE is sent as it is written, and its join brings rows to no node here */
 	if (brings_nulled_values(joinrel) &&
-		(root->parse->commandType != CMD_MERGE || !plan_scan_changes_distributed(root)))
+		(root->parse->commandType != CMD_MERGE || plan_scan_changed_table(root->parse) == NULL))
 		return;
 
 	foreach(lc, dist_paths(outerrel))

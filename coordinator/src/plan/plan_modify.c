@@ -593,7 +593,7 @@ find_row_path(PlannerInfo *root, RelOptInfo *input_rel, const DistributedTable *
 
 		if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
 			path->locus.colocation_id == table->colocation->id &&
-			dist_path_has_from_item(path, root->parse->resultRelation))
+			from_list_has(path->from, root->parse->resultRelation))
 			return path;
 	}
 	return NULL;
@@ -614,37 +614,6 @@ plan_row_change(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel,
 		replace_path(final_rel, plan_row_change_path(root, final_rel, modify->table, path));
 }
 
-/* Do triggers want to see the rows that the statement changes? */
-static bool
-has_triggers(const Query *parse, const DistributedTable *table)
-{
-	int events = 0;
-	ListCell *lc;
-
-	if (parse->commandType == CMD_UPDATE)
-		events = TRIGGER_TYPE_UPDATE;
-	else if (parse->commandType == CMD_DELETE)
-		events = TRIGGER_TYPE_DELETE;
-	foreach(lc, parse->mergeActionList)
-	{
-		switch (lfirst_node(MergeAction, lc)->commandType)
-		{
-			case CMD_INSERT:
-				events |= TRIGGER_TYPE_INSERT;
-				break;
-			case CMD_UPDATE:
-				events |= TRIGGER_TYPE_UPDATE;
-				break;
-			case CMD_DELETE:
-				events |= TRIGGER_TYPE_DELETE;
-				break;
-			default:
-				break;
-		}
-	}
-	return events != 0 && user_trigger_find(table->relation, events, false) != NULL;
-}
-
 /* Take the checks of policies and of a view's CHECK OPTION into the statement; false if workers cannot make them. */
 static bool
 add_new_row_checks(PlannerInfo *root, DistPath *path, ModifyPlan *modify)
@@ -661,13 +630,39 @@ add_new_row_checks(PlannerInfo *root, DistPath *path, ModifyPlan *modify)
 							  &modify->checked_returning);
 }
 
+/* Plan the statement as one of the workers over the path's rows; false if they cannot do all of it. */
+static bool
+plan_on_workers(PlannerInfo *root, RelOptInfo *final_rel, ModifyPlan *modify, DistPath *path)
+{
+	Query *parse = root->parse;
+
+	if (rows_may_move(root, path, modify->table))
+	{
+		replace_path(final_rel,
+					 plan_move_path(root, final_rel, modify->table, path, list_assignments(root)));
+		return true;
+	}
+	if (!add_new_row_checks(root, path, modify))
+		return false;
+	if (modify->checked != NIL || !statement_text_is_complete(root, modify->original) ||
+		!statement_text_is_readable(root, modify->original))
+	{
+		if (parse->commandType == CMD_MERGE || !from_list_has(path->from, parse->resultRelation))
+			return false;
+		modify->path = path;
+	}
+	modify->locus = path->locus;
+	replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
+	return true;
+}
+
 void
 plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 {
 	Query *parse = root->parse;
 	RangeTblEntry *rte = planner_rt_fetch(parse->resultRelation, root);
 	ModifyPlan *modify;
-	DistPath *path;
+	DistPath *path = NULL;
 
 	if (rte->rtekind != RTE_RELATION)
 		return;
@@ -688,34 +683,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 
 	check_current_of(modify->original, modify->table);
-	path = find_colocated_path(root, input_rel, modify->table);
-	if (path == NULL || has_triggers(parse, modify->table))
-	{
+	if (user_trigger_find(modify->table->relation, plan_row_change_events(parse), false) == NULL)
+		path = find_colocated_path(root, input_rel, modify->table);
+	if (path == NULL || !plan_on_workers(root, final_rel, modify, path))
 		plan_row_change(root, input_rel, final_rel, modify);
-		return;
-	}
-	if (rows_may_move(root, path, modify->table))
-	{
-		replace_path(final_rel,
-					 plan_move_path(root, final_rel, modify->table, path, list_assignments(root)));
-		return;
-	}
-	if (!add_new_row_checks(root, path, modify))
-	{
-		plan_row_change(root, input_rel, final_rel, modify);
-		return;
-	}
-	if (modify->checked != NIL || !statement_text_is_complete(root, modify->original) ||
-		!statement_text_is_readable(root, modify->original))
-	{
-		if (parse->commandType == CMD_MERGE ||
-			!dist_path_has_from_item(path, parse->resultRelation))
-		{
-			plan_row_change(root, input_rel, final_rel, modify);
-			return;
-		}
-		modify->path = path;
-	}
-	modify->locus = path->locus;
-	replace_paths(root, final_rel, modify, plan_shipped_statement, NIL);
 }

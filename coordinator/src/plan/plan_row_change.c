@@ -12,7 +12,8 @@
  * which worker core has changed (stream/row_change.c).
  *
  * Where the workers can find the statement's rows (plan_row_change_path), they compute what they can of the new values, too.
- * Else the table alone is read so (plan_row_change_scan), and core joins, filters and computes here.
+ * Else the table is read so, with what the workers can join to it (plan_row_change_scan), and core joins, filters and
+ * computes the rest here.
  *
  * The lock comes first, and so the values are those of the row as it is then: there is nothing to recheck here.  The price are
  * locks of rows that then are not changed, where the workers cannot tell which ones will be.
@@ -28,7 +29,6 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
-#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -39,6 +39,7 @@
 #include "plan/deparse_text.h"
 #include "plan/gather_plan.h"
 #include "plan/plan_row_change.h"
+#include "plan/planner.h"
 #include "plan/shippable.h"
 
 typedef struct RowChangePlan
@@ -200,18 +201,31 @@ make_lists(PlannerInfo *root, RowChangePlan *plan, List *exprs)
 			plan->held, lfirst(lc) == NULL ? 0 : tlist_member(lfirst(lc), plan->fetch)->resno);
 }
 
-/* May rows be deleted? */
-static bool
-deletes(const Query *parse)
+static int16
+get_event(CmdType command)
 {
+	switch (command)
+	{
+		case CMD_INSERT:
+			return TRIGGER_TYPE_INSERT;
+		case CMD_UPDATE:
+			return TRIGGER_TYPE_UPDATE;
+		case CMD_DELETE:
+			return TRIGGER_TYPE_DELETE;
+		default:
+			return 0;
+	}
+}
+
+int16
+plan_row_change_events(const Query *parse)
+{
+	int16 events = get_event(parse->commandType);
 	ListCell *lc;
 
 	foreach(lc, parse->mergeActionList)
-	{
-		if (lfirst_node(MergeAction, lc)->commandType == CMD_DELETE)
-			return true;
-	}
-	return parse->commandType == CMD_DELETE;
+		events |= get_event(lfirst_node(MergeAction, lc)->commandType);
+	return events;
 }
 
 /* The statement for the workers. */
@@ -221,9 +235,10 @@ make_sql(PlannerInfo *root, RowChangePlan *change, List **params)
 	const Query *parse = root->parse;
 	List *values = list_truncate(list_copy(change->fetch), list_length(change->fetch) - 2);
 
+	bool deletes = (plan_row_change_events(parse) & TRIGGER_TYPE_DELETE) != 0;
+
 	return deparse_text(deparse_path_locked(change->dist, values, parse->resultRelation,
-											deletes(parse) ? LCS_FORUPDATE : LCS_FORNOKEYUPDATE,
-											params));
+											deletes ? LCS_FORUPDATE : LCS_FORNOKEYUPDATE, params));
 }
 
 /* PlanCustomPath of the Gather below core's ModifyTable. */
@@ -250,31 +265,35 @@ bool
 plan_row_change_is_target(PlannerInfo *root, const DistPath *dist)
 {
 	const Query *parse = root->parse;
-	const DistributedTable *table;
 
-	if (parse->commandType == CMD_SELECT || parse->commandType == CMD_INSERT ||
-		!bms_is_member(parse->resultRelation, dist->relids))
-		return false;
-	table = metadata_table(planner_rt_fetch(parse->resultRelation, root)->relid);
-	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+	return parse->commandType != CMD_INSERT && bms_is_member(parse->resultRelation, dist->relids) &&
+		   plan_scan_changed_table(parse) != NULL;
+}
+
+static RowChangePlan *
+make_change(const DistributedTable *table, DistPath *dist)
+{
+	RowChangePlan *change = palloc0(sizeof(RowChangePlan));
+
+	change->table = table;
+	change->dist = dist;
+	change->repeat = bms_membership(dist->relids) == BMS_MULTIPLE;
+	return change;
 }
 
 Path *
 plan_row_change_scan(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, List *fetch, List *quals)
 {
-	Index target = root->parse->resultRelation;
-	RowChangePlan *change = palloc0(sizeof(RowChangePlan));
-	const Path *scan = gather_path_create(root, rel, dist, rel->reltarget, fetch, quals, NIL);
+	RowChangePlan *change;
+	const Path *scan;
 	List *exprs = NIL;
 	Path *path;
 	ListCell *lc;
 
-	if (!dist_path_has_from_item(dist, target))
+	if (!from_list_has(dist->from, root->parse->resultRelation))
 		return NULL;
-	change->table = metadata_table(planner_rt_fetch(target, root)->relid);
-	change->dist = dist;
+	change = make_change(plan_scan_changed_table(root->parse), dist);
 	change->quals = quals;
-	change->repeat = bms_membership(dist->relids) == BMS_MULTIPLE;
 	change->keep = true;
 	foreach(lc, fetch)
 	{
@@ -283,6 +302,7 @@ plan_row_change_scan(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, List *f
 	}
 	make_lists(root, change, exprs);
 
+	scan = gather_path_create(root, rel, dist, rel->reltarget, fetch, quals, NIL);
 	path = gather_path_create_modify(root, rel, NIL, scan->rows, plan_changed_rows, change);
 	path->startup_cost = scan->startup_cost;
 	path->total_cost = scan->total_cost;
@@ -293,13 +313,10 @@ Path *
 plan_row_change_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable *table,
 					 DistPath *dist)
 {
-	RowChangePlan *change = palloc0(sizeof(RowChangePlan));
+	RowChangePlan *change = make_change(table, dist);
 	ModifyTablePath *path = makeNode(ModifyTablePath);
 
-	change->table = table;
-	change->dist = dist;
 	change->tlist = make_tlist(root);
-	change->repeat = bms_membership(dist->relids) == BMS_MULTIPLE;
 	make_lists(root, change, list_computed(root, &dist->locus, change->tlist));
 
 	*path = *linitial_node(ModifyTablePath, final_rel->pathlist);

@@ -161,15 +161,15 @@ plan_scan_check_ctid(PlannerInfo *root, Index rti)
 						 "statements by key, too.")));
 }
 
-bool
-plan_scan_changes_distributed(PlannerInfo *root)
+const DistributedTable *
+plan_scan_changed_table(const Query *query)
 {
-	const DistributedTable *table =
-		root->parse->resultRelation > 0
-			? metadata_table(planner_rt_fetch(root->parse->resultRelation, root)->relid)
-			: NULL;
+	const DistributedTable *table = query->resultRelation > 0
+										? metadata_table(
+											  rt_fetch(query->resultRelation, query->rtable)->relid)
+										: NULL;
 
-	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+	return table != NULL && table->kind == TABLE_DISTRIBUTED ? table : NULL;
 }
 
 void
@@ -188,7 +188,7 @@ plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptI
 	}
 
 	/* else the rows of a tree are this server's own: core finds them by ctid and tableoid */
-	remove = table->kind == TABLE_DISTRIBUTED || plan_scan_changes_distributed(root);
+	remove = table->kind == TABLE_DISTRIBUTED || plan_scan_changed_table(root->parse) != NULL;
 	if (remove || (!inhparent && rel->reloptkind == RELOPT_BASEREL))
 		replace_row_mark(root, rel->relid, remove);
 }

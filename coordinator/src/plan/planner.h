@@ -17,6 +17,8 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 
+#include "cluster/metadata.h"
+
 extern void planner_initialize(void); /* from _PG_init */
 
 extern void
@@ -26,8 +28,8 @@ extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 /* ERROR if the query names the ctid of a distributed table, its range-table entry rti. */
 extern void plan_scan_check_ctid(PlannerInfo *root, Index rti);
 
-/* Is the query's target a distributed table? */
-extern bool plan_scan_changes_distributed(PlannerInfo *root);
+/* The distributed table that the query itself changes; NULL: it changes none. */
+extern const DistributedTable *plan_scan_changed_table(const Query *query);
 
 /* UNION ALL that core has flattened into a relation of the level. */
 extern void plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
