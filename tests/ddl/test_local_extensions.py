@@ -63,14 +63,13 @@ def test_a_local_extension_is_created_and_used_on_the_coordinator_alone(
         ("SELECT count(*) FROM t WHERE similarity(v, 'word7') = 1", 1),
         ("SELECT count(*) FROM t WHERE v % 'word7' AND similarity(v, 'word7') = 1", 1),
         ("SELECT count(*) FROM (SELECT similarity(v, 'w') FROM t ORDER BY 1) AS s", 100),
-        ("UPDATE t SET v = 'x' WHERE k = 3 AND similarity('a', 'a') = 1", None),
     ):
-        cursor = local.execute(query)
-        if rows is not None:
-            assert cursor.fetchone() == (rows,), query
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="t") as caught:
-        local.execute("DELETE FROM t WHERE similarity(v, 'word7') = 1")
-    assert "similarity(text,text)" in caught.value.diag.message_detail
+        assert local.execute(query).fetchone() == (rows,), query
+    for change, rows in (
+        ("UPDATE t SET v = 'x' WHERE k = 3 AND similarity('a', 'a') = 1", 1),
+        ("DELETE FROM t WHERE similarity(v, 'word7') = 1", 1),
+    ):
+        assert local.execute(change).rowcount == rows, change
     # what is built on it stays here, too
     local.execute(
         "CREATE FUNCTION f (gtrgm) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';"
