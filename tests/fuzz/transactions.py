@@ -11,11 +11,12 @@ import random
 
 SCHEMA = "fuzz_tx"
 
-# m1 and m2 are colocated, m3 is hashed by a text key, mr is a reference table, ml is local.
+# m1 and m2 are colocated, m3 is hashed by a text key, mt has triggers, mr is a reference table, ml is local.
 TABLES = {
     "m1": "id integer, k integer, v integer CHECK (v < 1000), t text, PRIMARY KEY (k, id)",
     "m2": "id integer, k integer, v integer, t text, PRIMARY KEY (k, id)",
     "m3": "id integer, k text, v integer NOT NULL, t text DEFAULT 'none', PRIMARY KEY (k, id)",
+    "mt": "id integer, k integer, v integer, t text, PRIMARY KEY (k, id)",
     "mr": "id integer PRIMARY KEY, k integer, v integer, t text",
     "ml": "id integer PRIMARY KEY, k integer, v integer, t text",
 }
@@ -24,7 +25,27 @@ DISTRIBUTE = (
     f"SELECT strata.create_distributed_table('{SCHEMA}.m1', 'k', shard_count => 8, colocate_with => 'none')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.m2', 'k', colocate_with => '{SCHEMA}.m1')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.m3', 'k', shard_count => 8, colocate_with => 'none')",
+    f"SELECT strata.create_distributed_table('{SCHEMA}.mt', 'k', colocate_with => '{SCHEMA}.m1')",
     f"SELECT strata.create_reference_table('{SCHEMA}.mr', storage => 'columnar')",
+)
+
+# A volatile function, and triggers that change rows, leave rows as they are, and write elsewhere.
+CODE = (
+    f"CREATE FUNCTION {SCHEMA}.same(integer) RETURNS integer LANGUAGE plpgsql AS 'BEGIN RETURN $1; END'",
+    f"""CREATE FUNCTION {SCHEMA}.before() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF OLD.id % 5 = 0 THEN RETURN NULL; END IF;
+            IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+            NEW.t := OLD.t || 'b';
+            RETURN NEW;
+        END $$""",
+    f"""CREATE FUNCTION {SCHEMA}.after() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            UPDATE {SCHEMA}.ml SET v = v + 1 WHERE id = OLD.id;
+            RETURN NULL;
+        END $$""",
+    f"CREATE TRIGGER a BEFORE UPDATE OR DELETE ON {SCHEMA}.mt FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.before()",
+    f"CREATE TRIGGER b AFTER UPDATE OR DELETE ON {SCHEMA}.mt FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.after()",
 )
 
 
@@ -33,7 +54,7 @@ def create_sql(distributed: bool) -> list[str]:
     statements += [f"CREATE TABLE {SCHEMA}.{name} ({columns})" for name, columns in TABLES.items()]
     if distributed:
         statements += DISTRIBUTE
-    return statements
+    return [*statements, *CODE]
 
 
 def reset_sql() -> list[str]:
@@ -63,7 +84,7 @@ class TransactionGenerator:
         self.next_id = 100
 
     def table(self) -> str:
-        return self.rng.choice(["m1", "m1", "m2", "m2", "m3", "mr", "ml"])
+        return self.rng.choice(["m1", "m1", "m2", "m2", "m3", "mt", "mr", "ml"])
 
     def key(self, table: str) -> str:
         number = self.rng.randrange(0, 9)
@@ -182,6 +203,90 @@ class TransactionGenerator:
             f" WHERE o.k = m.k AND o.id = m.id AND o.v > m.v) AND {self.condition('m1', 'm')}"
         )
 
+    # ------------------------------------------------------------- changes that the coordinator computes
+
+    def source(self) -> str:
+        """A set of at most one row for each id, called s: of any table, or of none."""
+        table = self.rng.choice(["m1", "m3", "mt", "mr", "ml", ""])
+        if not table:
+            low = self.rng.randrange(1, 25)
+            return f"(SELECT g AS id, g % 9 AS k, g * 2 AS v FROM generate_series({low}, {low + 10}) AS g) AS s"
+        key = "max(length(k))" if table == "m3" else "max(k)"
+        return (
+            f"(SELECT id, {key} AS k, max(v) AS v FROM {SCHEMA}.{table}"
+            f" WHERE {self.condition(table)} GROUP BY id) AS s"
+        )
+
+    def change_here(self) -> str:
+        """UPDATE or DELETE by what workers do not have."""
+        table = self.table()
+        other = self.rng.choice(["m1", "m3", "mr", "ml"])
+        matches = f"{SCHEMA}.{other} AS o WHERE o.id = m.id AND o.v < {self.rng.randrange(60)}"
+        where = self.condition(table, "m")
+        using, condition = self.rng.choice(
+            [
+                (self.source(), f"s.id = m.id AND {where}"),
+                (self.source(), f"s.v = m.id AND s.k < 7 AND {where}"),
+                ("", f"{SCHEMA}.same(m.v) < {self.rng.randrange(60)} AND {where}"),
+                ("", f"random() < 2 AND {where}"),
+                ("", f"EXISTS (SELECT FROM {matches}) AND {where}"),
+                ("", f"NOT EXISTS (SELECT FROM {matches}) AND {where}"),
+                ("", f"m.id IN (SELECT id FROM {SCHEMA}.{other} WHERE {self.condition(other)})"),
+            ]
+        )
+        returning = self.rng.choice(["", "", " RETURNING m.id, m.k, m.v, m.t", " RETURNING *"])
+        if self.rng.random() < 0.4:
+            using = f" USING {using}" if using else ""
+            return f"DELETE FROM {SCHEMA}.{table} AS m{using} WHERE {condition}{returning}"
+        changes = ["v = m.v + 1", f"v = {SCHEMA}.same(m.v) + 1, t = m.t || 'h'"]
+        changes += [f"v = (SELECT max(o.v) FROM {matches}) + 1", "t = 'changed here'"]
+        if using:
+            changes += ["v = s.v", "v = m.v + s.k, t = m.t || s.id"]
+        using = f" FROM {using}" if using else ""
+        return f"UPDATE {SCHEMA}.{table} AS m SET {self.rng.choice(changes)}{using} WHERE {condition}{returning}"
+
+    def merge(self) -> str:
+        table = self.rng.choice(["m1", "m2", "m3", "mt", "ml"])
+        on = "s.id = m.id"
+        if table != "m3" and self.rng.random() < 0.5:
+            on += " AND s.k = m.k"
+        also = self.rng.choice(["", f" AND m.v < {self.rng.randrange(60)}", " AND s.v > m.v"])
+        matched = self.rng.choice(
+            ["UPDATE SET v = m.v + s.v", "UPDATE SET t = m.t || 'g'", "DELETE", "DO NOTHING"]
+        )
+        actions = f" WHEN MATCHED{also} THEN {matched}"
+        if self.rng.random() < 0.3:
+            actions += " WHEN MATCHED THEN UPDATE SET t = 'second'"
+        if self.rng.random() < 0.6:
+            offset = self.next_id
+            self.next_id += 200
+            key = "'k' || s.k" if table == "m3" else "s.k"
+            actions += (
+                f" WHEN NOT MATCHED THEN INSERT VALUES (s.id + {offset}, {key}, s.v, 'merged')"
+            )
+        return f"MERGE INTO {SCHEMA}.{table} AS m USING {self.source()} ON {on}{actions}"
+
+    def change_in_with(self) -> str:
+        """One part of a statement changes a table, another one another."""
+        table = self.rng.choice(["m1", "m2", "mt", "mr", "ml"])
+        other = self.rng.choice([name for name in ("m1", "m2", "mt", "mr", "ml") if name != table])
+        change = self.rng.choice(
+            [f"DELETE FROM {SCHEMA}.{table}", f"UPDATE {SCHEMA}.{table} SET v = v + 1"]
+        )
+        offset = self.next_id
+        self.next_id += 2000
+        reader = self.rng.choice(
+            [
+                f"INSERT INTO {SCHEMA}.{other} SELECT id + {offset}, k, v, t FROM c WHERE id < 1000",
+                f"SELECT count(*), sum(c.v), sum(m.v) FROM c JOIN {SCHEMA}.{other} AS m USING (k, id)",
+                f"UPDATE {SCHEMA}.{other} AS m SET v = c.v FROM c WHERE c.k = m.k AND c.id = m.id",
+                f"DELETE FROM {SCHEMA}.{other} AS m USING c WHERE c.k = m.k AND c.id = m.id RETURNING c.*",
+            ]
+        )
+        return f"WITH c AS ({change} WHERE {self.condition(table)} RETURNING *) {reader}"
+
+    # ------------------------------------------------------------- reads
+
     def read(self) -> str:
         table = self.table()
         return self.rng.choice(
@@ -276,12 +381,15 @@ class TransactionGenerator:
                 self.update_key,
                 self.delete,
                 self.delete_exists,
+                self.change_here,
+                self.merge,
+                self.change_in_with,
                 self.read,
                 self.failure,
                 self.declare,
                 self.fetch,
             ],
-            weights=[24, 7, 8, 16, 6, 8, 8, 4, 24, 3, 7, 16],
+            weights=[24, 7, 8, 12, 6, 8, 6, 4, 12, 8, 6, 24, 3, 7, 16],
         )[0]()
 
     def script(self) -> list[str]:
