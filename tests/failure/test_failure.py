@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tests import fault_points
 from tests.cluster import Cluster, Node
 from tests.failover import (
     Proxy,
@@ -630,11 +631,17 @@ def test_the_next_statement_works_when_the_replica_was_promoted(make_cluster) ->
         second.stop("immediate")
 
 
+def become_read_only(node: Node) -> None:
+    node.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    node.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("wire", ["of a watched worker", "older than the first answer"])
 def test_a_worker_that_was_made_read_only_is_left_for_the_host_that_is_primary(
-    make_cluster,
+    make_cluster, wire: str
 ) -> None:
     """The old primary goes on answering over the wires it has: sessions leave it all the same."""
-    cluster = make_cluster(workers=1)
+    cluster = make_cluster(workers=1, assertions=True)
     cluster.coordinator.execute(
         "CREATE TABLE t (id integer PRIMARY KEY, v integer);"
         "SELECT strata.create_distributed_table('t', 'id', shard_count => 4);"
@@ -642,13 +649,18 @@ def test_a_worker_that_was_made_read_only_is_left_for_the_host_that_is_primary(
     )
     first = cluster.workers[0]
     second = make_standby(cluster, first, "standby")
+    fault_points.arm(cluster.coordinator, ("heartbeat_first_answer", "wait"))
     set_conninfo(cluster, "worker1", conninfo_of(first, second))
-    wait_for_status(cluster, "worker1", "up")
+    fault_points.wait_for_arrival(cluster.coordinator)
     try:
         with cluster.coordinator.connect() as connection:
-            connection.execute("UPDATE t SET v = 1")
-            first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-            first.execute("SELECT pg_reload_conf()")
+            if wire == "older than the first answer":
+                connection.execute("UPDATE t SET v = 1")
+            fault_points.release(cluster.coordinator)
+            wait_for_status(cluster, "worker1", "up")
+            if wire == "of a watched worker":
+                connection.execute("UPDATE t SET v = 1")
+            become_read_only(first)
             wait_for_status(cluster, "worker1", "read-only", timeout=5)
             assert "default_transaction_read_only" in status_of(cluster, "worker1")[2]
             for _ in wait_until("the standby has it"):
@@ -661,6 +673,7 @@ def test_a_worker_that_was_made_read_only_is_left_for_the_host_that_is_primary(
             assert second.value("SELECT sum(v) FROM t") == 200
             assert first.value("SELECT sum(v) FROM t") == 100
     finally:
+        fault_points.release(cluster.coordinator)
         second.stop("immediate")
 
 

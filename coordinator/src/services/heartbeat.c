@@ -44,6 +44,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "fault_point.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
 #include "server/clock.h"
@@ -136,7 +137,10 @@ note_server(Beat *beat, const char *started)
 		strcmp(beat->started, started) == 0)
 		return;
 	if (beat->state.generation == 0) /* not one that a former heartbeat has given */
+	{
+		FAULT_POINT("heartbeat_first_answer");
 		beat->state.generation = pg_prng_uint32(&pg_global_prng_state) | 1;
+	}
 	else
 		beat->state.generation++;
 	beat->state.host = beat->host;

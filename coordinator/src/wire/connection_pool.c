@@ -114,7 +114,8 @@ is_wire_closed(WorkerConnection *conn)
 
 /*
  * Does the wire lead to where the worker is now?  A host that was powered off breaks no wire.
- * To connect anew to a silent worker takes no longer than connect_timeout.
+ * To connect anew to a silent worker takes no longer than connect_timeout.  Of a wire that was made before the
+ * heartbeat's first answer (generation 0) nobody knows: the worker may have moved since.
  */
 static bool
 is_current(WorkerConnection *conn)
@@ -125,11 +126,7 @@ is_current(WorkerConnection *conn)
 		return true;
 	if (state.status == WORKER_DOWN && state.unanswered_since != 0)
 		return false;
-	if (state.generation == 0)
-		return true;
-	if (conn->generation == 0)
-		conn->generation = state.generation; /* made before the heartbeat's first answer */
-	return conn->generation == state.generation;
+	return state.generation == 0 || conn->generation == state.generation;
 }
 
 /*
