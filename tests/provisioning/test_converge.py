@@ -40,6 +40,7 @@ def superuser(site: Site, host: str, sql: str, database: str = "app") -> str:
     return site.lab.host(host).run(command).stdout.strip()
 
 
+@pytest.mark.slow  # a tenth of the whole suite's time
 def test_a_second_run_changes_nothing(site: Site):
     assert set(site.play("site.yml").values()) == {0}
 

@@ -21,6 +21,9 @@ CHECKOUT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(600)
 
+# Minutes of CPU for what only a change of the lab itself could break.
+of_the_lab = pytest.mark.slow
+
 
 @pytest.fixture
 def pair(lab: Lab) -> tuple[Host, Host]:
@@ -48,6 +51,7 @@ def test_a_host_is_of_the_release_that_was_asked_for(lab: Lab, pair: tuple[Host,
     assert f"VERSION_CODENAME={lab.suite}\n" in pair[0].run("cat /etc/os-release").stdout
 
 
+@of_the_lab
 def test_a_host_installs_packages_from_the_mirror(pair: tuple[Host, Host]):
     host = pair[0]
     host.run("apt-get -qq update")
@@ -63,6 +67,7 @@ def test_nothing_but_the_mirror_is_outside_the_network(lab: Lab, pair: tuple[Hos
     assert pair[0].run("ping -c 1 -W 1 192.0.2.1", check=False).returncode != 0
 
 
+@of_the_lab
 def test_each_host_has_two_disks_of_its_own(pair: tuple[Host, Host]):
     for host in pair:
         host.run("apt-get -qq --yes --no-install-recommends --no-download install e2fsprogs")
@@ -78,6 +83,7 @@ def test_each_host_has_two_disks_of_its_own(pair: tuple[Host, Host]):
         host.run("umount /srv/hot /srv/cold")
 
 
+@of_the_lab
 def test_a_reboot_ends_with_all_services_and_all_files(pair: tuple[Host, Host]):
     host = pair[0]
     host.run("echo kept >/root/file")
@@ -88,6 +94,7 @@ def test_a_reboot_ends_with_all_services_and_all_files(pair: tuple[Host, Host]):
     assert host.run("test -e /run/file", check=False).returncode == 1
 
 
+@of_the_lab
 def test_a_power_loss_leaves_no_process_and_no_time_to_say_goodbye(pair: tuple[Host, Host]):
     host = pair[0]
     unit = "[Service]\nExecStart=sleep inf\nExecStop=touch /root/stopped"
@@ -103,6 +110,7 @@ def test_a_power_loss_leaves_no_process_and_no_time_to_say_goodbye(pair: tuple[H
     assert host.run("test -e /root/stopped", check=False).returncode == 1
 
 
+@of_the_lab
 def test_a_power_off_stops_services_in_order(pair: tuple[Host, Host]):
     host = pair[0]
     unit = "[Service]\nExecStart=sleep inf\nExecStop=touch /root/stopped"
@@ -114,6 +122,7 @@ def test_a_power_off_stops_services_in_order(pair: tuple[Host, Host]):
     host.run("test -e /root/stopped")
 
 
+@of_the_lab
 def test_a_pulled_cable_separates_a_host_from_all_others(lab: Lab, pair: tuple[Host, Host]):
     one, other = pair
     assert reaches(other, one)
@@ -126,6 +135,7 @@ def test_a_pulled_cable_separates_a_host_from_all_others(lab: Lab, pair: tuple[H
     assert lab.ssh(one.name, "true").returncode == 0
 
 
+@of_the_lab
 def test_a_one_sided_cut_loses_one_direction_only(pair: tuple[Host, Host]):
     one, other = pair
 
@@ -145,6 +155,7 @@ def test_a_one_sided_cut_loses_one_direction_only(pair: tuple[Host, Host]):
     assert reaches(other, one)
 
 
+@of_the_lab
 def test_a_second_lab_of_the_same_addresses_runs_beside(lab: Lab):
     inventory = lab.directory / "two.yml"
     address = lab.hosts[0].address
@@ -173,6 +184,7 @@ def test_a_failed_command_names_the_host_and_what_it_printed(pair: tuple[Host, H
         pair[0].run("echo abc; exit 3")
 
 
+@of_the_lab
 def test_a_host_boots_within_a_minute(pair: tuple[Host, Host]):
     pair[0].power_off()
     start = time.monotonic()
@@ -190,6 +202,7 @@ with Lab(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
 """
 
 
+@of_the_lab
 def test_a_lab_whose_tests_were_killed_is_removed(lab: Lab, tmp_path: Path):
     (tmp_path / "hosts.yml").write_text("all: {hosts: {alone: {ansible_host: 10.99.0.11}}}\n")
     name = f"{lab.name}k"
