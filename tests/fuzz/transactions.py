@@ -267,7 +267,7 @@ class TransactionGenerator:
         return f"MERGE INTO {SCHEMA}.{table} AS m USING {self.source()} ON {on}{actions}"
 
     def change_in_with(self) -> str:
-        """One part of a statement changes a table, another one another."""
+        """One part of a statement changes a table, another one reads it or changes another."""
         table = self.rng.choice(["m1", "m2", "mt", "mr", "ml"])
         other = self.rng.choice([name for name in ("m1", "m2", "mt", "mr", "ml") if name != table])
         change = self.rng.choice(
@@ -279,6 +279,9 @@ class TransactionGenerator:
             [
                 f"INSERT INTO {SCHEMA}.{other} SELECT id + {offset}, k, v, t FROM c WHERE id < 1000",
                 f"SELECT count(*), sum(c.v), sum(m.v) FROM c JOIN {SCHEMA}.{other} AS m USING (k, id)",
+                f"SELECT count(*), sum(c.v), sum(m.v) FROM c JOIN {SCHEMA}.{table} AS m USING (k, id)",
+                f"INSERT INTO {SCHEMA}.{other} SELECT id + {offset}, k, v, t FROM {SCHEMA}.{table} WHERE id < 1000",
+                f"UPDATE {SCHEMA}.{other} AS m SET v = (SELECT sum(o.v) FROM {SCHEMA}.{table} AS o WHERE o.k = m.k)",
                 f"UPDATE {SCHEMA}.{other} AS m SET v = c.v FROM c WHERE c.k = m.k AND c.id = m.id",
                 f"DELETE FROM {SCHEMA}.{other} AS m USING c WHERE c.k = m.k AND c.id = m.id RETURNING c.*",
             ]

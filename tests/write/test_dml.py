@@ -227,52 +227,6 @@ def test_modifying_ctes(pair: Pair, statements: tuple[str, ...]) -> None:
     run_and_compare(pair, statements)
 
 
-def test_a_modifying_cte_beside_a_read_of_its_table_is_refused(pair: Pair) -> None:
-    """Every part of such a statement must see the old rows, which the workers cannot show yet."""
-    error = expect_error(
-        pair,
-        "WITH x AS (INSERT INTO users (user_id) VALUES (1001) RETURNING user_id)"
-        " SELECT (SELECT count(*) FROM users), x.* FROM x",
-        "0A000",
-    )
-    assert "users" in str(error)
-    assert error.diag.message_hint
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "WITH i AS (INSERT INTO notes VALUES ('n', 77) RETURNING stars),"
-        " d AS (DELETE FROM notes WHERE stars = 77 RETURNING stars)"
-        " SELECT (SELECT count(*) FROM i), (SELECT count(*) FROM d)",
-        "WITH a AS (UPDATE users SET age = age + 1 WHERE user_id = 3)"
-        " UPDATE users SET age = age + 1 WHERE user_id = 3",
-        "WITH a AS (UPDATE users SET age = 1 WHERE user_id = 3) DELETE FROM users WHERE age = 1",
-        "WITH d AS (DELETE FROM users RETURNING user_id) INSERT INTO users (user_id, name)"
-        " VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET name = 'y'",
-        "WITH u AS (UPDATE users SET age = 1) UPDATE events e SET amount = u.age FROM users u"
-        " WHERE u.user_id = e.user_id",
-        "WITH u AS (UPDATE users SET age = 1) UPDATE events e SET amount = 0 WHERE EXISTS"
-        " (SELECT FROM users u WHERE u.user_id = e.user_id AND u.age = 1)",
-        "WITH u AS (UPDATE users SET age = 1), e AS (UPDATE events e SET amount = (SELECT age FROM"
-        " users u WHERE u.user_id = e.user_id) RETURNING amount) SELECT sum(amount) FROM e",
-        "WITH e AS (DELETE FROM events e USING users u WHERE u.user_id = e.user_id AND u.age = 1),"
-        " u AS (UPDATE users SET age = 1) SELECT 1",
-        "WITH u AS (UPDATE users SET age = 1) INSERT INTO events (event_id, user_id)"
-        " SELECT 100000, user_id FROM users WHERE age = 1",
-        "WITH n AS (INSERT INTO users (user_id, name) VALUES (1000, 'n')) MERGE INTO users u USING"
-        " events e ON e.user_id = u.user_id WHEN MATCHED THEN DELETE",
-    ],
-)
-def test_parts_of_a_statement_that_would_see_each_other_are_refused(
-    pair: Pair, statement: str
-) -> None:
-    error = expect_error(pair, statement, "0A000")
-    assert "several parts" in str(error)
-    assert error.diag.message_hint
-    pair.all_same(STATE)
-
-
 def test_parts_of_a_statement_may_insert_into_one_table(pair: Pair) -> None:
     pair.same(
         "WITH a AS (INSERT INTO notes VALUES ('a', 1) RETURNING *), b AS (INSERT INTO notes SELECT"

@@ -129,8 +129,8 @@ def test_a_subscription_applies_or_fails(make_cluster: Callable[..., Cluster]) -
             if message in target.log_text(start):
                 break
         assert rows(target, table) == before
-        assert target.value(
-            "SELECT apply_error_count > 0 FROM pg_stat_subscription_stats WHERE subname = %s",
-            (table,),
-        )
+        counted = "SELECT apply_error_count > 0 FROM pg_stat_subscription_stats WHERE subname = %s"
+        for _ in wait_until("the error is counted"):
+            if target.value(counted, (table,)):
+                break
         target.execute(f"ALTER SUBSCRIPTION {table} DISABLE")

@@ -554,10 +554,10 @@ CREATE FUNCTION strata_worker.pin_snapshot(token bigint, oldest bigint) RETURNS 
 COMMENT ON FUNCTION strata_worker.pin_snapshot(bigint, bigint) IS
     'takes a snapshot for the next statement of the message; kept under the token, if that is not 0, until a later call says that the oldest one needed is newer';
 
-CREATE FUNCTION strata_worker.use_snapshot(token bigint, writes boolean) RETURNS void
+CREATE FUNCTION strata_worker.use_snapshot(token bigint) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'strata_worker_use_snapshot';
-COMMENT ON FUNCTION strata_worker.use_snapshot(bigint, boolean) IS
+COMMENT ON FUNCTION strata_worker.use_snapshot(bigint) IS
     'puts the next statement of this transaction under a snapshot that pin_snapshot() kept';
 
 -- UPDATE of a distribution key.

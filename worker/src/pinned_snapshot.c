@@ -16,8 +16,8 @@
  * A pin with a token is kept: use_snapshot() puts the next statement under it, as often as
  * wanted, until a later pin_snapshot() says that it is no longer needed, or the transaction ends.  It
  * has the command id of the moment when it was taken: parts of one statement do not
- * see what other parts of it have written.  A part that itself changes rows gets the current
- * command id, as UPDATE would otherwise complain about rows that were changed since.
+ * see what other parts of it have written.  An UPDATE, DELETE or MERGE gets the current
+ * command id, as it would otherwise complain about rows that were changed since.
  *
  * "The next statement" is the next top-level one of the same message that the executor starts: the
  * query in COPY, or an UPDATE.  What functions run inside of it takes its snapshots as usual: STABLE functions use the
@@ -62,8 +62,7 @@ static List *pins = NIL; /* of Pin, in TopTransactionContext */
 
 /* What the next statement runs under; its snapshot is NULL when that is nothing special. */
 static Pin next_statement = {0};
-static bool next_is_own = false; /* it is registered for this statement alone */
-static bool next_sees_all = false;
+static bool next_is_own = false;	 /* it is registered for this statement alone */
 static TimestampTz next_message = 0; /* when the message came that it is a part of */
 
 static QueryDesc *pinned_query = NULL; /* the running statement under a pinned snapshot */
@@ -118,12 +117,11 @@ release_pins(uint64 oldest)
 
 /* The next statement runs under a pin that is kept. */
 static void
-use_pin(const Pin *pin, bool sees_all)
+use_pin(const Pin *pin)
 {
 	next_message = GetCurrentStatementStartTimestamp();
 	next_statement = *pin;
 	next_is_own = false;
-	next_sees_all = sees_all;
 }
 
 static void
@@ -137,7 +135,7 @@ keep_pin(uint64 token, Snapshot snapshot)
 	pin->command = GetCurrentCommandId(false);
 	pins = lappend(pins, pin);
 	MemoryContextSwitchTo(previous);
-	use_pin(pin, false);
+	use_pin(pin);
 }
 
 /*
@@ -160,7 +158,7 @@ strata_worker_pin_snapshot(PG_FUNCTION_ARGS)
 		next_message = GetCurrentStatementStartTimestamp();
 		next_statement.snapshot = RegisterSnapshotOnOwner(snapshot, TopTransactionResourceOwner);
 		next_is_own = true;
-		next_sees_all = true;
+		next_statement.command = GetCurrentCommandId(false);
 	}
 	ereport(INFO, (errcode(SNAPSHOT_IS_PINNED), errmsg_internal("snapshot is pinned"),
 				   errhidestmt(true), errhidecontext(true)));
@@ -185,14 +183,14 @@ find_pin(uint64 token)
 }
 
 /*
- * strata_worker.use_snapshot(token, writes): the next statement runs under a pin that was kept; if it
- * writes it sees all that this transaction has done.
+ * strata_worker.use_snapshot(token): the next statement runs under a pin that was kept; if it changes rows it sees
+ * all that this transaction has done.
  */
 Datum
 strata_worker_use_snapshot(PG_FUNCTION_ARGS)
 {
 	forget_next_statement();
-	use_pin(find_pin((uint64) PG_GETARG_INT64(0)), PG_GETARG_BOOL(1));
+	use_pin(find_pin((uint64) PG_GETARG_INT64(0)));
 	PG_RETURN_VOID();
 }
 
@@ -205,9 +203,10 @@ strata_worker_use_snapshot(PG_FUNCTION_ARGS)
 static void
 replace_snapshot(QueryDesc *query)
 {
+	bool changes = query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE;
+
 	PushCopiedSnapshot(next_statement.snapshot);
-	GetActiveSnapshot()->curcid = next_sees_all ? GetCurrentCommandId(false)
-												: next_statement.command;
+	GetActiveSnapshot()->curcid = changes ? GetCurrentCommandId(false) : next_statement.command;
 	UnregisterSnapshot(query->snapshot);
 	query->snapshot = RegisterSnapshot(GetActiveSnapshot());
 	forget_next_statement();

@@ -379,7 +379,7 @@ start_gather(GatherScanState *state)
 
 	statement_snapshot_take_pending(state->css.ss.ps.state);
 	saved = gather_enter_role(state);
-	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, access);
+	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers);
 	state->scan = remote_scan_begin(wires, access, sql, desc);
 	(void) remote_role_enter(saved);
 	/* a cursor from outside of a savepoint goes on when that is rolled back, but the wires do not */
@@ -633,7 +633,7 @@ run_modify(GatherScanState *state)
 	state->started = true;
 	sql = gather_current_sql(state);
 	saved = gather_enter_role(state);
-	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers, REMOTE_WRITE);
+	wires = statement_snapshot_prepare(state->css.ss.ps.state, workers);
 	rows = remote_command_run_on(wires, REMOTE_WRITE, sql);
 	(void) remote_role_enter(saved);
 	if (state->plan.can_set_tag)

@@ -275,20 +275,20 @@ statement_snapshot_start(QueryDesc *query, int eflags)
 	reads = statement_reads_collect(query->planstate);
 	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
 		return;
-	if (is_cursor() || (IsolationUsesXactSnapshot()
-							? statement_reads_writes(query->plannedstmt)
-							: list_length(reads.gathers) > 1 || reads.local || reads.repeatedly))
+	if (is_cursor() ||
+		(IsolationUsesXactSnapshot() ? statement_reads_writes(query->plannedstmt)
+									 : list_length(reads.gathers) > 1 || reads.local ||
+										   reads.repeatedly || query->plannedstmt->hasModifyingCTE))
 		start_scope(query, &reads);
 }
 
 /* What stands in front of the statement on a wire: use what is kept there, or take a snapshot. */
 static void
-set_command(WorkerConnection *conn, const Scope *scope, RemoteAccess access)
+set_command(WorkerConnection *conn, const Scope *scope)
 {
 	if (scope != NULL && list_member_ptr(scope->wires, conn))
 		snprintf(conn->snapshot_command, sizeof(conn->snapshot_command),
-				 "SELECT strata_worker.use_snapshot(" UINT64_FORMAT ", %s)", scope->token,
-				 access == REMOTE_READ ? "false" : "true");
+				 "SELECT strata_worker.use_snapshot(" UINT64_FORMAT ")", scope->token);
 	else
 		strlcpy(conn->snapshot_command, pin_command(scope), sizeof(conn->snapshot_command));
 }
@@ -310,7 +310,7 @@ start_function_scope(EState *estate, const Bitmapset *workers)
 }
 
 List *
-statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access)
+statement_snapshot_prepare(EState *estate, const Bitmapset *workers)
 {
 	Scope *scope = find_scope(estate->es_snapshot);
 	QueryDesc *owner = find_owner(estate->es_snapshot);
@@ -338,7 +338,7 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAcces
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		set_command(conn, scope, access);
+		set_command(conn, scope);
 		if (scope != NULL && list_member_ptr(scope->wires, conn))
 			continue;
 		conn->snapshot_pinned = false;
@@ -366,7 +366,7 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		set_command(conn, NULL, REMOTE_READ);
+		set_command(conn, NULL);
 		conn->snapshot_pinned = false;
 	}
 	(void) snapshot_pin_enter_gate(workers, false);

@@ -36,8 +36,7 @@ extern void statement_snapshot_take_pending(const EState *estate);
  * remote_transaction_send_ready() puts the text under the right snapshot.  Returns the wires;
  * snapshot_pin_sent() must follow when all is sent, and nothing that takes long may be done in between.
  */
-extern List *
-statement_snapshot_prepare(EState *estate, const Bitmapset *workers, RemoteAccess access);
+extern List *statement_snapshot_prepare(EState *estate, const Bitmapset *workers);
 
 /* The same for a command that reads a table without the executor: COPY TO, ANALYZE. */
 extern List *statement_snapshot_prepare_scan(const Bitmapset *workers);

@@ -551,7 +551,8 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 	modify->locus.kind = LOCUS_HASHED;
 	modify->locus.colocation_id = modify->table->colocation->id;
 
-	if (source != NULL && statement_text_is_complete(root, modify->original) &&
+	if (source != NULL && !planner_changes_here() &&
+		statement_text_is_complete(root, modify->original) &&
 		statement_text_is_readable(root, modify->original) &&
 		root->parse->withCheckOptions == NIL &&
 		user_trigger_find(modify->table->relation, TRIGGER_TYPE_INSERT, false) == NULL &&
@@ -683,7 +684,8 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 
 	check_current_of(modify->original, modify->table);
-	if (user_trigger_find(modify->table->relation, plan_row_change_events(parse), false) == NULL)
+	if (!planner_changes_here() &&
+		user_trigger_find(modify->table->relation, plan_row_change_events(parse), false) == NULL)
 		path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL || !plan_on_workers(root, final_rel, modify, path))
 		plan_row_change(root, input_rel, final_rel, modify);

@@ -23,6 +23,7 @@
 #include "plan/local_keys.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
+#include "plan/statement_parts.h"
 #include "server/settings.h"
 #include "window_names.h"
 
@@ -33,6 +34,7 @@ typedef struct PlannerCall
 	List *hidden_roots;
 	List *read;	   /* OIDs of tables that workers read */
 	List *written; /* ... and change */
+	List *shared;  /* statement_parts_shared() */
 } PlannerCall;
 
 static PlannerCall *current_call = NULL;
@@ -112,6 +114,12 @@ planner_add_hidden_root(PlannerInfo *root)
 		current_call->hidden_roots = lappend(current_call->hidden_roots, root);
 }
 
+bool
+planner_changes_here(void)
+{
+	return current_call != NULL && current_call->shared != NIL;
+}
+
 void
 planner_note_access(Oid relation, bool writes)
 {
@@ -123,107 +131,18 @@ planner_note_access(Oid relation, bool writes)
 		current_call->read = list_append_unique_oid(current_call->read, relation);
 }
 
+/* What the planner has found in functions, too late for changes that run on the workers. */
 static void
-report_modifying_ctes(Oid relation)
+check_functions_reads(const PlannerCall *call)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot use distributed table \"%s\" in several parts of a statement with "
-					"modifying WITH queries",
-					get_rel_name(relation)),
-			 errdetail("The workers would show the changes of one part to another, which must not "
-					   "see them."),
-			 errhint("Use several statements in one transaction.")));
-}
-
-/* A part of a statement: what one of its commands reads and changes. */
-typedef struct PartContext
-{
-	Oid relation;
-	RangeTblEntry *ignored;
-} PartContext;
-
-static bool
-walk_part(Node *node, PartContext *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-
-		return rte->rtekind == RTE_RELATION && rte->relid == context->relation &&
-			   rte != context->ignored;
-	}
-	if (IsA(node, CommonTableExpr) &&
-		castNode(Query, ((CommonTableExpr *) node)->ctequery)->commandType != CMD_SELECT)
-		return false; /* another part */
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_part, context, QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, walk_part, context);
-}
-
-static bool
-only_inserts(const Query *part)
-{
-	return part->commandType == CMD_INSERT && part->onConflict == NULL;
-}
-
-/* Refuse what `part` changes if `other` reads or changes it, too; rows may be inserted twice. */
-static void
-check_part(Query *part, Query *other)
-{
-	RangeTblEntry *target = rt_fetch(part->resultRelation, part->rtable);
-	const DistributedTable *table = metadata_table(target->relid);
-	PartContext context = {.relation = target->relid};
-
-	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
-		return;
-	if (only_inserts(part) && only_inserts(other))
-		context.ignored = rt_fetch(other->resultRelation, other->rtable);
-	if (walk_part((Node *) other, &context))
-		report_modifying_ctes(target->relid);
-}
-
-/*
- * All parts of a statement with modifying WITH queries see the rows as they were
- * before it, and change a row once.  On a worker they are statements of one
- * transaction, and later ones would see what earlier ones wrote: refuse what could
- * tell the difference.
- */
-static void
-check_modifying_ctes(Query *original, PlannerCall *call)
-{
-	List *parts = NIL;
 	ListCell *lc;
-	ListCell *lc2;
 
-	if (original == NULL || !original->hasModifyingCTE)
+	if (call->original == NULL || !call->original->hasModifyingCTE || call->shared != NIL)
 		return;
-	parts = list_make1(original);
-	foreach(lc, original->cteList)
-	{
-		Query *query = castNode(Query, ((CommonTableExpr *) lfirst(lc))->ctequery);
-
-		if (query->commandType != CMD_SELECT)
-			parts = lappend(parts, query);
-	}
-	foreach(lc, parts)
-	{
-		if (((Query *) lfirst(lc))->resultRelation == 0)
-			continue;
-		foreach(lc2, parts)
-		{
-			if (lfirst(lc) != lfirst(lc2))
-				check_part(lfirst(lc), lfirst(lc2));
-		}
-	}
-
-	/* what the planner has found in functions, too */
 	foreach(lc, call->read)
 	{
 		if (list_member_oid(call->written, lfirst_oid(lc)))
-			report_modifying_ctes(lfirst_oid(lc));
+			statement_parts_report(lfirst_oid(lc), "A function reads what another part changes.");
 	}
 }
 
@@ -318,9 +237,11 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 									plan_form);
 		local_keys_add(parse);
 		call.original = copyObject(parse);
+		if (parse->hasModifyingCTE)
+			call.shared = statement_parts_shared(call.original);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
-	check_modifying_ctes(call.original, &call);
+	check_functions_reads(&call);
 	complete_plan(plan, &call);
 	return plan;
 }

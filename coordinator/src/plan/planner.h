@@ -56,6 +56,9 @@ extern bool planner_is_active(void);
 /* The statement being planned, as it was before planning; NULL for a SELECT that modifies nothing. */
 extern Query *planner_original_query(void);
 
+/* Parts of the statement share tables, so that no change may run on the workers as a statement. */
+extern bool planner_changes_here(void);
+
 /* The workers will read, or change, this table in a part of the statement. */
 extern void planner_note_access(Oid relation, bool writes);
 
