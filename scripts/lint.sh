@@ -32,11 +32,8 @@ compile()
 
 c_format()
 {
-	local file result=0
-	while IFS= read -r -d '' file; do
-		"$bin/clang-format" "$file" | cmp -s "$file" - || { echo "$file" && result=1; }
-	done < <(scripts/sources.sh -name '*.[ch]')
-	return "$result"
+	scripts/sources.sh -name '*.[ch]' |
+		xargs -0 -n 16 -P "$(nproc)" "$bin/clang-format" --dry-run -Werror
 }
 
 shell()
