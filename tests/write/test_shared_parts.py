@@ -21,24 +21,27 @@ STATE = (
 
 @pytest.fixture(scope="module", params=["heap", "columnar"])
 def data(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """t, u and n are colocated, x is not, l is local; n and x have no unique index."""
+    """t, u and n are colocated, x is not, r is a reference table, l is local; n and x have no unique index."""
     with open_pair(cluster, f"test_shared_parts_{request.param}") as made:
         made.execute(
             "CREATE TABLE t (k integer PRIMARY KEY, v integer, s text);"
             "CREATE TABLE u (k integer PRIMARY KEY, v integer, s text);"
             "CREATE TABLE x (s text, k integer, v integer);"
             "CREATE TABLE n (k integer, v integer, s text);"
+            "CREATE TABLE r (k integer PRIMARY KEY, v integer);"
             "CREATE TABLE l (k integer PRIMARY KEY, v integer)"
         )
         made.ours.execute(
             f"""SELECT create_distributed_table('t', 'k', shard_count => 8, storage => '{request.param}');
             SELECT create_distributed_table('u', 'k', colocate_with => 't', storage => '{request.param}');
+            SELECT create_reference_table('r', storage => '{request.param}');
             SELECT create_distributed_table('n', 'k', colocate_with => 't', storage => '{request.param}');
             SELECT create_distributed_table('x', 's', colocate_with => 'none', storage => '{request.param}')"""
         )
         made.execute(
             "INSERT INTO t SELECT g, g % 10, 's' || g % 3 FROM generate_series(1, 60) AS g;"
             "INSERT INTO n SELECT * FROM t;"
+            "INSERT INTO r SELECT g, g % 6 FROM generate_series(1, 30) AS g;"
             "INSERT INTO u SELECT g, g % 7, 's' || g % 4 FROM generate_series(20, 80) AS g;"
             "INSERT INTO x SELECT 's' || g % 5, g, g % 9 FROM generate_series(1, 40) AS g;"
             "INSERT INTO l SELECT g, g % 8 FROM generate_series(1, 30) AS g"
@@ -82,6 +85,15 @@ def pair(data: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
         "WITH c AS (MERGE INTO t USING l ON l.k = t.k WHEN MATCHED THEN DELETE) SELECT 1",
         "WITH c AS (INSERT INTO u VALUES (30, 0, 'c') ON CONFLICT (k) DO UPDATE SET v = 100 RETURNING *)"
         " SELECT * FROM c JOIN u USING (k)",
+        # of reference tables
+        "WITH c AS (UPDATE r SET v = 100 RETURNING k) SELECT count(*), sum(r.v) FROM t JOIN r ON r.k = t.v, c",
+        "WITH c AS (UPDATE r SET v = 100) UPDATE t SET v = r.v FROM r WHERE r.k = t.k",
+        "WITH c AS (DELETE FROM r WHERE v = 3), d AS (UPDATE t SET v = 100 RETURNING k) SELECT count(*), sum(t.v),"
+        " sum(r.v) FROM t JOIN r ON r.k = t.k WHERE t.k IN (SELECT k FROM d)",
+        "WITH c AS (DELETE FROM t WHERE v = 3 RETURNING *) INSERT INTO r SELECT k + 100, (SELECT count(*) FROM t"
+        " JOIN r ON r.k = t.v) FROM c",
+        "WITH c AS (INSERT INTO r SELECT k + 100, v FROM t RETURNING *) DELETE FROM t USING r WHERE r.k = t.k + 100",
+        "WITH c AS (INSERT INTO r SELECT k + 100, v FROM r RETURNING *) DELETE FROM n USING r WHERE r.k = n.k",
         # one part changes what another one fills
         "WITH c AS (DELETE FROM n WHERE v = 3 RETURNING *) INSERT INTO n SELECT k + 100, v, s FROM c",
         "WITH c AS (DELETE FROM n WHERE k < 10 RETURNING *) INSERT INTO n SELECT k, v + 50, s || 'new' FROM c",

@@ -8,7 +8,7 @@
  *
  * Refused is what that does not suffice for: two parts that may change one row, where PostgreSQL lets the first one win; and
  * new rows that need a key which another part frees, because new rows and changes leave for the workers in an order of
- * their own.
+ * their own.  Of a reference table core changes the coordinator's copy, so that it does what PostgreSQL does.
  */
 #include "postgres.h"
 
@@ -26,7 +26,7 @@ void
 statement_parts_report(Oid relation, const char *detail)
 {
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot use distributed table \"%s\" in these parts of a statement with "
+					errmsg("cannot use table \"%s\" in these parts of a statement with "
 						   "modifying WITH queries",
 						   get_rel_name(relation)),
 					errdetail_internal("%s", detail),
@@ -131,18 +131,21 @@ find_shared(Query *part, Query *other)
 	RangeTblEntry *others = target_of(other);
 	PartContext context = {.relation = target_of(part)->relid};
 	const DistributedTable *table = metadata_table(context.relation);
+	bool distributed = table != NULL && table->kind == TABLE_DISTRIBUTED;
 	const char *why = NULL;
 
-	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
+	if (table == NULL)
 		return InvalidOid;
 	if (others != NULL && others->relid == context.relation)
 	{
-		why = why_not_both(part, other, context.relation);
-		context.ignored = only_inserts(part) && only_inserts(other) ? others : NULL;
+		if (distributed)
+			why = why_not_both(part, other, context.relation);
+		if (!distributed || (only_inserts(part) && only_inserts(other)))
+			context.ignored = others;
 	}
 	if (!walk_part((Node *) other, &context))
 		return InvalidOid;
-	if (walk_locks((Node *) other, NULL))
+	if (distributed && walk_locks((Node *) other, NULL))
 		why = "One changes rows that the other locks.";
 	if (why != NULL)
 		statement_parts_report(context.relation, why);

@@ -9,7 +9,7 @@
 
 #include "nodes/parsenodes.h"
 
-/* OIDs of distributed tables that one part of the analysed query changes, and another one reads or fills; ERROR for what is refused. */
+/* OIDs of tables on several nodes that one part of the analysed query changes, and another one reads or fills; ERROR for what is refused. */
 extern List *statement_parts_shared(Query *original);
 
 /* Refuse the statement because of this table. */
