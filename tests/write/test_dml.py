@@ -181,6 +181,40 @@ def test_delete(pair: Pair, statements: tuple[str, ...]) -> None:
         " amount > 95 ON CONFLICT (user_id) DO NOTHING",
         "the same row twice": "INSERT INTO users (user_id, name) VALUES (7, 'x'), (7, 'y') ON CONFLICT"
         " (user_id) DO UPDATE SET name = excluded.name",
+        "rows of sub-selects": (
+            "INSERT INTO users (user_id, name) VALUES ((SELECT max(user_id) + 1 FROM users), 'x'), (7, (SELECT"
+            " min(name) FROM countries)) ON CONFLICT (user_id) DO UPDATE SET name = excluded.name RETURNING *",
+            "WITH w AS (SELECT avg(price) AS p FROM plans) INSERT INTO users (user_id, name, age) SELECT 7, 'x', p"
+            " FROM w WHERE EXISTS (SELECT FROM events) ON CONFLICT DO NOTHING",
+        ),
+        "sub-selects in what it sets": (
+            "INSERT INTO users (user_id, name) VALUES (7, 'x'), (1000, 'y') ON CONFLICT (user_id) DO UPDATE SET"
+            " name = excluded.name || (SELECT max(name) FROM countries), age = (SELECT count(*) FROM events)"
+            " + users.age RETURNING *",
+            "INSERT INTO users (user_id, name) VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET (name, age) ="
+            " (SELECT max(name), count(*) FROM plans, countries)",
+            "WITH w AS (SELECT 7 AS a, 'w' AS b) INSERT INTO users (user_id, name) SELECT a, b FROM w ON CONFLICT"
+            " (user_id) DO UPDATE SET name = (SELECT b || ' again' FROM w WHERE a = 7)",
+            "WITH w AS (UPDATE events SET amount = 1 WHERE user_id = 3 RETURNING event_id) INSERT INTO users"
+            " (user_id, name) VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET age = (SELECT count(*) FROM w)",
+            "INSERT INTO users (user_id, name) VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET age ="
+            " (SELECT 1 / (count(*) - count(*)) FROM plans)",
+            "INSERT INTO users (user_id, name) VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET name ="
+            " (SELECT name FROM countries)",
+        ),
+        "sub-selects in its filter and in RETURNING": (
+            "INSERT INTO users (user_id, name) VALUES (7, 'x'), (8, 'y') ON CONFLICT (user_id) DO UPDATE SET name ="
+            " 'z' WHERE users.user_id = (SELECT 7 FROM plans LIMIT 1) AND users.age < (SELECT max(age) + 1 FROM"
+            " users) RETURNING user_id, name, (SELECT count(*) FROM events)",
+            "INSERT INTO users (user_id, name) VALUES (7, 'x') ON CONFLICT (user_id) DO UPDATE SET name = 'z'"
+            " WHERE EXISTS (SELECT FROM plans WHERE price > 1000000)",
+        ),
+        "prepared": (
+            "PREPARE p (integer, text) AS INSERT INTO users (user_id, name) VALUES ($1, $2) ON CONFLICT (user_id)"
+            " DO UPDATE SET name = $2 || (SELECT count(*) FROM users WHERE user_id < $1), age = $1",
+            *["EXECUTE p (7, 'seven')"] * 7,
+            "DEALLOCATE p",
+        ),
         "no such constraint": "INSERT INTO users (user_id, name) VALUES (7, 'x') ON CONFLICT (name)"
         " DO NOTHING",
         "a reference table": "INSERT INTO countries VALUES ('AT', 'x'), ('FR', 'France') ON CONFLICT (code)"

@@ -85,6 +85,8 @@ def pair(data: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
         "WITH c AS (MERGE INTO t USING l ON l.k = t.k WHEN MATCHED THEN DELETE) SELECT 1",
         "WITH c AS (INSERT INTO u VALUES (30, 0, 'c') ON CONFLICT (k) DO UPDATE SET v = 100 RETURNING *)"
         " SELECT * FROM c JOIN u USING (k)",
+        "WITH c AS (UPDATE t SET v = 100 WHERE k < 5 RETURNING k) INSERT INTO u VALUES (30, 0, 'c') ON CONFLICT"
+        " (k) DO UPDATE SET v = (SELECT count(*) FROM t WHERE v = 100)",
         # of reference tables
         "WITH c AS (UPDATE r SET v = 100 RETURNING k) SELECT count(*), sum(r.v) FROM t JOIN r ON r.k = t.v, c",
         "WITH c AS (UPDATE r SET v = 100) UPDATE t SET v = r.v FROM r WHERE r.k = t.k",

@@ -178,7 +178,8 @@ mutate_statement(Node *node, StatementContext *context)
 			return (Node *) query;
 		}
 		case T_Param:
-			if (((Param *) node)->paramkind == PARAM_EXTERN)
+			if (((Param *) node)->paramkind == PARAM_EXTERN ||
+				((Param *) node)->paramkind == PARAM_EXEC)
 				return make_value_param(node, context);
 			break;
 		default:

@@ -236,6 +236,50 @@ match_insert_columns(Query *original)
 	return only_vars || in_order;
 }
 
+static bool
+walk_sub_selects(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, SubLink) || IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) ||
+		   expression_tree_walker(node, walk_sub_selects, context);
+}
+
+/*
+ * Can what an INSERT ... ON CONFLICT says of rows that exist be sent?  Its rows are computed here, and so are sub-selects without
+ * outer columns, in whose place the statement as it was before planning gets the values that they are planned as.
+ */
+static bool
+complete_conflict(PlannerInfo *root, Query *original)
+{
+	const OnConflictExpr *planned = root->parse->onConflict;
+	OnConflictExpr *conflict;
+	ListCell *lc;
+
+	if (original == NULL)
+		return false;
+	conflict = original->onConflict;
+	if (walk_sub_selects((Node *) conflict->onConflictSet, NULL))
+	{
+		conflict->onConflictSet = copyObject(planned->onConflictSet);
+		foreach(lc, conflict->onConflictSet)
+		{
+			TargetEntry *entry = lfirst(lc);
+
+			entry->expr = (Expr *) resolve_multiexpr((Node *) entry->expr, root);
+		}
+	}
+	if (walk_sub_selects(conflict->onConflictWhere, NULL))
+		conflict->onConflictWhere = (Node *) make_ands_explicit(
+			copyObject((List *) planned->onConflictWhere));
+	if (walk_sub_selects((Node *) original->returningList, NULL))
+		original->returningList = copyObject(root->parse->returningList);
+	return !walk_sub_selects((Node *) conflict, NULL) &&
+		   !walk_sub_selects((Node *) original->returningList, NULL) &&
+		   statement_text_names_all((Node *) conflict) &&
+		   statement_text_names_all((Node *) original->returningList);
+}
+
 /* What is evaluated for a row that is there already, and for what is returned. */
 static bool
 returning_is_shippable(PlannerInfo *root, const Locus *locus)
@@ -244,7 +288,8 @@ returning_is_shippable(PlannerInfo *root, const Locus *locus)
 	ListCell *lc;
 
 	if (parse->onConflict != NULL &&
-		(!shippable_new_value(root, locus, (Node *) parse->onConflict->onConflictSet) ||
+		(!shippable_new_value(root, locus,
+							  resolve_multiexpr((Node *) parse->onConflict->onConflictSet, root)) ||
 		 !shippable_expr(root, locus, parse->onConflict->onConflictWhere, NULL)))
 		return false;
 	foreach(lc, parse->returningList)
@@ -566,7 +611,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 		return;
 	check_conflict_rows(root->parse, modify->table);
 	if (!returning_is_shippable(root, &modify->locus) || !IsA(core, ModifyTablePath) ||
-		!statement_text_is_complete(root, modify->original))
+		!complete_conflict(root, modify->original))
 		conflict_obstacle_report(root, modify->original, modify->table);
 	replace_paths(root, final_rel, modify, plan_row_insert, list_make1(core->subpath));
 }

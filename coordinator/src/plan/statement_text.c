@@ -112,6 +112,12 @@ statement_text_is_readable(PlannerInfo *root, Query *original)
 }
 
 bool
+statement_text_names_all(Node *node)
+{
+	return !walk_incomplete_text(node, NULL);
+}
+
+bool
 statement_text_is_complete(PlannerInfo *root, Query *original)
 {
 	ListCell *lc;

@@ -12,6 +12,9 @@
 /* Does the text say all that the plan knows? */
 extern bool statement_text_is_complete(PlannerInfo *root, Query *original);
 
+/* The same for a part of it that has no sub-selects. */
+extern bool statement_text_names_all(Node *node);
+
 /* Can workers read it? */
 extern bool statement_text_is_readable(PlannerInfo *root, Query *original);
 
