@@ -254,30 +254,25 @@ complete_conflict(PlannerInfo *root, Query *original)
 {
 	const OnConflictExpr *planned = root->parse->onConflict;
 	OnConflictExpr *conflict;
-	ListCell *lc;
+	List *returning;
 
 	if (original == NULL)
 		return false;
-	conflict = original->onConflict;
+	conflict = copyObject(original->onConflict);
+	returning = original->returningList;
 	if (walk_sub_selects((Node *) conflict->onConflictSet, NULL))
-	{
-		conflict->onConflictSet = copyObject(planned->onConflictSet);
-		foreach(lc, conflict->onConflictSet)
-		{
-			TargetEntry *entry = lfirst(lc);
-
-			entry->expr = (Expr *) resolve_multiexpr((Node *) entry->expr, root);
-		}
-	}
+		conflict->onConflictSet = (List *) resolve_multiexpr((Node *) planned->onConflictSet, root);
 	if (walk_sub_selects(conflict->onConflictWhere, NULL))
-		conflict->onConflictWhere = (Node *) make_ands_explicit(
-			copyObject((List *) planned->onConflictWhere));
-	if (walk_sub_selects((Node *) original->returningList, NULL))
-		original->returningList = copyObject(root->parse->returningList);
-	return !walk_sub_selects((Node *) conflict, NULL) &&
-		   !walk_sub_selects((Node *) original->returningList, NULL) &&
-		   statement_text_names_all((Node *) conflict) &&
-		   statement_text_names_all((Node *) original->returningList);
+		conflict->onConflictWhere = (Node *) make_ands_explicit((List *) planned->onConflictWhere);
+	if (walk_sub_selects((Node *) returning, NULL))
+		returning = copyObject(root->parse->returningList);
+	if (walk_sub_selects((Node *) conflict, NULL) || walk_sub_selects((Node *) returning, NULL) ||
+		!statement_text_names_all((Node *) conflict) ||
+		!statement_text_names_all((Node *) returning))
+		return false;
+	original->onConflict = conflict;
+	original->returningList = returning;
+	return true;
 }
 
 /* What is evaluated for a row that is there already, and for what is returned. */

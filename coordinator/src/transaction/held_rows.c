@@ -24,6 +24,7 @@
 #include "miscadmin.h"
 #include "storage/buffile.h"
 #include "utils/hsearch.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -134,10 +135,13 @@ take_id(void)
 	while (id < statement_count && statements[id] != NULL)
 		id++;
 	if (id == MAX_HELD_ROWS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many statements of one transaction hold rows for triggers"),
-				 errdetail("There are %d, of functions that call each other.", MAX_HELD_ROWS)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg(
+				 "too many statements of one transaction change rows of distributed tables here"),
+			 errdetail("The rows of %d of them are held for triggers that are still to be fired.",
+					   MAX_HELD_ROWS)));
 	if (id == statement_capacity)
 	{
 		statement_capacity = Max(8, 2 * statement_capacity);
@@ -305,7 +309,9 @@ extend(HeldRows *rows)
 	}
 	if (rows->count == PG_UINT32_MAX)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-						errmsg("too many rows are held for the triggers of a table")));
+						errmsg("too many rows of distributed table \"%s\" are changed one by one",
+							   get_rel_name(rows->relation)),
+						errhint("Change the rows in several statements.")));
 	memset(row, 0, sizeof(HeldRow));
 	row->changed_by = InvalidCommandId;
 	return row;
