@@ -255,8 +255,10 @@ CREATE FUNCTION strata.set_columnar_options(relation regclass, options text) RET
 COMMENT ON FUNCTION strata.set_columnar_options(regclass, text) IS
     'gives columnar shards the options of another table, as table_definition() has them';
 
--- What SECURITY LABEL FOR strata does, with the rights of whoever restores a dump.
-CREATE FUNCTION strata.define_table(relation regclass, definition jsonb) RETURNS void
+-- What SECURITY LABEL FOR strata does, with the rights of whoever restores a dump.  In the place of a group the
+-- definition may say colocate_with, as create_distributed_table() understands it.  former: the colocation group that
+-- the table was in, of which the user is told that it has left others there.
+CREATE FUNCTION strata.define_table(relation regclass, definition jsonb, former integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -264,6 +266,7 @@ DECLARE
     changeable text[] := ARRAY['columnar_options', 'tier_policy'];
     known jsonb := strata.table_definition(relation);
     policy jsonb := definition -> 'tier_policy';
+    others text;
 BEGIN
     IF coalesce(definition ->> 'kind', '') NOT IN ('distributed', 'reference') THEN
         RAISE EXCEPTION 'invalid definition of table "%"', relation
@@ -281,7 +284,8 @@ BEGIN
             PERFORM strata.create_distributed_table(
                 relation, definition ->> 'key',
                 shard_count => (definition ->> 'shard_count')::integer,
-                colocate_with => coalesce('group:' || (definition ->> 'group'), 'default'),
+                colocate_with => coalesce(
+                    definition ->> 'colocate_with', 'group:' || (definition ->> 'group'), 'default'),
                 storage => coalesce(definition ->> 'storage', 'columnar'),
                 partition_by => definition ->> 'partition_by',
                 partition_interval => definition ->> 'partition_interval',
@@ -301,10 +305,77 @@ BEGIN
             RAISE WARNING 'table "%" has no tier policy now: %', relation, SQLERRM;
         END;
     END IF;
+    SELECT string_agg(t.relation::text, ', ' ORDER BY t.relation::text) INTO others
+      FROM strata.tables AS t
+     WHERE t.colocation_id = former
+       AND former <> (SELECT own.colocation_id FROM strata.tables AS own WHERE own.relation = define_table.relation);
+    IF others IS NOT NULL THEN
+        RAISE NOTICE 'table "%" is not colocated with % any more', relation, others
+            USING HINT = 'alter_distributed_table() can give those the same key type and number of shards.';
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION strata.define_table(regclass, jsonb) IS
+COMMENT ON FUNCTION strata.define_table(regclass, jsonb, integer) IS
     'distributes a table as table_definition() of another cluster says';
+
+-- What alter_distributed_table() does; colocate_with is a qualified name here.
+CREATE FUNCTION strata.distribute_anew(
+    relation regclass, key text, shard_count integer, colocate_with text, storage text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known jsonb := strata.table_definition(relation);
+    wanted jsonb := known || jsonb_strip_nulls(jsonb_build_object(
+        'key', key, 'shard_count', shard_count::text, 'colocate_with', colocate_with, 'storage', storage));
+BEGIN
+    IF known ->> 'kind' IS DISTINCT FROM 'distributed' THEN
+        RAISE EXCEPTION 'table "%" is not a distributed table', relation
+            USING ERRCODE = 'wrong_object_type', HINT = 'Run create_distributed_table().';
+    ELSIF num_nonnulls(key, shard_count, colocate_with, storage) = 0 THEN
+        RAISE EXCEPTION 'nothing of table "%" is to be altered', relation
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Give a key, shard_count, colocate_with or storage.';
+    END IF;
+    IF shard_count IS NULL AND colocate_with NOT IN ('default', 'none') THEN
+        wanted := wanted - 'shard_count'; -- that of the other table
+    ELSIF colocate_with IS NULL AND known ? 'group' AND num_nonnulls(key, shard_count) > 0 THEN
+        wanted := wanted || '{"colocate_with": "none"}';
+    END IF;
+    IF storage = 'heap' THEN
+        wanted := wanted - 'columnar_options';
+    END IF;
+    PERFORM strata.define_table(
+        relation, wanted, (SELECT t.colocation_id FROM strata.tables AS t
+                            WHERE t.relation = distribute_anew.relation));
+END
+$$;
+COMMENT ON FUNCTION strata.distribute_anew(regclass, text, integer, text, text) IS
+    'does what alter_distributed_table() is called for';
+
+-- Finds the table that colocate_with names where its caller does.
+CREATE FUNCTION strata.alter_distributed_table(
+    relation regclass,
+    key text DEFAULT NULL,
+    shard_count integer DEFAULT NULL,
+    colocate_with text DEFAULT NULL,
+    storage text DEFAULT NULL)
+    RETURNS void
+    LANGUAGE sql
+AS $$
+    SELECT strata.distribute_anew(
+        relation, key, shard_count,
+        CASE WHEN colocate_with OPERATOR(pg_catalog.=) ANY ('{default,none}'::pg_catalog.text[])
+             THEN colocate_with
+             ELSE (SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
+                     FROM pg_catalog.pg_class AS c
+                     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+                    WHERE c.oid OPERATOR(pg_catalog.=) colocate_with::pg_catalog.regclass) END,
+        storage)
+$$;
+COMMENT ON FUNCTION strata.alter_distributed_table(regclass, text, integer, text, text) IS
+    'distributes a table anew, by another key, into other shards, with another table or in another storage; '
+    'its rows pass through the coordinator meanwhile';
 
 -- ---------------------------------------------------------------------------
 -- Workers

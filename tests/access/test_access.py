@@ -27,7 +27,7 @@ EVERYBODY = {
         strata.set_tier_policy strata.statement_classes strata.table_checksum
         strata.tier_move_statistics strata.tier_plan strata.tier_statistics strata.type_of
         strata.undistribute_table strata.used_periods strata.worker_status
-        strata.define_table strata.set_columnar_options strata.table_definition
+        strata.define_table strata.distribute_anew strata.alter_distributed_table strata.set_columnar_options strata.table_definition
         strata_partial.create_partials strata_partial.follow_aggregates
     """,
     # the coordinator's sessions call these as the roles of the users

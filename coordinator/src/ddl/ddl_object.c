@@ -493,5 +493,5 @@ ddl_security_label(UtilityCall *call)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("the definition of a distributed table cannot be removed"),
 						errhint("Run undistribute_table() to make it a local table.")));
-	table_definition_apply(address.objectId, statement->label);
+	table_definition_apply(address.objectId, statement->label, 0);
 }

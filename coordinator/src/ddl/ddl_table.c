@@ -35,6 +35,7 @@
 #include "stream/remote_ddl.h"
 #include "table/index_validity.h"
 #include "table/table_am.h"
+#include "table/table_definition.h"
 #include "table/table_lifecycle.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
@@ -338,6 +339,43 @@ convert_to_distributed(const AlterTableStmt *alter)
 	return true;
 }
 
+/* Does the command give the distribution key another type, where that is all that the key is? */
+static bool
+changes_key_type(const DistributedTable *table, const AlterTableStmt *alter)
+{
+	ListCell *cell;
+
+	if (table->kind != TABLE_DISTRIBUTED ||
+		(metadata_has_periods(table) && table->periods.attribute == table->key_attribute))
+		return false;
+	foreach(cell, alter->cmds)
+	{
+		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
+
+		if (part->subtype == AT_AlterColumnType && is_key_column(table, part->name))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * ALTER TABLE ... ALTER key TYPE: values of another type hash otherwise, and partitioned tables, which the workers' are, keep the
+ * types of their keys.  So the table becomes local, is altered as such, and is distributed anew.
+ */
+static void
+change_key_type(UtilityCall *call, const DistributedTable *table)
+{
+	Oid relid = table->relation;
+	int group = table->colocation->id;
+	char *definition = table_definition_get(relid);
+
+	table_lifecycle_localize(relid);
+	CommandCounterIncrement();
+	ddl_run_locally(call);
+	CommandCounterIncrement();
+	table_definition_apply(relid, definition, group);
+}
+
 /* The number of rows as ANALYZE left it; a rewrite of the shell forgets it. */
 static float4
 row_estimate(Oid relid)
@@ -450,6 +488,12 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 		strcmp(change->name, "heap") == 0)
 	{
 		convert_to_heap(call, table);
+		return;
+	}
+
+	if (changes_key_type(table, alter))
+	{
+		change_key_type(call, table);
 		return;
 	}
 

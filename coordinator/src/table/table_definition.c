@@ -202,16 +202,23 @@ check_label(const ObjectAddress *object, const char *label)
 			 errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
 }
 
-void
-table_definition_apply(Oid relation, const char *label)
+char *
+table_definition_get(Oid relation)
 {
-	Oid types[] = {REGCLASSOID, JSONBOID};
+	return describe_table_as_before(relation);
+}
+
+void
+table_definition_apply(Oid relation, const char *label, int former_group)
+{
+	Oid types[] = {REGCLASSOID, JSONBOID, INT4OID};
 	Datum values[] = {ObjectIdGetDatum(relation),
-					  DirectFunctionCall1(jsonb_in, CStringGetDatum(label))};
+					  DirectFunctionCall1(jsonb_in, CStringGetDatum(label)),
+					  Int32GetDatum(former_group)};
 
 	SPI_connect();
-	if (SPI_execute_with_args("SELECT strata.define_table($1, $2)", 2, types, values, NULL, false,
-							  0) != SPI_OK_SELECT)
+	if (SPI_execute_with_args("SELECT strata.define_table($1, $2, $3)", 3, types, values, NULL,
+							  false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not call strata.define_table()");
 	SPI_finish();
 }

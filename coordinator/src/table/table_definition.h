@@ -16,8 +16,14 @@
  */
 extern void table_definition_store(Oid relation, const char *columnar_options);
 
-/* Distribute a table as its label says, by the functions that the user might call. */
-extern void table_definition_apply(Oid relation, const char *label);
+/* The label that the table has by the metadata; NULL: it is local. */
+extern char *table_definition_get(Oid relation);
+
+/*
+ * Distribute a table as a label says, by the functions that the user might call.  former_group: the colocation group that the
+ * table was in before, 0 for none: a NOTICE tells of tables that are left there.
+ */
+extern void table_definition_apply(Oid relation, const char *label, int former_group);
 
 extern void table_definition_initialize(void); /* from _PG_init: registers the provider */
 
