@@ -205,7 +205,6 @@ def test_defaults_belong_to_the_coordinator(pair: Pair) -> None:
     "statement",
     [
         "ALTER TABLE t DROP COLUMN id",
-        "ALTER TABLE t ALTER id TYPE bigint",
         "ALTER TABLE t ADD UNIQUE (w)",
         "ALTER TABLE t ADD EXCLUDE USING btree (v WITH =)",
         "ALTER TABLE t SET UNLOGGED",

@@ -130,6 +130,16 @@ def test_periods_and_their_retention_stay(pair: Pair) -> None:
     pair.same("SELECT * FROM t WHERE at > '2026-02-10'")
 
 
+def test_a_key_that_divides_into_periods_keeps_its_type(pair: Pair) -> None:
+    pair.ours.execute(
+        "CREATE TABLE t (k integer NOT NULL);"
+        "SELECT create_distributed_table('t', 'k', partition_by => 'k', partition_interval => '100')"
+    )
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+        pair.ours.execute("ALTER TABLE t ALTER k TYPE bigint")
+    assert caught.value.diag.message_hint == "Run undistribute_table() first."
+
+
 def test_tables_that_are_left_are_named(pair: Pair) -> None:
     create(pair, options=", colocate_with => 'none'")
     pair.execute("CREATE TABLE u (k integer, w integer); CREATE TABLE l (k bigint, w integer)")
