@@ -129,6 +129,7 @@ DEFINERS = {
 
 # SQL and PL/pgSQL that follow the caller's search_path, and why that is no danger.
 UNPINNED = {
+    "strata.alter_distributed_table",  # finds the table that the caller names; every name is qualified
     "strata.run_command_on_workers",  # the command shall see it, too; superusers only
     "strata_columnar.move_columnar_table",  # commits, so it cannot; every name is qualified
     "strata_partial.notice_aggregates",  # looks at it; every name is qualified
