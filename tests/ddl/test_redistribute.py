@@ -202,6 +202,31 @@ def test_foreign_keys_are_to_be_dropped_before(pair: Pair) -> None:
         assert caught.value.diag.message_hint == "Drop the constraint first."
 
 
+def test_foreign_keys_to_reference_tables_stay(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE r (k integer PRIMARY KEY); INSERT INTO r SELECT generate_series(0, 9)"
+    )
+    pair.reference("r")
+    pair.execute(
+        "CREATE TABLE t (k integer REFERENCES r, v integer REFERENCES r ON DELETE CASCADE, s text)"
+    )
+    pair.ours.execute("SELECT create_distributed_table('t', 'k', shard_count => 6)")
+    pair.execute("INSERT INTO t SELECT g % 10, g % 10, 's' FROM generate_series(0, 99) AS g")
+    pair.same("ALTER TABLE t ALTER k TYPE bigint")
+    pair.ours.execute("SELECT alter_distributed_table('t', shard_count => 3, storage => 'heap')")
+    pair.same("INSERT INTO t VALUES (1, 77)")
+    pair.same("INSERT INTO t VALUES (77, 1)")
+    pair.same("DELETE FROM r WHERE k = 3")
+    pair.all_same(
+        [
+            "DELETE FROM t WHERE k = 3",
+            "DELETE FROM r WHERE k = 3",
+            "SELECT * FROM t",
+            "SELECT conname, pg_get_constraintdef(oid), convalidated FROM pg_constraint WHERE conrelid = 't'::regclass",
+        ]
+    )
+
+
 def test_an_old_snapshot_reads_on(pair: Pair, cluster: Cluster) -> None:
     create(pair)
     pair.execute("CREATE TABLE other (a integer); INSERT INTO other VALUES (1)")
