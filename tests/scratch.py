@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
-ENOUGH = 8 * 2**30  # the whole suite in three processes needs about a half
+ENOUGH = 8 * 2**30  # three processes of tests were seen to use 2 GB
 
 
 def use_memory() -> None:
