@@ -275,13 +275,18 @@ def test_a_table_is_distributed_otherwise(pair: Pair, arguments: str, kind: tupl
     )
 
 
-def test_by_another_key(pair: Pair) -> None:
+def test_by_another_key_the_old_one_can_be_dropped(pair: Pair) -> None:
     pair.execute("CREATE TABLE t (k integer, v integer, s text)")
     pair.ours.execute("SELECT create_distributed_table('t', 'k', shard_count => 6)")
     pair.execute(ROWS)
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+        pair.ours.execute("ALTER TABLE t DROP COLUMN k")
+    assert "alter_distributed_table()" in caught.value.diag.message_hint
     pair.ours.execute("SELECT alter_distributed_table('t', 's')")
     assert pair.ours.execute(KIND).fetchone() == ("s", 6, "columnar")
     pair.all_same([*QUERIES, "SELECT * FROM t WHERE s = 'text 9'"])
+    pair.same("ALTER TABLE t DROP COLUMN k")
+    pair.all_same(["SELECT * FROM t", "DELETE FROM t WHERE s = 'text 9' RETURNING *"])
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,9 @@ check_alter_part(const DistributedTable *table, const AlterTableCmd *part)
 		is_key_column(table, part->name))
 		refuse_alter(relid, describe_part(part),
 					 psprintf("Column \"%s\" is the distribution key.", part->name),
-					 "Run undistribute_table() first.");
+					 part->subtype == AT_DropColumn
+						 ? "Give the table another key with alter_distributed_table() first."
+						 : "Run undistribute_table() first.");
 	if ((part->subtype == AT_DropColumn || part->subtype == AT_AlterColumnType ||
 		 part->subtype == AT_DropNotNull) &&
 		metadata_has_periods(table) && get_attnum(relid, part->name) == table->periods.attribute)
