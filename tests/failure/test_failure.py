@@ -151,10 +151,14 @@ def test_a_frozen_worker_is_down_within_five_seconds(cluster: Cluster) -> None:
     wait_for_status(cluster, "worker2", "up")
 
 
+def become_read_only(node: Node) -> None:
+    node.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    node.execute("SELECT pg_reload_conf()")
+
+
 def test_a_read_only_worker_is_shown_with_the_reason(cluster: Cluster) -> None:
     worker = cluster.workers[0]
-    worker.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-    worker.execute("SELECT pg_reload_conf()")
+    become_read_only(worker)
     try:
         wait_for_status(cluster, worker.name, "read-only", timeout=5)
         assert "default_transaction_read_only" in status_of(cluster, worker.name)[2]
@@ -552,8 +556,7 @@ def test_a_standby_beside_a_silent_host_is_taken_as_soon_as_it_is_promoted(
     worker = cluster.workers[1]
     conninfo = conninfo_of(worker).replace("host=", "host=127.0.0.1,")
     set_conninfo(cluster, "worker2", conninfo.replace("port=", f"port={silent_port},"))
-    worker.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-    worker.execute("SELECT pg_reload_conf()")
+    become_read_only(worker)
     with cluster.coordinator.connect() as connection:
         connection.execute("SET strata.connect_timeout = '60s'")
         thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
@@ -629,11 +632,6 @@ def test_the_next_statement_works_when_the_replica_was_promoted(make_cluster) ->
             wait_for_status(cluster, "worker2", "up", timeout=5)
     finally:
         second.stop("immediate")
-
-
-def become_read_only(node: Node) -> None:
-    node.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-    node.execute("SELECT pg_reload_conf()")
 
 
 @pytest.mark.parametrize("wire", ["of a watched worker", "older than the first answer"])

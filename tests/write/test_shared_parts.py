@@ -14,6 +14,7 @@ STATE = (
     "SELECT * FROM t",
     "SELECT * FROM u",
     "SELECT * FROM n",
+    "SELECT * FROM r",
     "SELECT * FROM x",
     "SELECT * FROM l",
 )
