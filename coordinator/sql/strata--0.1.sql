@@ -318,16 +318,17 @@ $$;
 COMMENT ON FUNCTION strata.define_table(regclass, jsonb, integer) IS
     'distributes a table as table_definition() of another cluster says';
 
--- What alter_distributed_table() does; colocate_with is a qualified name here.
+-- What alter_distributed_table() does.  other: the table that colocate_with names.
 CREATE FUNCTION strata.distribute_anew(
-    relation regclass, key text, shard_count integer, colocate_with text, storage text) RETURNS void
+    relation regclass, key text, shard_count integer, colocate_with text, other regclass, storage text) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known jsonb := strata.table_definition(relation);
     wanted jsonb := known || jsonb_strip_nulls(jsonb_build_object(
-        'key', key, 'shard_count', shard_count::text, 'colocate_with', colocate_with, 'storage', storage));
+        'key', key, 'shard_count', shard_count::text, 'colocate_with', coalesce(other::text, colocate_with),
+        'storage', storage));
 BEGIN
     IF known ->> 'kind' IS DISTINCT FROM 'distributed' THEN
         RAISE EXCEPTION 'table "%" is not a distributed table', relation
@@ -337,8 +338,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Give a key, shard_count, colocate_with or storage.';
     END IF;
-    IF shard_count IS NULL AND colocate_with NOT IN ('default', 'none') THEN
-        wanted := wanted - 'shard_count'; -- that of the other table
+    IF shard_count IS NULL AND other IS NOT NULL THEN
+        wanted := wanted - 'shard_count'; -- that of the other
     ELSIF colocate_with IS NULL AND known ? 'group' AND num_nonnulls(key, shard_count) > 0 THEN
         wanted := wanted || '{"colocate_with": "none"}';
     END IF;
@@ -350,7 +351,7 @@ BEGIN
                             WHERE t.relation = distribute_anew.relation));
 END
 $$;
-COMMENT ON FUNCTION strata.distribute_anew(regclass, text, integer, text, text) IS
+COMMENT ON FUNCTION strata.distribute_anew(regclass, text, integer, text, regclass, text) IS
     'does what alter_distributed_table() is called for';
 
 -- Finds the table that colocate_with names where its caller does.
@@ -364,13 +365,9 @@ CREATE FUNCTION strata.alter_distributed_table(
     LANGUAGE sql
 AS $$
     SELECT strata.distribute_anew(
-        relation, key, shard_count,
-        CASE WHEN colocate_with OPERATOR(pg_catalog.=) ANY ('{default,none}'::pg_catalog.text[])
-             THEN colocate_with
-             ELSE (SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
-                     FROM pg_catalog.pg_class AS c
-                     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-                    WHERE c.oid OPERATOR(pg_catalog.=) colocate_with::pg_catalog.regclass) END,
+        relation, key, shard_count, colocate_with,
+        CASE WHEN colocate_with OPERATOR(pg_catalog.<>) ALL ('{default,none}'::pg_catalog.text[])
+             THEN colocate_with::pg_catalog.regclass END,
         storage)
 $$;
 COMMENT ON FUNCTION strata.alter_distributed_table(regclass, text, integer, text, text) IS

@@ -372,9 +372,7 @@ change_key_type(UtilityCall *call, const DistributedTable *table)
 	char *definition = table_definition_get(relid);
 
 	table_lifecycle_localize(relid);
-	CommandCounterIncrement();
 	ddl_run_locally(call);
-	CommandCounterIncrement();
 	table_definition_apply(relid, definition, group);
 }
 

@@ -26,6 +26,7 @@
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
@@ -236,15 +237,6 @@ match_insert_columns(Query *original)
 	return only_vars || in_order;
 }
 
-static bool
-walk_sub_selects(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, SubLink) || IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) ||
-		   expression_tree_walker(node, walk_sub_selects, context);
-}
-
 /*
  * Can what an INSERT ... ON CONFLICT says of rows that exist be sent?  Its rows are computed here, and so are sub-selects without
  * outer columns, in whose place the statement as it was before planning gets the values that they are planned as.
@@ -260,13 +252,13 @@ complete_conflict(PlannerInfo *root, Query *original)
 		return false;
 	conflict = copyObject(original->onConflict);
 	returning = original->returningList;
-	if (walk_sub_selects((Node *) conflict->onConflictSet, NULL))
+	if (contain_subplans((Node *) conflict->onConflictSet))
 		conflict->onConflictSet = (List *) resolve_multiexpr((Node *) planned->onConflictSet, root);
-	if (walk_sub_selects(conflict->onConflictWhere, NULL))
+	if (contain_subplans(conflict->onConflictWhere))
 		conflict->onConflictWhere = (Node *) make_ands_explicit((List *) planned->onConflictWhere);
-	if (walk_sub_selects((Node *) returning, NULL))
+	if (contain_subplans((Node *) returning))
 		returning = copyObject(root->parse->returningList);
-	if (walk_sub_selects((Node *) conflict, NULL) || walk_sub_selects((Node *) returning, NULL) ||
+	if (contain_subplans((Node *) conflict) || contain_subplans((Node *) returning) ||
 		!statement_text_names_all((Node *) conflict) ||
 		!statement_text_names_all((Node *) returning))
 		return false;

@@ -34,7 +34,7 @@ typedef struct PlannerCall
 	List *hidden_roots;
 	List *read;	   /* OIDs of tables that workers read */
 	List *written; /* ... and change */
-	List *shared;  /* statement_parts_shared() */
+	bool shares;   /* statement_parts_share() */
 } PlannerCall;
 
 static PlannerCall *current_call = NULL;
@@ -117,7 +117,7 @@ planner_add_hidden_root(PlannerInfo *root)
 bool
 planner_changes_here(void)
 {
-	return current_call != NULL && current_call->shared != NIL;
+	return current_call != NULL && current_call->shares;
 }
 
 void
@@ -137,7 +137,7 @@ check_functions_reads(const PlannerCall *call)
 {
 	ListCell *lc;
 
-	if (call->original == NULL || !call->original->hasModifyingCTE || call->shared != NIL)
+	if (call->original == NULL || !call->original->hasModifyingCTE || call->shares)
 		return;
 	foreach(lc, call->read)
 	{
@@ -237,8 +237,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 									plan_form);
 		local_keys_add(parse);
 		call.original = copyObject(parse);
-		if (parse->hasModifyingCTE)
-			call.shared = statement_parts_shared(call.original);
+		call.shares = parse->hasModifyingCTE && statement_parts_share(call.original);
 	}
 	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
 	check_functions_reads(&call);

@@ -124,9 +124,9 @@ why_not_both(Query *part, Query *other, Oid relation)
 	return NULL;
 }
 
-/* What `part` changes if `other` reads or changes it, too; ERROR if that cannot be done here. */
-static Oid
-find_shared(Query *part, Query *other)
+/* Does `other` read or change what `part` changes?  ERROR if that cannot be done here. */
+static bool
+share_table(Query *part, Query *other)
 {
 	RangeTblEntry *others = target_of(other);
 	PartContext context = {.relation = target_of(part)->relid};
@@ -135,7 +135,7 @@ find_shared(Query *part, Query *other)
 	const char *why = NULL;
 
 	if (table == NULL)
-		return InvalidOid;
+		return false;
 	if (others != NULL && others->relid == context.relation)
 	{
 		if (distributed)
@@ -144,19 +144,19 @@ find_shared(Query *part, Query *other)
 			context.ignored = others;
 	}
 	if (!walk_part((Node *) other, &context))
-		return InvalidOid;
+		return false;
 	if (distributed && walk_locks((Node *) other, NULL))
 		why = "One changes rows that the other locks.";
 	if (why != NULL)
 		statement_parts_report(context.relation, why);
-	return context.relation;
+	return true;
 }
 
-List *
-statement_parts_shared(Query *original)
+bool
+statement_parts_share(Query *original)
 {
 	List *parts = list_make1(original);
-	List *shared = NIL;
+	bool share = false;
 	ListCell *lc;
 	ListCell *lc2;
 
@@ -169,17 +169,13 @@ statement_parts_shared(Query *original)
 	}
 	foreach(lc, parts)
 	{
-		if (((Query *) lfirst(lc))->resultRelation == 0)
-			continue;
+		Query *part = lfirst(lc);
+
 		foreach(lc2, parts)
 		{
-			Oid relation = InvalidOid;
-
-			if (lfirst(lc) != lfirst(lc2))
-				relation = find_shared(lfirst(lc), lfirst(lc2));
-			if (OidIsValid(relation))
-				shared = list_append_unique_oid(shared, relation);
+			if (part != lfirst(lc2) && target_of(part) != NULL)
+				share |= share_table(part, lfirst(lc2));
 		}
 	}
-	return shared;
+	return share;
 }

@@ -9,8 +9,8 @@
 
 #include "nodes/parsenodes.h"
 
-/* OIDs of tables on several nodes that one part of the analysed query changes, and another one reads or fills; ERROR for what is refused. */
-extern List *statement_parts_shared(Query *original);
+/* Does a part of the analysed query read or fill a table on several nodes that another one changes?  ERROR for what is refused. */
+extern bool statement_parts_share(Query *original);
 
 /* Refuse the statement because of this table. */
 extern void statement_parts_report(Oid relation, const char *detail);

@@ -145,8 +145,8 @@ get_text(const char *label, const char *name)
 	return pnstrdup(value.val.string.val, value.val.string.len);
 }
 
-static char *
-describe_table_as_before(Oid relation)
+char *
+table_definition_get(Oid relation)
 {
 	ObjectAddress address;
 	char *label;
@@ -165,7 +165,7 @@ table_definition_store(Oid relation, const char *columnar_options)
 	ObjectAddressSet(address, RelationRelationId, relation);
 	SetSecurityLabel(&address, TABLE_DEFINITION_PROVIDER,
 					 columnar_options != NULL ? describe_table(relation, columnar_options)
-											  : describe_table_as_before(relation));
+											  : table_definition_get(relation));
 	CommandCounterIncrement();
 }
 
@@ -173,7 +173,7 @@ table_definition_store(Oid relation, const char *columnar_options)
 Datum
 strata_table_definition(PG_FUNCTION_ARGS)
 {
-	char *definition = describe_table_as_before(PG_GETARG_OID(0));
+	char *definition = table_definition_get(PG_GETARG_OID(0));
 
 	if (definition == NULL)
 		PG_RETURN_NULL();
@@ -200,12 +200,6 @@ check_label(const ObjectAddress *object, const char *label)
 			 errdetail("Its labels are definitions of distributed tables, in databases with "
 					   "extension \"strata\"."),
 			 errhint("Name another provider: SECURITY LABEL FOR provider ON ...")));
-}
-
-char *
-table_definition_get(Oid relation)
-{
-	return describe_table_as_before(relation);
 }
 
 void

@@ -135,13 +135,11 @@ take_id(void)
 	while (id < statement_count && statements[id] != NULL)
 		id++;
 	if (id == MAX_HELD_ROWS)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg(
-				 "too many statements of one transaction change rows of distributed tables here"),
-			 errdetail("The rows of %d of them are held for triggers that are still to be fired.",
-					   MAX_HELD_ROWS)));
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("too many statements of one transaction change rows here"),
+						errdetail("The rows of %d of them are held for triggers that are still to "
+								  "be fired.",
+								  MAX_HELD_ROWS)));
 	if (id == statement_capacity)
 	{
 		statement_capacity = Max(8, 2 * statement_capacity);
