@@ -113,7 +113,7 @@ endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install .venv/tests ## All tests but the slow ones (about half an hour)
+check: lint install .venv/tests ## All tests but the slow ones (about an hour on 2 cores)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
