@@ -282,6 +282,32 @@ def test_exclusion_constraints_hold_with_the_distribution_key_in_them(
             pair.ours.execute(f"ALTER TABLE booked ADD {bad}")
 
 
+def test_exclusion_constraints_hold_with_the_column_of_the_periods_in_them(pair: Pair) -> None:
+    columns = "(id integer, at date NOT NULL, during int4range,"
+    place = (
+        "SELECT create_distributed_table(%s, 'id', shard_count => 4, colocate_with => 'none',"
+        " partition_by => 'at', partition_interval => '1 month')"
+    )
+    pair.execute(
+        "CREATE EXTENSION IF NOT EXISTS btree_gist;"
+        f"CREATE TABLE shifts {columns} EXCLUDE USING gist (id WITH =, at WITH =, during WITH &&));"
+        f"CREATE TABLE others {columns} EXCLUDE USING gist (id WITH =, during WITH &&))"
+    )
+    pair.ours.execute(place, ("shifts",))
+    pair.same(
+        "INSERT INTO shifts SELECT 1, date '2026-01-01' + 40 * g, '[1,5)' FROM generate_series(0, 5) AS g"
+    )
+    pair.same("INSERT INTO shifts VALUES (1, '2026-01-01', '[3,9)')")
+    pair.same(
+        "INSERT INTO shifts VALUES (1, '2026-01-02', '[3,9)'), (2, '2026-01-01', '[3,9)') RETURNING *"
+    )
+    pair.same("UPDATE shifts SET at = '2026-01-01' WHERE at = '2026-01-02'")
+    pair.same("SELECT * FROM shifts")
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+        pair.ours.execute(place, ("others",))
+    assert '"at WITH ="' in caught.value.diag.message_hint
+
+
 # ---- sessions -----------------------------------------------------------------------------------------
 
 

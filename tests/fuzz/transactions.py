@@ -11,7 +11,8 @@ import random
 
 SCHEMA = "fuzz_tx"
 
-# m1 and m2 are colocated, m3 is hashed by a text key, mt has triggers, mr is a reference table, ml is local.
+# m1 and m2 are colocated, m3 is hashed by a text key, mt has triggers, mr is a reference table, ml is local; so are mc and md,
+# which refer to mp.
 TABLES = {
     "m1": "id integer, k integer, v integer CHECK (v < 1000), t text, PRIMARY KEY (k, id)",
     "m2": "id integer, k integer, v integer, t text, PRIMARY KEY (k, id)",
@@ -19,6 +20,9 @@ TABLES = {
     "mt": "id integer, k integer, v integer, t text, PRIMARY KEY (k, id)",
     "mr": "id integer PRIMARY KEY, k integer, v integer, t text",
     "ml": "id integer PRIMARY KEY, k integer, v integer, t text",
+    "mp": "id integer PRIMARY KEY, k integer, v integer, t text",
+    "mc": f"id integer PRIMARY KEY, k integer REFERENCES {SCHEMA}.mp ON DELETE CASCADE ON UPDATE CASCADE, v integer, t text",
+    "md": f"id integer PRIMARY KEY, k integer REFERENCES {SCHEMA}.mp DEFERRABLE INITIALLY DEFERRED, v integer, t text",
 }
 
 DISTRIBUTE = (
@@ -26,6 +30,7 @@ DISTRIBUTE = (
     f"SELECT strata.create_distributed_table('{SCHEMA}.m2', 'k', colocate_with => '{SCHEMA}.m1')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.m3', 'k', shard_count => 8, colocate_with => 'none')",
     f"SELECT strata.create_distributed_table('{SCHEMA}.mt', 'k', colocate_with => '{SCHEMA}.m1')",
+    f"SELECT strata.create_distributed_table('{SCHEMA}.mp', 'id', shard_count => 8, colocate_with => 'none')",
     f"SELECT strata.create_reference_table('{SCHEMA}.mr', storage => 'columnar')",
 )
 
@@ -61,7 +66,7 @@ def reset_sql() -> list[str]:
     """Bring the tables to the state in which every script starts."""
     statements = [f"TRUNCATE {', '.join(f'{SCHEMA}.{name}' for name in TABLES)}"]
     for name in TABLES:
-        key = "'k' || g % 7" if name == "m3" else "g % 7"
+        key = {"m3": "'k' || g % 7", "mc": "1 + g % 7", "md": "g % 7 + 8"}.get(name, "g % 7")
         statements.append(
             f"INSERT INTO {SCHEMA}.{name} SELECT g, {key}, g * 3 % 50, 't' || g % 4 FROM generate_series(1, 30) AS g"
         )
@@ -288,6 +293,29 @@ class TransactionGenerator:
         )
         return f"WITH c AS ({change} WHERE {self.condition(table)} RETURNING *) {reader}"
 
+    def change_family(self) -> str:
+        """Rows that foreign keys of local tables hold together with those of a distributed one."""
+        child = self.rng.choice(["mc", "md"])
+        parent = self.rng.randrange(1, 34)
+        where = f"id BETWEEN {parent} AND {parent + self.rng.choice([0, 0, 3])}"
+        self.next_id += 100
+        return self.rng.choice(
+            [
+                f"INSERT INTO {SCHEMA}.{child} VALUES ({self.fresh_id()}, {parent}, {self.value()}, 'c')",
+                f"INSERT INTO {SCHEMA}.{child} SELECT id + {self.next_id}, id, v, t FROM {SCHEMA}.mp WHERE {where}",
+                f"UPDATE {SCHEMA}.{child} SET k = {parent} WHERE v < {self.rng.randrange(50)}",
+                f"DELETE FROM {SCHEMA}.{child} WHERE k IN ({parent}, {parent + 1}) RETURNING id",
+                f"INSERT INTO {SCHEMA}.mp VALUES ({parent}, 1, {self.value()}, 'p')",
+                f"INSERT INTO {SCHEMA}.mp VALUES ({parent}, 1, 7, 'p') ON CONFLICT (id) DO UPDATE SET v = 7, t = 'u'",
+                f"DELETE FROM {SCHEMA}.mp WHERE {where} RETURNING id",
+                f"DELETE FROM {SCHEMA}.mp AS m WHERE NOT EXISTS (SELECT FROM {SCHEMA}.{child} AS c WHERE c.k = m.id)",
+                f"UPDATE {SCHEMA}.mp SET v = v + 1 WHERE {where}",
+                f"UPDATE {SCHEMA}.mp SET id = id + {self.next_id} WHERE {where} RETURNING id",
+                f"SET CONSTRAINTS ALL {self.rng.choice(['IMMEDIATE', 'DEFERRED'])}",
+                f"SELECT c.id, c.k, m.v FROM {SCHEMA}.{child} AS c LEFT JOIN {SCHEMA}.mp AS m ON c.k = m.id ORDER BY 1",
+            ]
+        )
+
     # ------------------------------------------------------------- reads
 
     def read(self) -> str:
@@ -387,12 +415,13 @@ class TransactionGenerator:
                 self.change_here,
                 self.merge,
                 self.change_in_with,
+                self.change_family,
                 self.read,
                 self.failure,
                 self.declare,
                 self.fetch,
             ],
-            weights=[24, 7, 8, 12, 6, 8, 6, 4, 12, 8, 6, 24, 3, 7, 16],
+            weights=[24, 7, 8, 12, 6, 8, 6, 4, 12, 8, 6, 14, 24, 3, 7, 16],
         )[0]()
 
     def script(self) -> list[str]:

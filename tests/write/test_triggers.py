@@ -324,7 +324,7 @@ def test_actions_of_foreign_keys_are_refused(pair):
     pair.ours.execute("ALTER TABLE part DROP CONSTRAINT f")
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="is not fired"):
         pair.ours.execute(
-            "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE SET NULL"
+            "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON UPDATE CASCADE"
         )
     pair.ours.execute(
         "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE"

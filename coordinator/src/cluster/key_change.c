@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "cluster/fired_trigger.h"
 #include "cluster/key_change.h"
 
 #include "access/table.h"
@@ -36,7 +37,8 @@ key_change_check_references(Oid relid, AttrNumber column)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
 
-		if (RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_PK)
+		if (RI_FKey_trigger_type(trigger->tgfoid) == RI_TRIGGER_PK &&
+			!fired_trigger_is_here(trigger, true))
 			key_change_refuse(
 				relid, column,
 				psprintf("Foreign key constraint \"%s\" of table \"%s\" refers to the "

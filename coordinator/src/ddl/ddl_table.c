@@ -31,6 +31,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "cluster/fired_trigger.h"
 #include "ddl/ddl_alter_part.h"
 #include "stream/remote_ddl.h"
 #include "table/index_validity.h"
@@ -341,9 +342,12 @@ convert_to_distributed(const AlterTableStmt *alter)
 	return true;
 }
 
-/* Does the command give the distribution key another type, where that is all that the key is? */
+/*
+ * Does the command give another type to the distribution key, where that is all that the key is, or to a column to which
+ * local tables refer?
+ */
 static bool
-changes_key_type(const DistributedTable *table, const AlterTableStmt *alter)
+changes_fixed_type(const DistributedTable *table, const AlterTableStmt *alter)
 {
 	ListCell *cell;
 
@@ -354,23 +358,48 @@ changes_key_type(const DistributedTable *table, const AlterTableStmt *alter)
 	{
 		const AlterTableCmd *part = lfirst_node(AlterTableCmd, cell);
 
-		if (part->subtype == AT_AlterColumnType && is_key_column(table, part->name))
+		if (part->subtype == AT_AlterColumnType &&
+			(is_key_column(table, part->name) ||
+			 fired_trigger_keeps_column(table->relation, get_attnum(table->relation, part->name))))
 			return true;
 	}
 	return false;
 }
 
+/* ERROR if distributed tables refer to this one: they follow neither its rows nor its new type. */
+static void
+check_referencing_tables(Oid relid)
+{
+	ListCell *cell;
+
+	foreach(cell, table_rules_check_list_foreign_keys(relid))
+	{
+		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (form->conrelid != relid && metadata_table(form->conrelid) != NULL)
+			refuse_alter(relid, "ALTER TABLE ... ALTER COLUMN ... TYPE",
+						 psprintf("Foreign key \"%s\" of table \"%s\", which is on the workers, "
+								  "refers to the column.",
+								  NameStr(form->conname), get_rel_name(form->conrelid)),
+						 "Drop the constraint first.");
+		ReleaseSysCache(tuple);
+	}
+}
+
 /*
  * ALTER TABLE ... ALTER key TYPE: values of another type hash otherwise, and partitioned tables, which the workers' are, keep the
- * types of their keys.  So the table becomes local, is altered as such, and is distributed anew.
+ * types of their keys.  A local table's foreign key is checked anew before the workers have the new type.  So the table becomes
+ * local, is altered as such, and is distributed anew.
  */
 static void
-change_key_type(UtilityCall *call, const DistributedTable *table)
+change_fixed_type(UtilityCall *call, const DistributedTable *table)
 {
 	Oid relid = table->relation;
 	int group = table->colocation->id;
 	char *definition = table_definition_get(relid);
 
+	check_referencing_tables(relid);
 	table_lifecycle_localize(relid);
 	ddl_run_locally(call);
 	table_definition_apply(relid, definition, group);
@@ -491,9 +520,9 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 		return;
 	}
 
-	if (changes_key_type(table, alter))
+	if (changes_fixed_type(table, alter))
 	{
-		change_key_type(call, table);
+		change_fixed_type(call, table);
 		return;
 	}
 

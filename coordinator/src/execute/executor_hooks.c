@@ -5,7 +5,8 @@
  * A shell has indexes and constraint triggers like any table, so that the planner
  * and clients know about keys, but no rows: the executor must not put entries
  * into these indexes, and must not check foreign keys row by row here, since the
- * workers' tables have the same constraints.  The rows of a statement leave for the
+ * workers' tables have the same constraints (but those of local tables that refer to
+ * a shell: fired_trigger.c).  The rows of a statement leave for the
  * workers at its end at the latest, so that their errors are the statement's.
  *
  * For reference tables the foreign keys between them and to shells differ: a delete is
@@ -27,6 +28,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "cluster/fired_trigger.h"
 #include "cluster/metadata.h"
 #include "execute/moved_rows.h"
 #include "execute/statement_reads.h"
@@ -45,23 +47,7 @@ static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
 
-/* Is this an internal trigger whose work the workers' own constraints do? */
-static bool
-is_done_by_workers(const Trigger *trigger, bool shell)
-{
-	const DistributedTable *referencing;
-
-	if (!trigger->tgisinternal)
-		return false;
-	if (shell)
-		return true;
-	if (RI_FKey_trigger_type(trigger->tgfoid) != RI_TRIGGER_PK)
-		return false;
-	referencing = metadata_table(trigger->tgconstrrelid);
-	return referencing != NULL && referencing->kind == TABLE_DISTRIBUTED;
-}
-
-/* Drop the triggers that the workers stand for from a result relation's own copy. */
+/* Drop the triggers of constraints that the workers have, too, from a result relation's own copy. */
 static void
 remove_constraint_triggers(ResultRelInfo *result, bool shell)
 {
@@ -72,7 +58,7 @@ remove_constraint_triggers(ResultRelInfo *result, bool shell)
 		return;
 	for (int i = 0; i < desc->numtriggers; i++)
 	{
-		if (!is_done_by_workers(&desc->triggers[i], shell))
+		if (fired_trigger_is_here(&desc->triggers[i], shell))
 			desc->triggers[kept++] = desc->triggers[i];
 	}
 	if (kept == desc->numtriggers)

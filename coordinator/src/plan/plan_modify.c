@@ -23,6 +23,7 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -37,7 +38,6 @@
 
 #include "compat.h"
 #include "cluster/shard_map.h"
-#include "cluster/user_trigger.h"
 #include "plan/conflict_obstacle.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
@@ -68,8 +68,7 @@ check_conflict_rows(Query *parse, const DistributedTable *table)
 {
 	const char *detail = NULL;
 
-	if (user_trigger_find(table->relation, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, false) !=
-		NULL)
+	if (plan_row_change_fires(parse, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE))
 		detail = "The statement ends on the workers, where the table's triggers do not exist.";
 	else if (parse->withCheckOptions != NIL)
 		detail = "The statement ends on the workers, where its new rows cannot be checked against "
@@ -587,7 +586,7 @@ plan_insert(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel, Mod
 		statement_text_is_complete(root, modify->original) &&
 		statement_text_is_readable(root, modify->original) &&
 		root->parse->withCheckOptions == NIL &&
-		user_trigger_find(modify->table->relation, TRIGGER_TYPE_INSERT, false) == NULL &&
+		!plan_row_change_fires(root->parse, TRIGGER_TYPE_INSERT) &&
 		match_insert_columns(modify->original))
 	{
 		modify->locus = source->locus;
@@ -716,8 +715,7 @@ plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel)
 	}
 
 	check_current_of(modify->original, modify->table);
-	if (!planner_changes_here() &&
-		user_trigger_find(modify->table->relation, plan_row_change_events(parse), false) == NULL)
+	if (!planner_changes_here() && !plan_row_change_fires(parse, plan_row_change_events(parse)))
 		path = find_colocated_path(root, input_rel, modify->table);
 	if (path == NULL || !plan_on_workers(root, final_rel, modify, path))
 		plan_row_change(root, input_rel, final_rel, modify);

@@ -29,11 +29,12 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "compat.h"
-#include "cluster/user_trigger.h"
+#include "cluster/fired_trigger.h"
 #include "plan/deparse_path.h"
 #include "plan/deparse_statement.h"
 #include "plan/deparse_text.h"
@@ -146,7 +147,7 @@ find_used_columns(PlannerInfo *root, const DistributedTable *table)
 											FirstLowInvalidHeapAttributeNumber);
 
 	if (root->parse->commandType != CMD_DELETE ||
-		user_trigger_find(table->relation, TRIGGER_TYPE_DELETE, false) != NULL)
+		plan_row_change_fires(root->parse, TRIGGER_TYPE_DELETE))
 		return NULL;
 	pull_varattnos((Node *) root->parse->returningList, target, &columns);
 	return bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, columns) ? NULL
@@ -226,6 +227,16 @@ plan_row_change_events(const Query *parse)
 	foreach(lc, parse->mergeActionList)
 		events |= get_event(lfirst_node(MergeAction, lc)->commandType);
 	return events;
+}
+
+bool
+plan_row_change_fires(Query *parse, int16 events)
+{
+	RangeTblEntry *target = rt_fetch(parse->resultRelation, parse->rtable);
+	const CompatPermissions *permissions = compat_get_permissions(parse, target);
+
+	return fired_trigger_find(target->relid, events,
+							  permissions == NULL ? NULL : permissions->updatedCols, false) != NULL;
 }
 
 /* The statement for the workers. */

@@ -17,6 +17,9 @@ extern Path *plan_row_change_path(PlannerInfo *root, RelOptInfo *final_rel,
 /* What the statement does to rows, as events of triggers (TRIGGER_TYPE_...). */
 extern int16 plan_row_change_events(const Query *parse);
 
+/* Does the coordinator fire triggers for rows of the statement's table, which is distributed, at one of these events? */
+extern bool plan_row_change_fires(Query *parse, int16 events);
+
 /* Does the path read a distributed table that the statement, which is no INSERT, changes? */
 extern bool plan_row_change_is_target(PlannerInfo *root, const DistPath *dist);
 

@@ -425,22 +425,22 @@ find_access_method(Oid relation)
 	return am;
 }
 
-/* Are both ends of the foreign key tables whose rows are here? */
+/* Is the foreign key one of the table's own (enforce), or one of any distributed table? */
 static bool
-is_enforceable_here(Oid constraint_oid)
+is_to_be_switched(Oid constraint_oid, Oid relation, bool enforce)
 {
 	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint_oid));
-	Form_pg_constraint constraint;
-	Oid am = metadata_distributed_am();
-	bool result;
+	const DistributedTable *table;
+	Oid referencing;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for constraint %u", constraint_oid);
-	constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	result = find_access_method(constraint->conrelid) != am &&
-			 find_access_method(constraint->confrelid) != am;
+	referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
 	ReleaseSysCache(tuple);
-	return result;
+	if (enforce)
+		return referencing == relation;
+	table = metadata_table(referencing);
+	return table != NULL && table->kind == TABLE_DISTRIBUTED;
 }
 
 void
@@ -460,7 +460,7 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 		SysScanDesc scan;
 		HeapTuple tuple;
 
-		if (enforce && !is_enforceable_here(lfirst_oid(cell)))
+		if (!is_to_be_switched(lfirst_oid(cell), relation, enforce))
 			continue;
 
 		ScanKeyInit(&key, Anum_pg_trigger_tgconstraint, BTEqualStrategyNumber, F_OIDEQ,
@@ -542,7 +542,6 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 	metadata_write_add_table(relation_oid, CATALOG_KIND_DISTRIBUTED, key_attribute, colocation_id,
 							 storage);
 	CommandCounterIncrement();
-	table_rules_check_foreign_keys(relation);
 	if (rule != NULL)
 	{
 		const Colocation *group = metadata_colocation(colocation_id);
@@ -553,6 +552,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 		period_warn_of_many(relation, rule, list_length(used_periods),
 							(group->shard_count + workers - 1) / workers);
 	}
+	table_rules_check_foreign_keys(relation);
 
 	rows = populate_workers(relation, used_periods);
 	relation_close(relation, NoLock);

@@ -37,8 +37,8 @@ extern void table_lifecycle_localize(Oid relation);
 extern void table_lifecycle_forget(Oid relation, bool drop_on_workers);
 
 /*
- * Turn the triggers that enforce foreign keys from and to the table off (the
- * workers enforce them) or on.
+ * Turn the triggers of foreign keys from and to the table off where the referencing table is distributed, for
+ * the workers enforce these; or turn those of the table's own foreign keys on, once it is distributed no more.
  */
 extern void table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce);
 

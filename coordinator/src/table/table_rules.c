@@ -36,7 +36,7 @@
 #include "utils/typcache.h"
 
 #include "cluster/metadata.h"
-#include "cluster/user_trigger.h"
+#include "cluster/fired_trigger.h"
 #include "compat.h"
 #include "plan/only_here.h"
 #include "table/table_rules.h"
@@ -457,9 +457,13 @@ check_exclusion(Oid index, AttrNumber key, AttrNumber period)
 {
 	Relation relation = index_open(index, AccessShareLock);
 	Oid table = relation->rd_index->indrelid;
+	AttrNumber missing = key;
 
-	if (!COMPAT_TREES_HAVE_EXCLUSIONS || !excludes_equal(relation, key) ||
-		(AttributeNumberIsValid(period) && !excludes_equal(relation, period)))
+	if (COMPAT_TREES_HAVE_EXCLUSIONS && excludes_equal(relation, key))
+		missing = AttributeNumberIsValid(period) && !excludes_equal(relation, period)
+					  ? period
+					  : InvalidAttrNumber;
+	if (AttributeNumberIsValid(missing))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("exclusion constraint \"%s\" of table \"%s\" is not supported",
@@ -473,7 +477,7 @@ check_exclusion(Oid index, AttrNumber key, AttrNumber period)
 							 ? "Add \"%s WITH =\" to the constraint, or use a reference table."
 							 : "Use a unique constraint that contains the distribution key \"%s\", "
 							   "or a reference table.",
-						 get_attname(table, key, false))));
+						 get_attname(table, missing, false))));
 	index_close(relation, AccessShareLock);
 }
 
@@ -516,6 +520,67 @@ table_rules_check_list_foreign_keys(Oid relation)
 	return constraints;
 }
 
+static HeapTuple
+get_constraint(Oid constraint)
+{
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	return tuple;
+}
+
+List *
+table_rules_list_set_columns(HeapTuple constraint, char action)
+{
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	List *attributes = NIL;
+	int count;
+	AttrNumber referencing[INDEX_MAX_KEYS];
+	AttrNumber referenced[INDEX_MAX_KEYS];
+	Oid operators[3][INDEX_MAX_KEYS];
+	int set_count;
+	AttrNumber set_columns[INDEX_MAX_KEYS];
+	bool on_delete = form->confdeltype == action;
+	bool all = form->confupdtype == action;
+
+	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, operators[0],
+							   operators[1], operators[2], &set_count, set_columns);
+	all |= on_delete && set_count == 0;
+	for (int i = 0; on_delete && i < set_count; i++)
+		attributes = lappend_int(attributes, set_columns[i]);
+	for (int i = 0; all && i < count; i++)
+		attributes = list_append_unique_int(attributes, referencing[i]);
+	return attributes;
+}
+
+/* Do the foreign key's actions give the distribution key of its table another value? */
+static bool
+sets_key(HeapTuple constraint, const DistributedTable *child)
+{
+	return list_member_int(table_rules_list_set_columns(constraint, FKCONSTR_ACTION_SETNULL),
+						   child->key_attribute) ||
+		   list_member_int(table_rules_list_set_columns(constraint, FKCONSTR_ACTION_SETDEFAULT),
+						   child->key_attribute);
+}
+
+bool
+table_rules_check_has_foreign_keys(Oid relation)
+{
+	ListCell *cell;
+
+	foreach(cell, table_rules_check_list_foreign_keys(relation))
+	{
+		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
+
+		ReleaseSysCache(tuple);
+		if (metadata_table(referencing) != NULL)
+			return true;
+	}
+	return false;
+}
+
 /* Does the foreign key compare one table's key column with the other's? */
 static bool
 is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber referenced_key)
@@ -539,30 +604,80 @@ is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber refer
 	return false;
 }
 
+/* Events of triggers (TRIGGER_TYPE_...) that a foreign key's actions are for the referencing table. */
+static int16
+get_action_events(Form_pg_constraint form)
+{
+	int16 events = 0;
+
+	if (form->confdeltype == FKCONSTR_ACTION_CASCADE)
+		events |= TRIGGER_TYPE_DELETE;
+	else if (form->confdeltype == FKCONSTR_ACTION_SETNULL ||
+			 form->confdeltype == FKCONSTR_ACTION_SETDEFAULT)
+		events |= TRIGGER_TYPE_UPDATE;
+	if (form->confupdtype != FKCONSTR_ACTION_NOACTION &&
+		form->confupdtype != FKCONSTR_ACTION_RESTRICT)
+		events |= TRIGGER_TYPE_UPDATE;
+	return events;
+}
+
+/*
+ * The coordinator enforces a local table's foreign key, with locks of rows on the workers.  It must see whatever happens to the
+ * referenced rows; the same result.
+ */
+static const char *
+find_local_key_fault(Form_pg_constraint form, const DistributedTable *parent, const char **hint)
+{
+	ListCell *cell;
+
+	if (parent->periods.retention[0] != '\0')
+	{
+		*hint = "Drop the constraint, or create the table without retention.";
+		return psprintf("Rows of table \"%s\" expire.", get_rel_name(form->confrelid));
+	}
+	foreach(cell, table_rules_check_list_foreign_keys(form->confrelid))
+	{
+		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
+		bool acts = other->conrelid == form->confrelid && get_action_events(other) != 0;
+		char *name = pstrdup(NameStr(other->conname));
+
+		ReleaseSysCache(tuple);
+		if (acts)
+		{
+			*hint = "Use NO ACTION or RESTRICT there.";
+			return psprintf("The workers run the ON DELETE and ON UPDATE actions of foreign key "
+							"\"%s\" of table \"%s\", and the coordinator does not see what "
+							"they change.",
+							name, get_rel_name(form->confrelid));
+		}
+	}
+	return NULL;
+}
+
 /*
  * Why a foreign key from `child` to `parent` (NULL: a local table) cannot be enforced, and what to do; NULL when it
- * can: the referenced row is on every node that has a referencing row.
+ * can: the referenced row is on every node that has a referencing row, or the coordinator enforces it (fired_trigger.c).
  */
 static const char *
 find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
 					   const DistributedTable *parent, const char **hint)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
-	const char *source = get_rel_name(form->conrelid);
 	const char *target = get_rel_name(form->confrelid);
 	const char *colocate_with = quote_literal_cstr(quote_identifier(target));
 
+	if (child != NULL && child->kind == TABLE_DISTRIBUTED && sets_key(constraint, child))
+	{
+		*hint = "Use another action, or ON DELETE SET NULL (columns) without the distribution key.";
+		return psprintf("Its actions would set the distribution key \"%s\", and the row would "
+						"have to move to another worker.",
+						get_attname(form->conrelid, child->key_attribute, false));
+	}
 	if (parent != NULL ? parent->kind == TABLE_REFERENCE : child == NULL)
 		return NULL;
 	if (child == NULL)
-	{
-		*hint = psprintf("Drop the constraint, distribute \"%s\" with colocate_with => %s, both by "
-						 "columns of the constraint, and add it again.",
-						 source, colocate_with);
-		return psprintf("Table \"%s\" is local: only tables that are colocated with a distributed "
-						"table can refer to it.",
-						source);
-	}
+		return find_local_key_fault(form, parent, hint);
 	if (child->kind == TABLE_REFERENCE)
 	{
 		*hint = psprintf("Make \"%s\" a reference table first, or drop the constraint.", target);
@@ -595,35 +710,16 @@ static const char *
 find_unfired_trigger(HeapTuple constraint, const DistributedTable *child)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
-	int16 events = 0;
 	const char *trigger;
 
 	if (child == NULL || child->kind != TABLE_DISTRIBUTED)
 		return NULL;
-	if (form->confdeltype == FKCONSTR_ACTION_CASCADE)
-		events |= TRIGGER_TYPE_DELETE;
-	else if (form->confdeltype == FKCONSTR_ACTION_SETNULL ||
-			 form->confdeltype == FKCONSTR_ACTION_SETDEFAULT)
-		events |= TRIGGER_TYPE_UPDATE;
-	if (form->confupdtype != FKCONSTR_ACTION_NOACTION &&
-		form->confupdtype != FKCONSTR_ACTION_RESTRICT)
-		events |= TRIGGER_TYPE_UPDATE;
-	trigger = user_trigger_find(form->conrelid, events, true);
+	trigger = fired_trigger_find(form->conrelid, get_action_events(form), NULL, true);
 	return trigger == NULL
 			   ? NULL
 			   : psprintf("Its ON DELETE and ON UPDATE actions run on the workers, where trigger "
 						  "\"%s\" of table \"%s\" is not fired.",
 						  trigger, get_rel_name(form->conrelid));
-}
-
-static HeapTuple
-get_constraint(Oid constraint)
-{
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint);
-	return tuple;
 }
 
 void

@@ -62,6 +62,12 @@ extern void table_rules_check_foreign_keys(Relation relation);
 /* OIDs of the foreign keys from and to a table. */
 extern List *table_rules_check_list_foreign_keys(Oid relation);
 
+/* Attribute numbers of the columns that a foreign key's actions of this kind (FKCONSTR_ACTION_SETNULL, ..._SETDEFAULT) set. */
+extern List *table_rules_list_set_columns(HeapTuple constraint, char action);
+
+/* Are there such ones that the workers have, too? */
+extern bool table_rules_check_has_foreign_keys(Oid relation);
+
 /* The table may become local, with the other members of its tree: no foreign key then joins a local and a distributed table. */
 extern void table_rules_check_undistribute(Relation relation, const List *members);
 

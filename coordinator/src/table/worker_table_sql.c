@@ -44,6 +44,7 @@
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "table/period.h"
+#include "table/table_rules.h"
 #include "table/table_tree.h"
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
@@ -562,31 +563,6 @@ worker_table_sql_indexes(Relation relation)
 	return sql.data;
 }
 
-/* Attribute numbers that a foreign key's actions set to their defaults. */
-static List *
-list_default_columns(HeapTuple constraint)
-{
-	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
-	List *attributes = NIL;
-	int count;
-	AttrNumber referencing[INDEX_MAX_KEYS];
-	AttrNumber referenced[INDEX_MAX_KEYS];
-	Oid operators[3][INDEX_MAX_KEYS];
-	int set_count;
-	AttrNumber set_columns[INDEX_MAX_KEYS];
-	bool on_delete = form->confdeltype == FKCONSTR_ACTION_SETDEFAULT;
-	bool all = form->confupdtype == FKCONSTR_ACTION_SETDEFAULT;
-
-	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, operators[0],
-							   operators[1], operators[2], &set_count, set_columns);
-	all |= on_delete && set_count == 0;
-	for (int i = 0; on_delete && i < set_count; i++)
-		attributes = lappend_int(attributes, set_columns[i]);
-	for (int i = 0; all && i < count; i++)
-		attributes = list_append_unique_int(attributes, referencing[i]);
-	return attributes;
-}
-
 static void
 refuse_default(Relation relation, HeapTuple constraint, const char *column)
 {
@@ -608,7 +584,7 @@ add_defaults(List *defaults, Relation relation, HeapTuple constraint, bool check
 										RelationGetRelid(relation));
 	ListCell *cell;
 
-	foreach(cell, list_default_columns(constraint))
+	foreach(cell, table_rules_list_set_columns(constraint, FKCONSTR_ACTION_SETDEFAULT))
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, lfirst_int(cell) - 1);
 		char *name = NameStr(column->attname);

@@ -28,6 +28,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "cluster/fired_trigger.h"
 #include "server/statement_depth.h"
 
 #define INDEX_BITS_IN_BLOCK 17
@@ -118,7 +119,7 @@ has_after_triggers(Relation relation, uint16 events, bool *deferred)
 	{
 		const Trigger *trigger = &desc->triggers[i];
 
-		if (trigger->tgisinternal || !TRIGGER_FOR_ROW(trigger->tgtype) ||
+		if (!fired_trigger_is_here(trigger, true) || !TRIGGER_FOR_ROW(trigger->tgtype) ||
 			!TRIGGER_FOR_AFTER(trigger->tgtype) || (trigger->tgtype & events) == 0)
 			continue;
 		found = true;

@@ -136,7 +136,7 @@ must_exclude_writers(const List *tables)
 	foreach(cell, tables)
 	{
 		if (!metadata_table(lfirst_oid(cell))->is_columnar ||
-			table_rules_check_list_foreign_keys(lfirst_oid(cell)) != NIL)
+			table_rules_check_has_foreign_keys(lfirst_oid(cell)))
 			return true;
 	}
 	return false;
