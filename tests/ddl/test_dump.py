@@ -62,7 +62,7 @@ CREATE TABLE tree (id integer, v integer) PARTITION BY RANGE (id);
 CREATE TABLE tree_1 PARTITION OF tree FOR VALUES FROM (0) TO (50);
 CREATE TABLE tree_2 PARTITION OF tree FOR VALUES FROM (50) TO (500);
 SELECT create_reference_table('tree');
-CREATE TABLE local (id integer PRIMARY KEY);
+CREATE TABLE local (id integer PRIMARY KEY, customer bigint DEFAULT 2 REFERENCES customers);
 CREATE VIEW totals AS SELECT customer_id, sum(amount) FROM orders GROUP BY 1;
 """
 
@@ -240,13 +240,13 @@ def test_rows_alone_come_back_without_triggers(
             "CREATE TABLE fired (n integer); CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql"
             " AS 'BEGIN INSERT INTO fired VALUES (1); RETURN new; END';"
             "CREATE TRIGGER fires BEFORE INSERT ON customers FOR EACH ROW EXECUTE FUNCTION fire();"
-            "TRUNCATE customers, orders, countries"
+            "TRUNCATE customers, orders, countries, local"
         )
         warnings: list[str] = []
         new.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
         new.execute("ALTER TABLE orders DISABLE TRIGGER ALL; ALTER TABLE orders ENABLE TRIGGER ALL")
         assert warnings == ['foreign keys of table "orders" are still checked']
-        tables = [f"--table={name}" for name in ("countries", "customers", "orders")]
+        tables = [f"--table={name}" for name in ("local", "countries", "customers", "orders")]
         result = run(
             "pg_restore", "--data-only", "--disable-triggers", *tables,
             "-d", theirs.conninfo(), archive, node=theirs,
@@ -255,7 +255,7 @@ def test_rows_alone_come_back_without_triggers(
         with ours.connect() as old:
             before = content(old)
         after = content(new)
-        for table in ("countries", "customers", "orders"):
+        for table in ("local", "countries", "customers", "orders"):
             assert after[table] == before[table]
         assert after["fired"] == []
         new.execute("INSERT INTO customers (id, name) VALUES (5000, 'x')")
