@@ -200,11 +200,24 @@ REVOKE ALL ON FUNCTION strata.rebalance_stop() FROM PUBLIC;
 COMMENT ON FUNCTION strata.rebalance_stop() IS
     'no further shard moves; the one that is on its way arrives; returns how many do not move';
 
+CREATE FUNCTION strata.move_progress(
+    OUT pid integer, OUT relation regclass, OUT shard integer, OUT source text, OUT target text, OUT phase text,
+    OUT row_count bigint, OUT row_estimate bigint, OUT begun timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'strata_move_progress';
+REVOKE ALL ON FUNCTION strata.move_progress() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION strata.move_progress() TO pg_monitor;
+COMMENT ON FUNCTION strata.move_progress() IS
+    'the moves of shards that run now, of the rebalancer and of move_shard(): what each does, and how many rows it has brought of all its tables';
+
 CREATE VIEW strata.rebalance_status AS
-SELECT m.move_id, m.relation::regclass AS relation, m.shard, m.source, m.target, m.state, m.bytes, m.row_count, m.reason,
-       m.attempts, m.error, m.begun, m.ended
-  FROM strata.shard_move AS m;
-COMMENT ON VIEW strata.rebalance_status IS 'the moves that rebalance_start() has planned, and what became of them';
+SELECT m.move_id, m.relation::regclass AS relation, m.shard, m.source, m.target, m.state, p.phase, m.bytes,
+       coalesce(m.row_count, p.row_count) AS row_count, p.row_estimate, m.reason, m.attempts, m.error, m.begun, m.ended
+  FROM strata.shard_move AS m
+  LEFT JOIN strata.move_progress() AS p
+    ON m.state = 'running' AND (p.relation, p.shard, p.target) = (m.relation, m.shard, m.target);
+COMMENT ON VIEW strata.rebalance_status IS
+    'the moves that rebalance_start() has planned, what became of them, and how far the one is that runs';
 GRANT SELECT ON strata.rebalance_status TO pg_monitor;
 
 CREATE FUNCTION strata.rebalance_wait() RETURNS void

@@ -34,6 +34,7 @@
 #include "transaction/remote_transaction.h"
 #include "wire/session_map.h"
 #include "wire/worker_use.h"
+#include "workers/move_progress.h"
 
 #include "transaction_end.h"
 
@@ -137,6 +138,7 @@ _PG_init(void)
 	gate_initialize();
 	remote_transaction_initialize();
 	in_doubt_initialize();
+	move_progress_initialize();
 	launcher_initialize(services, lengthof(services), metadata_available);
 	auto_analyze_initialize();
 	executor_hooks_initialize();

@@ -56,7 +56,7 @@ EVERYBODY = {
     """,
 }
 MONITORS = {
-    "coordinator": "strata.all_lock_waits strata.check_health strata.node_health",
+    "coordinator": "strata.all_lock_waits strata.check_health strata.move_progress strata.node_health",
     "worker": "",
 }
 SUPERUSERS = {

@@ -629,3 +629,33 @@ def test_a_role_with_policies_owns_the_table(table: Table) -> None:
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     session.execute(f"SELECT * FROM strata_columnar.{call}")
     table.change("DROP TABLE t", "DROP FUNCTION positive")
+
+
+PROGRESS = "SELECT relation::text, shard, source, target, phase, row_count, row_estimate FROM strata.move_progress()"
+
+
+def test_how_far_a_move_is_can_be_seen(table: Table) -> None:
+    """While it runs, of all tables of the group; not after it, whichever way it ended."""
+    table.make("(k integer, v text)")
+    table.change("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 6000) AS g")
+    table.node.execute("ANALYZE t")
+    (count,) = table.home()[0].query("SELECT sum(reltuples)::bigint FROM pg_class WHERE relname ~ '^t_s?0'")[0]  # fmt: skip
+    source, target = table.home()
+    with table.moving("shard_move_copied") as future:
+        ((relation, shard, come, go, phase, rows, estimate),) = table.node.query(PROGRESS)
+        assert (relation, shard, come, go, phase) == ("t", 0, source.name, target, "catching up")
+        assert count - 256 < rows <= count == estimate
+        assert not future.done()
+    assert table.node.query(PROGRESS) == []
+    for action in ("error", "terminate"):
+        with table.moving("shard_move_prepared") as future:
+            ((*_, phase, rows, _),) = table.node.query(PROGRESS)
+            assert (phase, rows) == ("copying rows", 0)
+            ((pid,),) = table.node.query("SELECT pid FROM strata.move_progress()")
+            stop = "pg_cancel_backend" if action == "error" else "pg_terminate_backend"
+            table.node.execute(f"SELECT {stop}({pid})")
+        assert future.exception() is not None
+        for _ in wait_until("the place is free", timeout=patience(30)):
+            if table.node.query(PROGRESS) == []:
+                break
+    table.check()

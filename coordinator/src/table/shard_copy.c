@@ -264,7 +264,7 @@ delete_rows(ShardCopy *copy, StringInfo firsts, StringInfo counts, int64 count)
 }
 
 static void
-delete_gone(ShardCopy *copy, void (*between)(void *argument), void *argument)
+delete_gone(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument)
 {
 	StringInfoData firsts;
 	StringInfoData counts;
@@ -290,7 +290,7 @@ delete_gone(ShardCopy *copy, void (*between)(void *argument), void *argument)
 			{
 				delete_rows(copy, &firsts, &counts, collected);
 				collected = 0;
-				between(argument);
+				between(argument, DELETE_ROWS);
 			}
 		}
 	}
@@ -332,7 +332,7 @@ is_wanted(ShardCopy *copy, int64 row)
 /* Send what one SELECT finds; `sent` gets the rows' numbers in that order. */
 static void
 send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *condition,
-		  RunList *sent, void (*between)(void *argument), void *argument)
+		  RunList *sent, void (*between)(void *argument, int64 rows), void *argument)
 {
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	ShellReader *reader = shell_reader_begin_part(relation, copy->source, copy->source_name,
@@ -348,7 +348,7 @@ send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *co
 		copy_stream_row(stream, slot);
 		add_run(copy->round, sent, row, position++, 1);
 		if (position % ROWS_BETWEEN == 0)
-			between(argument);
+			between(argument, ROWS_BETWEEN);
 	}
 	shell_reader_end(reader);
 	ExecDropSingleTupleTableSlot(slot);
@@ -357,7 +357,7 @@ send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *co
 /* The ranges in which new rows are, each with all that it takes to read it. */
 static void
 send_new(ShardCopy *copy, Relation relation, CopyStream *stream, RunList *sent,
-		 void (*between)(void *argument), void *argument)
+		 void (*between)(void *argument, int64 rows), void *argument)
 {
 	const RunList *come = &copy->come;
 
@@ -433,7 +433,7 @@ count_sent(ShardCopy *copy, int64 sent)
 }
 
 static void
-bring_new(ShardCopy *copy, void (*between)(void *argument), void *argument)
+bring_new(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument)
 {
 	Relation relation = table_open(copy->relation, NoLock);
 	CopyStream *stream = copy_stream_begin(copy->target, relation, copy->target_name);
@@ -472,7 +472,7 @@ shard_copy_begin(Oid relation, int source, const char *source_name, int target,
 }
 
 void
-shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument), void *argument)
+shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument)
 {
 	MemoryContext caller;
 

@@ -29,7 +29,8 @@ extern uint64 shard_copy_look(ShardCopy *copy);
 extern bool shard_copy_is_behind(const ShardCopy *copy);
 
 /* Bring and take away what the last look has found.  `between` is called often, and may raise an error. */
-extern void shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument), void *argument);
+extern void
+shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument);
 
 /* Rows that the source had when we last looked; ERROR unless the target has them. */
 extern uint64 shard_copy_count(ShardCopy *copy);

@@ -50,6 +50,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -76,6 +77,7 @@
 #include "transaction/pending_rows.h"
 #include "wire/connection.h"
 #include "wire/worker_use.h"
+#include "workers/move_progress.h"
 #include "workers/shard_partition.h"
 #include "workers/worker_api.h"
 
@@ -222,6 +224,14 @@ give_way(void *argument)
 						errhint("Move it again later.")));
 }
 
+/* So many rows have been copied, or deleted. */
+static void
+note_rows(void *argument, int64 rows)
+{
+	move_progress_add_rows(rows);
+	give_way(argument);
+}
+
 static void
 check_shard(const Colocation *colocation, Oid relation, int remainder)
 {
@@ -293,6 +303,31 @@ begin_move(ShardMove *move, Oid relation, int remainder, int target)
 
 /* ---------------------------------------------------------------- rounds */
 
+/* How many rows are to be copied, as far as the source knows. */
+static int64
+estimate_rows(const ShardMove *move)
+{
+	StringInfoData sql;
+	const char *rows;
+	ListCell *cell;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "SELECT pg_catalog.sum(greatest(c.reltuples, 0))::pg_catalog.int8 "
+								 "FROM pg_catalog.pg_class c, (");
+	foreach(cell, move->tables)
+	{
+		Relation relation = table_open(lfirst_oid(cell), NoLock);
+
+		appendStringInfo(&sql, "%sSELECT relid FROM pg_catalog.pg_partition_tree(%s)",
+						 foreach_current_index(cell) > 0 ? " UNION ALL " : "",
+						 quote_literal_cstr(shard_partition_name(move, relation)));
+		table_close(relation, NoLock);
+	}
+	appendStringInfoString(&sql, ") p WHERE c.oid OPERATOR(pg_catalog.=) p.relid");
+	rows = remote_command_fetch(move->source, sql.data);
+	return rows == NULL ? 0 : strtoi64(rows, NULL, 10);
+}
+
 /* Look at all tables of the source: how many rows have changed? */
 static uint64
 look_at_source(const ShardMove *move)
@@ -342,7 +377,7 @@ fill_target(ShardMove *move)
 		guarded = owner_guard_begin(target, relation);
 		shard_partition_enforce_keys(move->target, false);
 		foreach(cell, (List *) lfirst(copies))
-			shard_copy_catch_up(lfirst(cell), give_way, move);
+			shard_copy_catch_up(lfirst(cell), note_rows, move);
 		shard_partition_enforce_keys(move->target, true);
 		if (guarded)
 			owner_guard_end(target);
@@ -408,6 +443,7 @@ copy_rows(ShardMove *move)
 	fill_target(move);
 	FAULT_POINT("shard_move_filled");
 	analyze_target(move);
+	move_progress_set_phase(MOVE_CATCHES_UP);
 	if (!move->exclusive)
 	{
 		shard_partition_run(move->source, shard_copy_planning(true));
@@ -640,12 +676,39 @@ switch_place(ShardMove *move)
 	publish(move);
 }
 
+/* The move itself, once it has its locks. */
+static void
+run_move(ShardMove *move)
+{
+	ListCell *cell;
+
+	pending_rows_flush();
+	check_nothing_reads(linitial_oid(move->tables));
+	(void) connection_open_all(metadata_all_workers()); /* all note DDL: better an error now */
+	in_doubt_wait(move->source);
+	in_doubt_wait(move->target);
+	if (move->exclusive)
+		shard_partition_lock(move, false, LockTimeout);
+	foreach(cell, move->tables)
+		shard_partition_create(move, lfirst_oid(cell));
+	FAULT_POINT("shard_move_prepared");
+	copy_rows(move);
+	FAULT_POINT("shard_move_copied");
+	move_progress_set_phase(MOVE_WAITS_FOR_REPLICAS);
+	wait_for_replicas(move);
+	move_progress_set_phase(MOVE_WAITS_FOR_LOCKS);
+	lock_when_possible(move);
+	FAULT_POINT("shard_move_locked");
+	move_progress_set_phase(MOVE_SWITCHES);
+	switch_place(move);
+	FAULT_POINT("shard_move_published");
+}
+
 uint64
 shard_move(Oid relation, int remainder, int target)
 {
 	ShardMove move = {0};
 	int64 begin = clock_now();
-	ListCell *cell;
 
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
@@ -655,23 +718,14 @@ shard_move(Oid relation, int remainder, int target)
 	begin_move(&move, relation, remainder, target);
 	if (move.source == target)
 		return 0;
-	pending_rows_flush();
-	check_nothing_reads(relation);
-	(void) connection_open_all(metadata_all_workers()); /* all note DDL: better an error now */
-	in_doubt_wait(move.source);
-	in_doubt_wait(target);
-	if (move.exclusive)
-		shard_partition_lock(&move, false, LockTimeout);
-	foreach(cell, move.tables)
-		shard_partition_create(&move, lfirst_oid(cell));
-	FAULT_POINT("shard_move_prepared");
-	copy_rows(&move);
-	FAULT_POINT("shard_move_copied");
-	wait_for_replicas(&move);
-	lock_when_possible(&move);
-	FAULT_POINT("shard_move_locked");
-	switch_place(&move);
-	FAULT_POINT("shard_move_published");
+	PG_ENSURE_ERROR_CLEANUP(move_progress_end, (Datum) 0);
+	{
+		move_progress_begin(relation, remainder, metadata_worker(move.source)->name,
+							metadata_worker(target)->name, estimate_rows(&move));
+		run_move(&move);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(move_progress_end, (Datum) 0);
+	move_progress_end(0, (Datum) 0);
 	report_move(&move, begin);
 	return move.rows;
 }
