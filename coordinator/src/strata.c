@@ -51,6 +51,7 @@ bool strata_tiering = true;
 int strata_tier_interval = 300000;
 int strata_tier_rate = 65536;
 double strata_count_distinct_error_rate = 0.0;
+bool strata_explain_all_workers;
 bool strata_enable_join_pushdown = true;
 bool strata_enable_aggregate_pushdown = true;
 int strata_enable_decorrelation = DECORRELATE_ON;
@@ -100,6 +101,10 @@ define_settings(void)
 		"Relative error that count(DISTINCT) may have; 0 counts exactly.",
 		"Above 0, count(DISTINCT x) of distributed tables is estimated by HyperLogLog.",
 		&strata_count_distinct_error_rate, 0.0, 0.0, 1.0, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("strata.explain_all_workers",
+							 "Has EXPLAIN show the plans of all workers.",
+							 "Off, VERBOSE shows that of one.", &strata_explain_all_workers, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("strata.enable_join_pushdown",
 							 "Lets the planner run joins on the workers.", NULL,
 							 &strata_enable_join_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
@@ -143,6 +148,7 @@ _PG_init(void)
 	auto_analyze_initialize();
 	executor_hooks_initialize();
 	gather_initialize();
+	compat_explain_add_option("strata");
 	rename_initialize();
 	planner_initialize();
 	table_definition_initialize();

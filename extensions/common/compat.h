@@ -665,6 +665,29 @@ compat_extend_relation(Relation relation, BufferAccessStrategy strategy, uint32 
 #include "commands/explain_format.h"
 #endif
 
+/* Extensions may have options of EXPLAIN since 18; ours is a boolean one. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/defrem.h"
+#include "commands/explain_state.h"
+
+static inline void
+compat_take_explain_option(ExplainState *es, DefElem *option, ParseState *pstate)
+{
+	static bool on = true;
+
+	SetExplainExtensionState(es, GetExplainExtensionId("strata"),
+							 defGetBoolean(option) ? &on : NULL);
+}
+
+#define compat_explain_add_option(name) \
+	RegisterExtensionExplainOption(name, compat_take_explain_option)
+#define compat_explain_has_option(es) \
+	(GetExplainExtensionState(es, GetExplainExtensionId("strata")) != NULL)
+#else
+#define compat_explain_add_option(name) ((void) 0)
+#define compat_explain_has_option(es) false
+#endif
+
 /*
  * What enable_seqscan = off and its like do to a path: 18 counts its disabled nodes, and compares these before
  * costs; before, a huge cost was added, which made all other costs of such a plan look the same.

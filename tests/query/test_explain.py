@@ -10,6 +10,7 @@ import pytest
 
 from tests import shop
 from tests.cluster import Cluster
+from tests.installation import server_major
 from tests.pair import Pair, is_gather, open_pair, walk, workers_of
 
 
@@ -51,6 +52,48 @@ def test_analyze_counts_rows_and_bytes_received(pair: Pair) -> None:
     assert f"Rows Received: {shop.EVENTS}" in text
     (gather,) = pair.gathers("SELECT count(*) FROM events", "ANALYZE, COSTS OFF")
     assert int(gather["Rows Received"]) == 2, "one partial result of each worker"
+
+
+def test_analyze_tells_what_came_from_each_worker(pair: Pair) -> None:
+    """Who is slow, and who has more than others, is seen at once."""
+    (gather,) = pair.gathers("SELECT event_id FROM events", "ANALYZE, COSTS OFF")
+    assert sorted(part["Worker"] for part in gather["Received"]) == ["worker1", "worker2"]
+    for total, each in (("Rows Received", "Rows"), ("Bytes Received", "Bytes")):
+        assert sum(part[each] for part in gather["Received"]) == gather[total]
+    for part in gather["Received"]:
+        assert 0 < part["First Row"] <= part["End"]
+    text = pair.explain("SELECT event_id FROM events", "ANALYZE, COSTS OFF, SUMMARY OFF")
+    assert (
+        len(re.findall(r'From "worker[12]": rows=\d+ bytes=\d+ time=[\d.]+\.\.[\d.]+\n?', text))
+        == 2
+    )
+    text = pair.explain("SELECT event_id FROM events", "ANALYZE, COSTS OFF, TIMING OFF")
+    assert 'From "worker1"' in text
+    assert "time=" not in text
+    # over all rescans, and of a scan that ends early
+    pair.execute("SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
+    (gather, *_) = pair.gathers("SELECT event_id FROM events LIMIT 1", "ANALYZE, COSTS OFF")
+    assert all(part["First Row"] <= part["End"] for part in gather["Received"])
+    pair.execute("RESET enable_material; RESET enable_hashjoin; RESET enable_mergejoin")
+
+
+def test_the_plans_of_all_workers(pair: Pair) -> None:
+    query = "SELECT count(*) FROM events WHERE event_id < 100"
+    pair.ours.execute("SET strata.explain_all_workers = on")
+    for options in ("COSTS OFF", "ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF"):
+        text = pair.explain(query, options)
+        for name in ("worker1", "worker2"):
+            assert f'Remote Plan of "{name}":' in text
+        (gather,) = pair.gathers(query, options)
+        assert [part["Worker"] for part in gather["Remote Plans"]] == ["worker1", "worker2"]
+        assert all("Aggregate" in part["Remote Plan"] for part in gather["Remote Plans"])
+    assert pair.explain("SELECT * FROM users WHERE user_id = 7").count("Remote Plan of") == 1
+    pair.ours.execute("RESET strata.explain_all_workers")
+    assert "Remote Plan" not in pair.explain(query)
+    if server_major() >= 18:
+        text = pair.explain(query, "STRATA, COSTS OFF")
+        assert 'Remote Plan of "worker2":' in text
+        assert "Remote Plan" not in pair.explain(query, "STRATA off, COSTS OFF")
 
 
 def test_without_analyze_nothing_is_received(pair: Pair) -> None:

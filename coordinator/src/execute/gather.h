@@ -45,9 +45,7 @@ typedef struct GatherScanState
 	bool reading_store;
 	TupleTableSlot *store_slot;
 
-	/* totals of the scans that have ended, for EXPLAIN */
-	uint64 rows_received;
-	uint64 bytes_received;
+	List *traffic;			 /* RemoteTraffic * of each worker, in the scans that have ended */
 	struct PlanState *child; /* GATHER_INSERT_ROWS */
 } GatherScanState;
 
@@ -58,8 +56,8 @@ extern void gather_explain(CustomScanState *node, List *ancestors, ExplainState 
 /* The statement has changed so many rows. */
 extern void gather_count_changes(GatherScanState *state, uint64 rows);
 
-/* What has been received so far, over all rescans. */
-extern void gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes);
+/* What has been received so far, over all rescans: RemoteTraffic * of each worker. */
+extern List *gather_list_traffic(const GatherScanState *state);
 
 /*
  * Text with each $n outside of quotes replaced by the literal of a parameter's

@@ -423,30 +423,61 @@ next_merged_row(GatherScanState *state, TupleTableSlot *slot)
 	return true;
 }
 
-void
-gather_count_received(GatherScanState *state, uint64 *rows, uint64 *bytes)
+static List *
+add_traffic(List *list, const RemoteTraffic *new)
 {
-	*rows = state->rows_received;
-	*bytes = state->bytes_received;
+	RemoteTraffic *traffic;
+	ListCell *cell;
+
+	foreach(cell, list)
+	{
+		traffic = lfirst(cell);
+		if (traffic->worker_id != new->worker_id)
+			continue;
+		traffic->rows += new->rows;
+		traffic->bytes += new->bytes;
+		traffic->first += new->first;
+		traffic->end += new->end;
+		return list;
+	}
+	traffic = palloc(sizeof(RemoteTraffic));
+	*traffic = *new;
+	return lappend(list, traffic);
+}
+
+List *
+gather_list_traffic(const GatherScanState *state)
+{
+	List *list = NIL;
+	ListCell *cell;
+
+	foreach(cell, state->traffic)
+		list = add_traffic(list, lfirst(cell));
 	for (int i = 0; state->scan != NULL && i < remote_scan_stream_count(state->scan); i++)
 	{
-		uint64 stream_rows;
-		uint64 stream_bytes;
-		int worker_id;
+		RemoteTraffic traffic = remote_scan_traffic(state->scan, i);
 
-		remote_scan_counters(state->scan, i, &worker_id, &stream_rows, &stream_bytes);
-		*rows += stream_rows;
-		*bytes += stream_bytes;
+		list = add_traffic(list, &traffic);
 	}
+	return list;
 }
 
 /* Adds what the scan received to the totals and ends it. */
 static void
 stop_scan(GatherScanState *state)
 {
+	MemoryContext old;
+
 	if (state->scan == NULL)
 		return;
-	gather_count_received(state, &state->rows_received, &state->bytes_received);
+	old = MemoryContextSwitchTo(state->css.ss.ps.state->es_query_cxt);
+	for (int i = 0; i < remote_scan_stream_count(state->scan); i++)
+	{
+		RemoteTraffic traffic = remote_scan_traffic(state->scan, i);
+
+		state->traffic = add_traffic(state->traffic, &traffic);
+	}
+	MemoryContextSwitchTo(old);
 	if (state->stream_slots != NULL)
 	{
 		for (int i = 0; i < remote_scan_stream_count(state->scan); i++)

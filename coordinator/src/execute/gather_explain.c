@@ -2,9 +2,9 @@
  * gather_explain.c
  *		EXPLAIN of the custom scan that brings rows from the workers.
  *
- * Shows how many workers take part, the SQL they get, what came back (ANALYZE)
- * and the plan of one of them (VERBOSE).  A worker's plan is made by EXPLAIN of the
- * SQL there; with ANALYZE it runs once more, but never when it writes.
+ * Shows how many workers take part, the SQL they get, what came back from each and when (ANALYZE), and the plan of one of
+ * them (VERBOSE) or of all (strata.explain_all_workers; since PostgreSQL 18 also the option STRATA).  A worker's plan is
+ * made by EXPLAIN of the SQL there; with ANALYZE it runs once more, but never when it writes.
  */
 #include "postgres.h"
 
@@ -13,14 +13,15 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
+#include "cluster/metadata.h"
 #include "execute/gather.h"
+#include "server/settings.h"
 #include "transaction/remote_transaction.h"
 
 /* Lines of a worker's EXPLAIN as one text. */
 static char *
-fetch_remote_plan(GatherScanState *state, ExplainState *es)
+fetch_remote_plan(GatherScanState *state, ExplainState *es, int worker_id)
 {
-	Bitmapset *workers = gather_current_workers(state);
 	WorkerConnection *conn;
 	RemoteRole saved;
 	StringInfoData sql;
@@ -35,7 +36,7 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es)
 						 : "",
 					 gather_current_sql(state));
 	saved = gather_enter_role(state);
-	conn = connection_open(bms_next_member(workers, -1));
+	conn = connection_open(worker_id);
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
 	(void) remote_role_enter(saved);
 
@@ -57,7 +58,7 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es)
 
 /* In text format each line of the plan on its own, indented below the property. */
 static void
-show_remote_plan(const char *plan, ExplainState *es)
+show_remote_plan(const char *plan, const char *worker, ExplainState *es)
 {
 	const char *line = plan;
 
@@ -67,7 +68,10 @@ show_remote_plan(const char *plan, ExplainState *es)
 		return;
 	}
 	appendStringInfoSpaces(es->str, es->indent * 2);
-	appendStringInfoString(es->str, "Remote Plan:\n");
+	if (worker != NULL)
+		appendStringInfo(es->str, "Remote Plan of \"%s\":\n", worker);
+	else
+		appendStringInfoString(es->str, "Remote Plan:\n");
 	es->indent++;
 	while (*line)
 	{
@@ -83,6 +87,81 @@ show_remote_plan(const char *plan, ExplainState *es)
 	es->indent--;
 }
 
+/* The plan of one worker, or of all. */
+static void
+show_remote_plans(GatherScanState *state, ExplainState *es, bool all)
+{
+	Bitmapset *workers = gather_current_workers(state);
+	int worker_id = -1;
+
+	if (!all)
+	{
+		show_remote_plan(fetch_remote_plan(state, es, bms_next_member(workers, -1)), NULL, es);
+		return;
+	}
+	ExplainOpenGroup("Remote Plans", "Remote Plans", false, es);
+	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
+	{
+		const char *name = metadata_worker(worker_id)->name;
+
+		ExplainOpenGroup("Remote Plan", NULL, true, es);
+		if (es->format != EXPLAIN_FORMAT_TEXT)
+			ExplainPropertyText("Worker", name, es);
+		show_remote_plan(fetch_remote_plan(state, es, worker_id), name, es);
+		ExplainCloseGroup("Remote Plan", NULL, true, es);
+	}
+	ExplainCloseGroup("Remote Plans", "Remote Plans", false, es);
+}
+
+static void
+show_worker_traffic(const RemoteTraffic *traffic, ExplainState *es)
+{
+	const char *name = metadata_worker(traffic->worker_id)->name;
+
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+	{
+		appendStringInfoSpaces(es->str, es->indent * 2);
+		appendStringInfo(es->str, "From \"%s\": rows=" UINT64_FORMAT " bytes=" UINT64_FORMAT, name,
+						 traffic->rows, traffic->bytes);
+		if (es->timing)
+			appendStringInfo(es->str, " time=%.3f..%.3f", traffic->first, traffic->end);
+		appendStringInfoChar(es->str, '\n');
+		return;
+	}
+	ExplainOpenGroup("Received", NULL, true, es);
+	ExplainPropertyText("Worker", name, es);
+	ExplainPropertyUInteger("Rows", NULL, traffic->rows, es);
+	ExplainPropertyUInteger("Bytes", NULL, traffic->bytes, es);
+	if (es->timing)
+	{
+		ExplainPropertyFloat("First Row", "ms", traffic->first, 3, es);
+		ExplainPropertyFloat("End", "ms", traffic->end, 3, es);
+	}
+	ExplainCloseGroup("Received", NULL, true, es);
+}
+
+/* What came back, from all of them and from each. */
+static void
+show_traffic(const GatherScanState *state, ExplainState *es)
+{
+	List *list = gather_list_traffic(state);
+	uint64 rows = 0;
+	uint64 bytes = 0;
+	ListCell *cell;
+
+	foreach(cell, list)
+	{
+		rows += ((const RemoteTraffic *) lfirst(cell))->rows;
+		bytes += ((const RemoteTraffic *) lfirst(cell))->bytes;
+	}
+	ExplainPropertyUInteger("Rows Received", NULL, rows, es);
+	ExplainPropertyUInteger("Bytes Received", NULL, bytes, es);
+	ExplainOpenGroup("Received", "Received", false, es);
+	foreach(cell, list)
+		show_worker_traffic(lfirst(cell), es);
+	ExplainCloseGroup("Received", "Received", false, es);
+}
+
 void
 gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
@@ -91,6 +170,7 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 
 	/* values that only another node of the running plan computes, or the client, are not known */
 	bool generic = compat_explain_is_generic(es);
+	bool all = strata_explain_all_workers || compat_explain_has_option(es);
 	bool known = state->started || (bms_is_empty(state->param_ids) && !generic);
 	int count = total;
 
@@ -109,15 +189,8 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	}
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
 	if (es->analyze)
-	{
-		uint64 rows;
-		uint64 bytes;
-
-		gather_count_received(state, &rows, &bytes);
-		ExplainPropertyInteger("Rows Received", NULL, rows, es);
-		ExplainPropertyInteger("Bytes Received", NULL, bytes, es);
-	}
-	if (es->verbose && !generic && bms_is_empty(state->param_ids) &&
+		show_traffic(state, es);
+	if ((es->verbose || all) && !generic && bms_is_empty(state->param_ids) &&
 		state->plan.kind != GATHER_INSERT_ROWS)
-		show_remote_plan(fetch_remote_plan(state, es), es);
+		show_remote_plans(state, es, all);
 }

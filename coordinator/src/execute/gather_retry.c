@@ -43,13 +43,26 @@
 /* Time between two attempts to reach the worker. */
 #define PAUSE_MS 100
 
+static bool
+has_received(const GatherScanState *state)
+{
+	ListCell *cell;
+
+	foreach(cell, state->traffic)
+	{
+		if (((const RemoteTraffic *) lfirst(cell))->rows > 0)
+			return true;
+	}
+	return false;
+}
+
 bool
 gather_retry_is_possible(const GatherScanState *state)
 {
 	const PlannedStmt *plan = state->css.ss.ps.state->es_plannedstmt;
 
 	return state->plan.kind == GATHER_SELECT && !state->plan.writes && !state->store_rows &&
-		   state->rows_received == 0 && plan->commandType == CMD_SELECT && !plan->hasModifyingCTE &&
+		   !has_received(state) && plan->commandType == CMD_SELECT && !plan->hasModifyingCTE &&
 		   plan->rowMarks == NIL && statement_depth == 1 && !IsTransactionBlock() &&
 		   !IsInParallelMode() && remote_transaction_can_restart() &&
 		   statement_snapshot_can_restart(state->css.ss.ps.state);

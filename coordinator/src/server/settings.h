@@ -21,6 +21,7 @@ extern bool strata_tiering;			  /* do leaves move between tiers? */
 extern int strata_tier_interval;	  /* ms between rounds of moves */
 extern int strata_tier_rate; /* kB per second that a worker's moves may write, WAL included */
 extern double strata_count_distinct_error_rate; /* 0 = exact */
+extern bool strata_explain_all_workers;			/* does EXPLAIN show the plans of all of them? */
 extern bool strata_enable_join_pushdown;
 extern bool strata_enable_aggregate_pushdown;
 extern int strata_enable_decorrelation; /* DecorrelateMode */

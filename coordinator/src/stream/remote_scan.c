@@ -64,6 +64,8 @@ typedef struct Stream
 	MemoryContext row_context; /* values of the row handed out last */
 	uint64 rows;
 	uint64 bytes;
+	double first; /* ms from the question to the first row, and to the last */
+	double end;
 } Stream;
 
 struct RemoteScan
@@ -72,6 +74,7 @@ struct RemoteScan
 	MemoryContextCallback forget;
 	ResourceOwner owner;
 	TupleDesc desc;
+	instr_time begun;
 	RowDecoder *decoder;
 	WorkerConnection **waiting; /* scratch for connection_wait_any() */
 	int current;				/* the stream that gave the last row */
@@ -146,6 +149,7 @@ create_scan(int count, TupleDesc desc)
 	MemoryContextRegisterResetCallback(context, &scan->forget);
 	scan->owner = CurrentResourceOwner;
 	scan->desc = desc;
+	INSTR_TIME_SET_CURRENT(scan->begun);
 	scan->decoder = row_decoder_create(desc, context);
 	scan->waiting = MemoryContextAlloc(context, (count + 1) * sizeof(WorkerConnection *));
 	return scan;
@@ -189,10 +193,21 @@ is_live(const Stream *stream)
 	return stream->state != STREAM_DONE && stream->conn->occupant == &stream->occupant;
 }
 
+static double
+measure_time(const RemoteScan *scan)
+{
+	instr_time now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, scan->begun);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
 static void
 finish_stream(Stream *stream)
 {
 	stream->state = STREAM_DONE;
+	stream->end = measure_time(stream->scan);
 	stream->conn->occupant = NULL;
 }
 
@@ -293,6 +308,7 @@ decode_next(Stream *stream, Datum *values, bool *nulls)
 
 		if (!stream->header_read)
 		{
+			stream->first = measure_time(stream->scan);
 			header = row_decoder_skip_header(data, length);
 			stream->header_read = true;
 			if (header == length)
@@ -502,12 +518,16 @@ remote_scan_keep(RemoteScan *scan)
 	}
 }
 
-void
-remote_scan_counters(const RemoteScan *scan, int index, int *worker_id, uint64 *rows, uint64 *bytes)
+RemoteTraffic
+remote_scan_traffic(const RemoteScan *scan, int index)
 {
-	*worker_id = scan->streams[index].conn->worker_id;
-	*rows = scan->streams[index].rows;
-	*bytes = scan->streams[index].bytes;
+	const Stream *stream = &scan->streams[index];
+
+	return (RemoteTraffic){.worker_id = stream->conn->worker_id,
+						   .rows = stream->rows,
+						   .bytes = stream->bytes,
+						   .first = stream->first,
+						   .end = stream->state == STREAM_DONE ? stream->end : measure_time(scan)};
 }
 
 /* ----------------------------------------------------------------

@@ -50,9 +50,17 @@ extern void remote_scan_await_all(RemoteScan *scan);
 /* Receive all rows now: they then survive the subtransaction in which they were asked for. */
 extern void remote_scan_keep(RemoteScan *scan);
 
-/* Rows and bytes received so far from one stream, and the worker it comes from. */
-extern void remote_scan_counters(const RemoteScan *scan, int stream, int *worker_id, uint64 *rows,
-								 uint64 *bytes);
+/* What has come from one worker; times in milliseconds since the question was sent. */
+typedef struct RemoteTraffic
+{
+	int worker_id;
+	uint64 rows;
+	uint64 bytes;
+	double first; /* of its rows; 0: there is none */
+	double end;	  /* or now */
+} RemoteTraffic;
+
+extern RemoteTraffic remote_scan_traffic(const RemoteScan *scan, int stream);
 
 /*
  * Stop early or after the last row.  Rows not read yet are thrown away: by
