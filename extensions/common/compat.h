@@ -49,6 +49,7 @@ typedef RelFileNode CompatFileLocator;
 	GetNewRelFileNumber(tablespace, NULL, RELPERSISTENCE_PERMANENT)
 #define compat_relation_of_file(tablespace, number) RelidByRelfilenumber(tablespace, number)
 #define compat_assume_new_file(relation) RelationAssumeNewRelfilelocator(relation)
+#define compat_new_file_subtransaction(relation) ((relation)->rd_newRelfilelocatorSubid)
 #else
 #define COMPAT_FILE_MAP_HEADER "utils/relfilenodemap.h"
 #define compat_make_file_locator(tablespace, database, number) \
@@ -59,6 +60,7 @@ typedef RelFileNode CompatFileLocator;
 	GetNewRelFileNode(tablespace, NULL, RELPERSISTENCE_PERMANENT)
 #define compat_relation_of_file(tablespace, number) RelidByRelfilenode(tablespace, number)
 #define compat_assume_new_file(relation) RelationAssumeNewRelfilenode(relation)
+#define compat_new_file_subtransaction(relation) ((relation)->rd_newRelfilenodeSubid)
 #endif
 
 /* The name of a block in the table of shared buffers. */

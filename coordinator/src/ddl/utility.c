@@ -219,6 +219,8 @@ ddl_copy(UtilityCall *call)
 	}
 	relation = OidIsValid(relid) ? relation_open(relid, NoLock) : NULL;
 	shell = relation != NULL && metadata_is_shell(relation);
+	if (relation != NULL && !shell && metadata_table(relid) != NULL)
+		copy_from_leave_freeze_out((CopyStmt *) ddl_modifiable_statement(call), relation);
 	if (relation != NULL)
 		relation_close(relation, NoLock);
 	if (!shell)

@@ -12,6 +12,9 @@
  * The permission checks follow core's DoCopy(), which makes them before it knows where
  * the rows go.
  *
+ * FREEZE is checked, and left out: rows that other snapshots see before the commit would be half of a commit, on
+ * this node or that, and the workers store them as they store any row.  Of a reference table, core checks what is refused.
+ *
  * Memory: one row at a time, in the executor's per-tuple context.
  */
 #include "postgres.h"
@@ -24,6 +27,7 @@
 #include "catalog/pg_authid_d.h"
 #include "commands/copy.h"
 #include "commands/copyfrom_internal.h"
+#include "commands/defrem.h"
 #include "commands/progress.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
@@ -40,8 +44,10 @@
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 
 #include "compat.h"
 #include "execute/executor_hooks.h"
@@ -298,6 +304,54 @@ copy_rows(CopyFromState cstate)
 	return processed;
 }
 
+/* With a snapshot that may be used again, the new rows would be seen too early. */
+static bool
+has_snapshots(void)
+{
+	InvalidateCatalogSnapshot(); /* counts as registered, and is no scan's */
+	return !ThereAreNoPriorRegisteredSnapshots() || !ThereAreNoReadyPortals();
+}
+
+/* Would nobody else find rows in the table, whatever he sees? */
+static bool
+is_new_here(Relation relation)
+{
+	SubTransactionId current = GetCurrentSubTransactionId();
+
+	return relation->rd_createSubid == current ||
+		   compat_new_file_subtransaction(relation) == current;
+}
+
+/* ERROR unless rows may be frozen, as in core's CopyFrom(). */
+static void
+check_freeze(Relation relation)
+{
+	if (has_snapshots())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot perform COPY FREEZE because of prior transaction activity")));
+	if (!is_new_here(relation))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot perform COPY FREEZE because the table was not created or "
+							   "truncated in the current subtransaction")));
+}
+
+void
+copy_from_leave_freeze_out(CopyStmt *statement, Relation relation)
+{
+	ListCell *cell;
+
+	foreach(cell, statement->options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "freeze") == 0 && defGetBoolean(option) &&
+			relation->rd_rel->relkind == RELKIND_RELATION && !has_snapshots() &&
+			is_new_here(relation))
+			option->arg = (Node *) makeString("off");
+	}
+}
+
 uint64
 copy_from_run(ParseState *pstate, const CopyStmt *statement)
 {
@@ -318,12 +372,7 @@ copy_from_run(ParseState *pstate, const CopyStmt *statement)
 	cstate = BeginCopyFrom(pstate, relation, where, statement->filename, statement->is_program,
 						   NULL, statement->attlist, statement->options);
 	if (cstate->opts.freeze)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot perform COPY FREEZE on distributed table \"%s\"",
-						RelationGetRelationName(relation)),
-				 errdetail("The table's shards are partitions, which FREEZE does not support."),
-				 errhint("Leave FREEZE out.")));
+		check_freeze(relation);
 	processed = copy_rows(cstate);
 	EndCopyFrom(cstate);
 	table_close(relation, NoLock);
