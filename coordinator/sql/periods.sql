@@ -169,6 +169,9 @@ BEGIN
         SELECT 8, 0, format('COMMENT ON TABLE %I.%I IS %L', old.nspname, old.relname, obj_description(relation, 'pg_class'))
          WHERE obj_description(relation, 'pg_class') IS NOT NULL
         UNION ALL
+        SELECT 8, 1, format('ALTER TABLE %I.%I OF %s', old.nspname, old.relname, c.reloftype::regtype)
+          FROM pg_class AS c WHERE c.oid = relation AND c.reloftype <> 0
+        UNION ALL
         SELECT 9, 0, format('ALTER TABLE %I.%I OWNER TO %I', old.nspname, old.relname, pg_get_userbyid(old.relowner))
          WHERE old.relowner <> (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
     ) AS c (rank, ordinal, command);

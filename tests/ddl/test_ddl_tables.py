@@ -280,7 +280,6 @@ def test_a_comment_on_the_database_is_the_coordinators(pair: Pair) -> None:
     ("statements", "names"),
     [
         ("CREATE PUBLICATION tables_pub FOR TABLE n", "publication"),
-        ("CREATE TYPE of_n AS (id integer); DROP TABLE n; CREATE TABLE n OF of_n", "typed"),
         ("CREATE TABLE child () INHERITS (n)", "inherit"),
         ("ALTER TABLE n ADD EXCLUDE USING btree ((id + 1) WITH =)", "exclusion"),
     ],

@@ -98,6 +98,14 @@ extern char *ddl_schema_command(const char *function, const char *schema, const 
 extern void ddl_alter_table(UtilityCall *call);
 
 /*
+ * In ddl_typed_table.c.  Before attributes of a type change: lock the type and its tables, and return the OIDs of those that
+ * are ours; none if PostgreSQL will refuse the command.  Afterwards: ERROR if more of them are.
+ */
+extern List *ddl_lock_typed_tables(const RangeVar *type_name);
+extern void ddl_ensure_typed_tables(const RangeVar *type_name, List *before);
+extern void ddl_rename_attribute(UtilityCall *call);
+
+/*
  * In ddl_tree.c: ALTER TABLE that changes who is below whom; false if that is not, or not only, what the command does with
  * reference tables.  ERROR if tables would meet in one tree that cannot.
  */

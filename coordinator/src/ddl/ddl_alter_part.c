@@ -263,7 +263,10 @@ alter_parts_prepare(const UtilityCall *call, const DistributedTable *table, List
 	parts->kind = table->kind;
 	if (table->kind == TABLE_REFERENCE)
 	{
-		parts->only = !castNode(AlterTableStmt, call->statement->utilityStmt)->relation->inh;
+		const AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
+
+		/* a type's name has no flag, and its tables change with their children */
+		parts->only = alter->objtype != OBJECT_TYPE && !alter->relation->inh;
 		if (relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 			parts->tree = table_tree_members(table->relation, AccessShareLock);
 		parts->indexes = table_tree_indexes(parts->tree);

@@ -372,7 +372,7 @@ get_altered_type(const Node *statement, List *objects)
 
 /*
  * ALTER of an object that is not a table.  Scans are suspended because a changed
- * domain is checked against all tables that use it: the workers do that.
+ * domain is checked against all tables that use it, and a type's tables change with it: the workers do that.
  */
 void
 ddl_alter_object(UtilityCall *call)
@@ -392,10 +392,9 @@ ddl_alter_object(UtilityCall *call)
 	if (OidIsValid(altered))
 		dependents = ddl_note_dependents(TypeRelationId, altered);
 	if (everywhere != NIL)
-	{
 		text = build_alter(call, type);
+	if (everywhere != NIL || IsA(statement, AlterTableStmt))
 		ddl_run_without_scans(call);
-	}
 	else
 		ddl_run_locally(call);
 	if (IsA(statement, AlterOwnerStmt) && type == OBJECT_DATABASE)

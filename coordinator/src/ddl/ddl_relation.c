@@ -254,6 +254,9 @@ ddl_rename(UtilityCall *call)
 		case OBJECT_SEQUENCE:
 		case OBJECT_FOREIGN_TABLE:
 			break;
+		case OBJECT_ATTRIBUTE:
+			ddl_rename_attribute(call);
+			return;
 		default:
 			ddl_alter_object(call);
 			return;

@@ -5,7 +5,8 @@
  * Each part of a command falls under one rule: it is done on all nodes, on the coordinator
  * alone, or refused.  Defaults, identity columns, triggers, rules and policies are the
  * coordinator's alone: rows leave it complete; but for defaults that foreign keys set there
- * (ddl_default.c).  ddl_alter_part.c says what the workers get.
+ * (ddl_default.c).  ddl_alter_part.c says what the workers get.  What ALTER TYPE makes of the type's tables follows the same
+ * rules (ddl_typed_table.c); the workers' tables have no type.
  */
 #include "postgres.h"
 
@@ -98,6 +99,8 @@ static const struct
 	{AT_ForceRowSecurity, ALTER_LOCAL, NULL},
 	{AT_DropOids, ALTER_LOCAL, NULL},
 	{AT_NoForceRowSecurity, ALTER_LOCAL, NULL},
+	{AT_AddOf, ALTER_LOCAL, NULL},
+	{AT_DropOf, ALTER_LOCAL, NULL},
 
 	{AT_SetLogged, ALTER_REFUSE, "The workers' tables are always logged."},
 	{AT_SetUnLogged, ALTER_REFUSE, "The workers' tables are always logged."},
@@ -108,8 +111,6 @@ static const struct
 	{AT_DropCluster, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
 	{AT_AddInherit, ALTER_EVERYWHERE, NULL},
 	{AT_DropInherit, ALTER_EVERYWHERE, NULL},
-	{AT_AddOf, ALTER_REFUSE, "The workers' tables are not typed."},
-	{AT_DropOf, ALTER_REFUSE, "The workers' tables are not typed."},
 };
 
 /* ---------------------------------------------------------------- checks */
@@ -135,8 +136,6 @@ describe_part(const AlterTableCmd *part)
 		{AT_DropCluster, "SET WITHOUT CLUSTER"},
 		{AT_AddInherit, "INHERIT"},
 		{AT_DropInherit, "NO INHERIT"},
-		{AT_AddOf, "OF"},
-		{AT_DropOf, "NOT OF"},
 		{AT_AttachPartition, "ATTACH PARTITION"},
 		{AT_DetachPartition, "DETACH PARTITION"},
 		{AT_DetachPartitionFinalize, "DETACH PARTITION ... FINALIZE"},
@@ -387,22 +386,36 @@ check_referencing_tables(Oid relid)
 	}
 }
 
+/* A table that is local while the type of such a column changes. */
+typedef struct LocalizedTable
+{
+	Oid relation;
+	int group;
+	char *definition;
+} LocalizedTable;
+
 /*
  * ALTER TABLE ... ALTER key TYPE: values of another type hash otherwise, and partitioned tables, which the workers' are, keep the
  * types of their keys.  A local table's foreign key is checked anew before the workers have the new type.  So the table becomes
  * local, is altered as such, and is distributed anew.
  */
-static void
-change_fixed_type(UtilityCall *call, const DistributedTable *table)
+static LocalizedTable *
+localize(const DistributedTable *table)
 {
-	Oid relid = table->relation;
-	int group = table->colocation->id;
-	char *definition = table_definition_get(relid);
+	LocalizedTable *local = palloc(sizeof(LocalizedTable));
 
-	check_referencing_tables(relid);
-	table_lifecycle_localize(relid);
-	ddl_run_locally(call);
-	table_definition_apply(relid, definition, group);
+	local->relation = table->relation;
+	local->group = table->colocation->id;
+	local->definition = table_definition_get(table->relation);
+	check_referencing_tables(local->relation);
+	table_lifecycle_localize(local->relation);
+	return local;
+}
+
+static void
+distribute_anew(const LocalizedTable *local)
+{
+	table_definition_apply(local->relation, local->definition, local->group);
 }
 
 /* The number of rows as ANALYZE left it; a rewrite of the shell forgets it. */
@@ -469,25 +482,6 @@ keep_invalid(Oid relid, List *names)
 	}
 }
 
-/* Run the command on the coordinator. */
-static void
-alter_here(UtilityCall *call, AlterTableStmt *alter, Oid relid, TableKind kind)
-{
-	if (kind == TABLE_DISTRIBUTED)
-	{
-		float4 rows = row_estimate(relid);
-		List *invalid = invalid_indexes(relid);
-
-		skip_foreign_key_validation(alter);
-		ddl_run_without_scans(call);
-		restore_row_estimate(relid, rows);
-		keep_invalid(relid, invalid);
-	}
-	else
-		ddl_run_locally(call);
-	ddl_ensure_unchanged(relid, kind);
-}
-
 /* What columns, constraints and indexes compute is the same on the workers. */
 void
 ddl_check_columns(Oid relid, TableKind kind)
@@ -498,23 +492,83 @@ ddl_check_columns(Oid relid, TableKind kind)
 	table_close(relation, NoLock);
 }
 
+/* What the change of one table of ours needs when PostgreSQL has run the command. */
+typedef struct TableChange
+{
+	Oid relation;
+	TableKind kind;
+	bool everywhere; /* concerns the workers */
+	AlterParts *parts;
+	List *defaults;
+	float4 rows;   /* of a distributed table */
+	List *invalid; /* its indexes */
+} TableChange;
+
+/* Before the command; ERROR if a part of it is refused.  The table is locked. */
+static TableChange *
+begin_change(const UtilityCall *call, const DistributedTable *table, AlterTableStmt *alter)
+{
+	TableChange *change = palloc0(sizeof(TableChange));
+
+	change->relation = table->relation;
+	change->kind = table->kind;
+	leave_system_triggers(table, alter);
+	change->everywhere = concerns_workers(table, alter);
+	change->parts = alter_parts_prepare(call, table, alter->cmds);
+	change->defaults = ddl_list_defaults(table->relation);
+	if (table->kind == TABLE_DISTRIBUTED)
+	{
+		change->rows = row_estimate(table->relation);
+		change->invalid = invalid_indexes(table->relation);
+		skip_foreign_key_validation(alter);
+	}
+	return change;
+}
+
+/* After the command: the workers follow. */
+static void
+end_change(const UtilityCall *call, const TableChange *change)
+{
+	Oid relid = change->relation;
+
+	if (change->kind == TABLE_DISTRIBUTED)
+	{
+		restore_row_estimate(relid, change->rows);
+		keep_invalid(relid, change->invalid);
+	}
+	ddl_ensure_unchanged(relid, change->kind);
+	if (change->kind == TABLE_DISTRIBUTED)
+		table_lifecycle_enforce_foreign_keys(relid, false); /* also after ENABLE TRIGGER ALL */
+
+	/* Here, before the workers would say it less clearly. */
+	if (change->everywhere)
+	{
+		ddl_check_created(call);
+		ddl_check_columns(relid, change->kind);
+	}
+	ddl_drop_defaults(relid, change->defaults);
+	if (change->everywhere)
+		alter_parts_send(call, change->parts);
+	if (change->everywhere && change->kind == TABLE_REFERENCE)
+		table_tree_trust_constraints(metadata_all_workers(), table_tree_members(relid, NoLock));
+	ddl_set_defaults(relid, change->defaults);
+}
+
 static void
 alter_our_table(UtilityCall *call, const DistributedTable *table)
 {
 	AlterTableStmt *alter = (AlterTableStmt *) ddl_modifiable_statement(call);
-	const AlterTableCmd *change = find_access_method_change(alter);
+	const AlterTableCmd *access_method = find_access_method_change(alter);
 	TableKind kind = table->kind;
-	AlterParts *parts;
-	List *defaults;
+	TableChange *change;
 	Oid relid;
-	bool everywhere;
 
 	remote_ddl_lock_for_change();
 	relid = AlterTableLookupRelation(alter, AlterTableGetLockLevel(alter->cmds));
 	ddl_ensure_unchanged(relid, kind);
 	table = metadata_table(relid);
-	if (change != NULL && kind == TABLE_DISTRIBUTED && change->name != NULL &&
-		strcmp(change->name, "heap") == 0)
+	if (access_method != NULL && kind == TABLE_DISTRIBUTED && access_method->name != NULL &&
+		strcmp(access_method->name, "heap") == 0)
 	{
 		convert_to_heap(call, table);
 		return;
@@ -522,30 +576,64 @@ alter_our_table(UtilityCall *call, const DistributedTable *table)
 
 	if (changes_fixed_type(table, alter))
 	{
-		change_fixed_type(call, table);
+		LocalizedTable *local = localize(table);
+
+		ddl_run_locally(call);
+		distribute_anew(local);
 		return;
 	}
 
-	leave_system_triggers(table, alter);
-	everywhere = concerns_workers(table, alter);
-	parts = alter_parts_prepare(call, table, alter->cmds);
-	defaults = ddl_list_defaults(relid);
-	alter_here(call, alter, relid, kind);
+	change = begin_change(call, table, alter);
 	if (kind == TABLE_DISTRIBUTED)
-		table_lifecycle_enforce_foreign_keys(relid, false); /* also after ENABLE TRIGGER ALL */
+		ddl_run_without_scans(call);
+	else
+		ddl_run_locally(call);
+	end_change(call, change);
+}
 
-	/* Here, before the workers would say it less clearly. */
-	if (everywhere)
+/* ---------------------------------------------------------------- ALTER TYPE */
+
+/* Else PostgreSQL refuses to change the type of any table. */
+static bool
+cascades(const AlterTableStmt *alter)
+{
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
 	{
-		ddl_check_created(call);
-		ddl_check_columns(relid, kind);
+		if (lfirst_node(AlterTableCmd, cell)->behavior != DROP_CASCADE)
+			return false;
 	}
-	ddl_drop_defaults(relid, defaults);
-	if (everywhere)
-		alter_parts_send(call, parts);
-	if (everywhere && kind == TABLE_REFERENCE)
-		table_tree_trust_constraints(metadata_all_workers(), table_tree_members(relid, NoLock));
-	ddl_set_defaults(relid, defaults);
+	return true;
+}
+
+/*
+ * ALTER TYPE ... ADD, DROP, ALTER ATTRIBUTE: with CASCADE, PostgreSQL changes the tables of the type by the same parts.
+ */
+static void
+alter_row_type(UtilityCall *call)
+{
+	AlterTableStmt *alter = (AlterTableStmt *) ddl_modifiable_statement(call);
+	List *tables = cascades(alter) ? ddl_lock_typed_tables(alter->relation) : NIL;
+	List *changes = NIL;
+	List *localized = NIL;
+	ListCell *cell;
+
+	foreach(cell, tables)
+	{
+		const DistributedTable *table = metadata_table(lfirst_oid(cell));
+
+		if (changes_fixed_type(table, alter))
+			localized = lappend(localized, localize(table));
+		else
+			changes = lappend(changes, begin_change(call, table, alter));
+	}
+	ddl_alter_object(call);
+	foreach(cell, changes)
+		end_change(call, lfirst(cell));
+	foreach(cell, localized)
+		distribute_anew(lfirst(cell));
+	ddl_ensure_typed_tables(alter->relation, tables);
 }
 
 /* ALTER INDEX, other than RENAME, of an index of ours. */
@@ -577,7 +665,7 @@ ddl_alter_table(UtilityCall *call)
 
 	if (alter->objtype == OBJECT_TYPE)
 	{
-		ddl_alter_object(call);
+		alter_row_type(call);
 		return;
 	}
 	relid = RangeVarGetRelid(alter->relation, NoLock, true);

@@ -109,10 +109,6 @@ check_relation_kind(Relation relation, bool is_reference, const List *members)
 		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 					 "It is unlogged: one server's crash would empty it there only.",
 					 "Use ALTER TABLE ... SET LOGGED before.");
-	if (OidIsValid(class->reloftype))
-		refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
-					 "It is a typed table: changes of its type would not reach the workers.",
-					 "Use ALTER TABLE ... NOT OF before.");
 	if (IsSystemRelation(relation) ||
 		RelationGetNamespace(relation) == get_namespace_oid("strata", true))
 		refuse_table(relation, is_reference, wrong, "It is a catalog.", NULL);
