@@ -8,6 +8,7 @@
  */
 #include "store/table/table_am.h"
 
+#include "access/brin_internal.h"
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "catalog/index.h"
@@ -99,6 +100,25 @@ end_index_row(IndexRow *row)
 	row->info->ii_PredicateState = NULL;
 }
 
+/*
+ * Is it BRIN, by whatever name?  It cannot be right here, for two reasons:
+ *
+ *	- It reads as many blocks as the file has (bringetbitmap()), and tids name others, mostly more: rows would be left out.
+ *	  A relation's size in blocks of tids would mend that, and tell ANALYZE and VACUUM what is not so.
+ *	- It enters a row once, when that is inserted, and leaves out what is not summarized yet, because a later summary finds the
+ *	  row in the table (summarize_range()).  Here the row may wait in its session's memory until then (write_buffer.c),
+ *	  where no scan of another one finds it: the summary would leave it out for good.  Storing each row before its index
+ *	  entries gives up the buffer; entering it again when it is stored evaluates expressions at the end of a transaction; and a
+ *	  summary that waits for all writers lets VACUUM wait for them.
+ *
+ * What it would bring are zone maps, which are here anyway, for single rows that a bitmap names, in the place of batches.
+ */
+static bool
+summarizes_blocks(Relation index)
+{
+	return index->rd_indam->amgetbitmap == bringetbitmap;
+}
+
 double
 columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo *index_info,
 								bool allow_sync, bool anyvisible, bool progress,
@@ -114,15 +134,14 @@ columnar_index_build_range_scan(Relation table, Relation index, struct IndexInfo
 	RowBatch *batch;
 	double count = 0;
 
-	/* BRIN believes that tids name blocks of the file, and would leave rows out */
-	if (start_block != 0 || nblocks != InvalidBlockNumber || index->rd_rel->relam == BRIN_AM_OID)
+	if (start_block != 0 || nblocks != InvalidBlockNumber || summarizes_blocks(index))
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("columnar tables do not support indexes over ranges of blocks"),
 			 errdetail("Index \"%s\" summarizes physical blocks.", RelationGetRelationName(index)),
-			 errhint("Columnar tables keep minima and maxima themselves; use btree or hash "
-					 "indexes for look-ups.")));
+			 errhint("Leave it out: columnar tables keep minima and maxima themselves, and Bloom "
+					 "filters if option \"bloom\" says so.  Or let the table be a heap.")));
 
 	if (scan != NULL)
 	{
