@@ -57,6 +57,7 @@ static const char *const phases[] = {
 
 static MoveProgressShared *shared = NULL;
 static MoveProgress *mine = NULL;
+static bool registered = false;
 
 /* ---------------------------------------------------------------- the move */
 
@@ -86,6 +87,24 @@ move_progress_initialize(void)
 }
 
 void
+move_progress_end(void)
+{
+	if (mine == NULL)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	mine->pid = 0;
+	SpinLockRelease(&shared->mutex);
+	mine = NULL;
+}
+
+/* The session ends in the middle of a move. */
+static void
+leave_place(int code, Datum argument)
+{
+	move_progress_end();
+}
+
+void
 move_progress_begin(Oid relation, int shard, const char *source, const char *target, int64 estimate)
 {
 	MoveProgress progress = {.pid = MyProcPid,
@@ -95,6 +114,9 @@ move_progress_begin(Oid relation, int shard, const char *source, const char *tar
 							 .estimate = estimate,
 							 .begun = GetCurrentTimestamp()};
 
+	if (!registered)
+		before_shmem_exit(leave_place, (Datum) 0);
+	registered = true;
 	strlcpy(progress.source, source, NAMEDATALEN);
 	strlcpy(progress.target, target, NAMEDATALEN);
 	SpinLockAcquire(&shared->mutex);
@@ -126,17 +148,6 @@ move_progress_add_rows(int64 rows)
 	SpinLockAcquire(&shared->mutex);
 	mine->rows += rows;
 	SpinLockRelease(&shared->mutex);
-}
-
-void
-move_progress_end(int code, Datum argument)
-{
-	if (mine == NULL)
-		return;
-	SpinLockAcquire(&shared->mutex);
-	mine->pid = 0;
-	SpinLockRelease(&shared->mutex);
-	mine = NULL;
 }
 
 /* ---------------------------------------------------------------- who asks */

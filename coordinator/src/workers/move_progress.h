@@ -24,7 +24,7 @@ extern void move_progress_begin(Oid relation, int shard, const char *source, con
 extern void move_progress_set_phase(MovePhase phase);
 extern void move_progress_add_rows(int64 rows);
 
-/* It has ended, or failed; for PG_ENSURE_ERROR_CLEANUP(). */
-extern void move_progress_end(int code, Datum argument);
+/* It has ended, or failed. */
+extern void move_progress_end(void);
 
 #endif

@@ -50,7 +50,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -718,14 +717,17 @@ shard_move(Oid relation, int remainder, int target)
 	begin_move(&move, relation, remainder, target);
 	if (move.source == target)
 		return 0;
-	PG_ENSURE_ERROR_CLEANUP(move_progress_end, (Datum) 0);
+	PG_TRY();
 	{
 		move_progress_begin(relation, remainder, metadata_worker(move.source)->name,
 							metadata_worker(target)->name, estimate_rows(&move));
 		run_move(&move);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(move_progress_end, (Datum) 0);
-	move_progress_end(0, (Datum) 0);
+	PG_FINALLY();
+	{
+		move_progress_end();
+	}
+	PG_END_TRY();
 	report_move(&move, begin);
 	return move.rows;
 }
