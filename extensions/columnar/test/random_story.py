@@ -711,8 +711,6 @@ class Story:
             yield from self.query()
             yield Step("ALTER TABLE t SET ACCESS METHOD columnar", "columnar", compare=False)
         elif choice < 0.9 and self.table.has_key:
-            if self.elder:  # columnar refuses while a snapshot needs what is dead
-                yield self.end_elder()
             yield Step("CLUSTER t USING t_pkey")
         else:
             yield from self.settings()

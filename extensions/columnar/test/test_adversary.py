@@ -201,19 +201,64 @@ def test_a_rewrite_beside_an_older_snapshot_keeps_defaults(
         assert reader.execute("SELECT count(*) FROM t WHERE a = 7") == [(0,)]
 
 
-def test_cluster_refuses_to_lose_rows_that_an_older_snapshot_sees(twins: Twins) -> None:
-    side = twins.columnar
-    side.execute(SETUP)
-    reader = open_session(twins)
-    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    reader.execute("SELECT 1")
-    side.execute("DELETE FROM t WHERE id <= 10")
-    with pytest.raises(psycopg.errors.ObjectInUse, match="cannot cluster columnar table"):
-        side.execute("CLUSTER t USING t_pkey")
-    assert reader.execute("SELECT count(*) FROM t") == [(1500,)]
-    reader.execute("COMMIT")
-    side.execute("CLUSTER t USING t_pkey")
-    assert reader.execute("SELECT count(*) FROM t") == [(1490,)]
+CLUSTERS = {
+    "t_pkey": "ANALYZE t",
+    "by_a": "CREATE INDEX by_a ON t (a DESC NULLS FIRST, (length(b) % 3), id)",
+    "by_place": "CREATE INDEX by_place ON t USING gist (point(id, a))",
+}
+
+
+@pytest.mark.parametrize("index", CLUSTERS)
+def test_cluster_leaves_older_snapshots_their_rows(twins: Twins, index: str) -> None:
+    """Of readers before, between and after changes; and the transaction that clusters has changes of its own."""
+    twins.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, a integer, b text);"
+        "INSERT INTO t SELECT g * 7919 % 3001, g % 50, 'text ' || g % 90 FROM generate_series(1, 3000) AS g;"
+        "INSERT INTO t VALUES (4000, NULL, NULL), (4001, NULL, repeat('long', 100000))"
+    )
+    twins.execute(CLUSTERS[index])
+    everything = "SELECT * FROM t ORDER BY id"
+    changes = (
+        "DELETE FROM t WHERE id <= 10",
+        "UPDATE t SET a = a + 1 WHERE id % 7 = 0",
+        "INSERT INTO t (id, a, b) SELECT g, g % 5, 'new' FROM generate_series(5000, 5100) AS g",
+    )
+    readers = []
+    for change in changes:
+        readers.append((open_session(twins), twins.columnar.execute(everything)))
+        readers[-1][0].execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        readers[-1][0].execute("SELECT count(*) FROM pg_class")
+        twins.execute(change)
+    for end in ("ROLLBACK", "COMMIT"):
+        twins.execute(
+            "BEGIN; DELETE FROM t WHERE id % 11 = 0; INSERT INTO t (id, a) VALUES (9000, 1)"
+        )
+        twins.execute(
+            "SAVEPOINT s; UPDATE t SET a = 0; ROLLBACK TO s; UPDATE t SET a = 3 WHERE id = 20"
+        )
+        twins.execute(f"CLUSTER t USING {index}")
+        twins.same(everything)
+        twins.execute("UPDATE t SET b = 'after' WHERE id = 21; DELETE FROM t WHERE id = 22")
+        twins.same(everything)
+        twins.execute(end)
+        twins.same(everything)
+        twins.same("SELECT id FROM t WHERE id = 21")
+    twins.execute("CLUSTER t")
+    twins.execute("VACUUM t")
+    for reader, rows in readers:
+        assert reader.execute(everything) == rows
+        assert reader.execute("SELECT count(*) FROM t WHERE id = 5") == [
+            (sum(row[0] == 5 for row in rows),)
+        ]
+    for reader, _ in readers:
+        reader.execute("COMMIT")
+    twins.execute("CLUSTER (VERBOSE) t")
+    if index != "by_place":
+        order = "id" if index == "t_pkey" else "a DESC NULLS FIRST, length(b) % 3, id"
+        rows = twins.columnar.execute("SELECT id FROM t")
+        assert rows == twins.columnar.execute(f"SELECT id FROM t ORDER BY {order}")
+    assert twins.columnar.execute("SELECT * FROM strata_columnar.columnar_verify('t')") == []
+    twins.same(everything)
 
 
 # ---- serializable ----------------------------------------------------------------------------------------

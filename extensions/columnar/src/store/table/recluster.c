@@ -28,6 +28,7 @@
 
 #include "store/table/compaction.h"
 #include "store/table/introspect.h"
+#include "store/table/recluster.h"
 #include "store/options/options.h"
 #include "store/rows/row_scan.h"
 #include "store/rows/row_state.h"
@@ -62,9 +63,8 @@ begin_sort(Relation relation, const TableOptions *options)
 								TUPLESORT_NONE);
 }
 
-/* Give every visible row to the sort. */
-static void
-read_rows(Relation relation, Tuplesortstate *sort)
+void
+recluster_read_rows(Relation relation, Tuplesortstate *sort, ReclusterPut put)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
 	MemoryContext values = AllocSetContextCreate(CurrentMemoryContext, "row",
@@ -81,7 +81,7 @@ read_rows(Relation relation, Tuplesortstate *sort)
 
 			row_batch_store(batch, batch->selection[i], NULL, slot);
 			MemoryContextSwitchTo(caller);
-			tuplesort_puttupleslot(sort, slot);
+			put(sort, slot);
 			MemoryContextReset(values);
 		}
 	}
@@ -120,9 +120,8 @@ collect_vector(void *argument, HeapTuple tuple, Buffer buffer, int32 unit, const
 	return true;
 }
 
-/* Delete all row groups and vectors: nobody else can write now. */
-static void
-delete_groups(Relation relation)
+void
+recluster_delete_groups(Relation relation)
 {
 	GroupCatalog *catalog = group_catalog_open(relation, RowExclusiveLock);
 	VectorList vectors = {.capacity = 256};
@@ -207,9 +206,9 @@ columnar_recluster(PG_FUNCTION_ARGS)
 
 	write_buffer_flush(relation);
 	sort = begin_sort(relation, options);
-	read_rows(relation, sort);
+	recluster_read_rows(relation, sort, tuplesort_puttupleslot);
 	tuplesort_performsort(sort);
-	delete_groups(relation);
+	recluster_delete_groups(relation);
 	CommandCounterIncrement(); /* unique checks must see that the old rows are gone */
 	count = write_rows(relation, sort);
 	tuplesort_end(sort);

@@ -14,9 +14,12 @@
  * The new file has no missing values (of columns that were added with a default: core forgets them
  * after a rewrite), so where there are any, groups are not copied byte by byte.
  *
- * All this keeps row numbers.  CLUSTER gives new ones, in the order of its index,
- * which vectors would not survive: it asks to be repeated when something is not
- * yet settled.
+ * All this keeps row numbers.  CLUSTER gives new ones, in the order of its index.  Where every snapshot sees the same
+ * rows, the new file has these alone, frozen.  Else it has first what VACUUM FULL would leave there, deleted by this
+ * transaction, for older snapshots, and then the rows in order, inserted by it: as after columnar_recluster().
+ *
+ * Rows are sorted, as heapam does it, whenever the index is a B-tree: one by one by an index, each costs a block of
+ * values of every column.
  */
 #include "store/table/table_am.h"
 
@@ -25,6 +28,8 @@
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
@@ -33,6 +38,7 @@
 #include "utils/tuplesort.h"
 
 #include "store/table/compaction.h"
+#include "store/table/recluster.h"
 #include "store/options/options.h"
 #include "store/pages/page_run.h"
 #include "store/rows/row_fetch.h"
@@ -285,6 +291,27 @@ copy_vectors(Rewrite *rewrite, bool all_settled)
 	pfree(kept.vectors);
 }
 
+/* Copy what any snapshot sees; numbers go on where they were. */
+static void
+copy_as_is(Rewrite *rewrite)
+{
+	bool all_settled = true;
+	SpaceState space;
+	uint64 group_id;
+
+	space_read(rewrite->old_table, &space);
+	space_lock(rewrite->new_table);
+	space_take_rows(rewrite->new_table, space.next_row, &group_id);
+	space_unlock(rewrite->new_table);
+	rewrite->new_catalog->frozen = true;
+	for (uint32 i = 0; i < rewrite->ntuples; i++)
+		all_settled &= rewrite->tuples[i].status == HEAPTUPLE_DEAD ||
+					   is_settled(rewrite, &rewrite->tuples[i]);
+	copy_groups(rewrite);
+	copy_vectors(rewrite, all_settled);
+	rewrite->new_catalog->frozen = false;
+}
+
 /* ---- CLUSTER ------------------------------------------------------------------------------------ */
 
 /* Make the records of the new file visible to every snapshot. */
@@ -320,33 +347,81 @@ is_all_settled(const Rewrite *rewrite)
 		   deleted_rows_count(rewrite->dead, 0, ROW_NUMBER_MAX);
 }
 
+static void
+put_for_cluster(Tuplesortstate *sort, TupleTableSlot *row)
+{
+	bool free_tuple;
+	HeapTuple tuple = ExecFetchSlotHeapTuple(row, true, &free_tuple);
+
+	tuplesort_putheaptuple(sort, tuple);
+	if (free_tuple)
+		heap_freetuple(tuple);
+}
+
+static void
+write_row(Rewrite *rewrite, TupleTableSlot *slot)
+{
+	CHECK_FOR_INTERRUPTS();
+	write_buffer_append(rewrite->new_table, slot, GetCurrentCommandId(true), true);
+	rewrite->rows += 1;
+}
+
+static void
+write_sorted(Rewrite *rewrite, Relation index)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(rewrite->old_table),
+													&TTSOpsHeapTuple);
+	Tuplesortstate *sort = tuplesort_begin_cluster(RelationGetDescr(rewrite->old_table), index,
+												   maintenance_work_mem, NULL, TUPLESORT_NONE);
+	HeapTuple tuple;
+
+	recluster_read_rows(rewrite->old_table, sort, put_for_cluster);
+	tuplesort_performsort(sort);
+	while ((tuple = tuplesort_getheaptuple(sort, true)) != NULL)
+	{
+		ExecStoreHeapTuple(tuple, slot, false);
+		write_row(rewrite, slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	tuplesort_end(sort);
+}
+
+static void
+write_by_index(Rewrite *rewrite, Relation index)
+{
+	TupleTableSlot *slot = table_slot_create(rewrite->old_table, NULL);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	IndexScanDesc scan = compat_index_beginscan(rewrite->old_table, index, snapshot, 0, 0);
+
+	index_rescan(scan, NULL, 0, NULL, 0);
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+		write_row(rewrite, slot);
+	index_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
 /* Write all live rows in the order of an index, with new row numbers. */
 static void
 copy_in_order(Rewrite *rewrite, Relation index)
 {
-	TupleTableSlot *slot = table_slot_create(rewrite->old_table, NULL);
-	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	IndexScanDesc scan;
+	bool all_settled = is_all_settled(rewrite);
 
-	if (!is_all_settled(rewrite))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-						errmsg("cannot cluster columnar table \"%s\" now",
-							   RelationGetRelationName(rewrite->old_table)),
-						errdetail("It has changes that running transactions do not see."),
-						errhint("Try again when they have ended, or use columnar_recluster().")));
-	scan = compat_index_beginscan(rewrite->old_table, index, snapshot, 0, 0);
-	index_rescan(scan, NULL, 0, NULL, 0);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	if (!all_settled)
 	{
-		CHECK_FOR_INTERRUPTS();
-		write_buffer_append(rewrite->new_table, slot, GetCurrentCommandId(true), true);
-		rewrite->rows += 1;
+		copy_as_is(rewrite);
+		CommandCounterIncrement(); /* rows of this transaction's running command go, too */
+		recluster_delete_groups(rewrite->new_table);
+		CommandCounterIncrement();
+		rewrite->rows = 0;
 	}
-	index_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	ExecDropSingleTupleTableSlot(slot);
+	if (index->rd_rel->relam == BTREE_AM_OID)
+		write_sorted(rewrite, index);
+	else
+		write_by_index(rewrite, index);
 	write_buffer_flush(rewrite->new_table);
-	freeze_groups(rewrite);
+	if (all_settled)
+		freeze_groups(rewrite);
 }
 
 void
@@ -359,9 +434,6 @@ columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_i
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	Rewrite rewrite = {0};
-	bool all_settled = true;
-	SpaceState space;
-	uint64 group_id;
 
 	write_buffer_flush(old_table);
 	rewrite.old_table = old_table;
@@ -375,19 +447,7 @@ columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_i
 	if (old_index != NULL)
 		copy_in_order(&rewrite, old_index);
 	else if (rewrite.ntuples > 0)
-	{
-		/* numbers go on where they were */
-		space_read(old_table, &space);
-		space_lock(new_table);
-		space_take_rows(new_table, space.next_row, &group_id);
-		space_unlock(new_table);
-		rewrite.new_catalog->frozen = true;
-		for (uint32 i = 0; i < rewrite.ntuples; i++)
-			all_settled &= rewrite.tuples[i].status == HEAPTUPLE_DEAD ||
-						   is_settled(&rewrite, &rewrite.tuples[i]);
-		copy_groups(&rewrite);
-		copy_vectors(&rewrite, all_settled);
-	}
+		copy_as_is(&rewrite);
 
 	group_catalog_close(rewrite.new_catalog);
 	group_catalog_close(rewrite.old_catalog);
