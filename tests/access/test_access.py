@@ -41,7 +41,7 @@ EVERYBODY = {
         strata_columnar.columnar_verify strata_partial.create_partials
         strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.attach_index
-        strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version
+        strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version strata_worker.cluster_table
         strata_worker.create_partials strata_worker.create_periods strata_worker.create_role
         strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
@@ -51,7 +51,7 @@ EVERYBODY = {
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
         strata_worker.place_objects
         strata_worker.record_schema_version strata_worker.register_session
-        strata_worker.rename_periods strata_worker.rename_schema strata_worker.rows strata_worker.set_statistics strata_worker.shard_list
+        strata_worker.rename_periods strata_worker.rename_schema strata_worker.rows strata_worker.set_index_options strata_worker.set_statistics strata_worker.shard_list
         strata_worker.table_list strata_worker.take_row strata_worker.trust_constraints strata_worker.use_snapshot
     """,
 }
@@ -90,7 +90,8 @@ SUPERUSERS = {
         strata_worker.replace_privileges
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
-        strata_worker.execute_keeping_settings strata_worker.guard_functions
+        strata_worker.execute_keeping_settings strata_worker.execute_with_users_settings strata_worker.follow_index
+        strata_worker.follow_indexes strata_worker.guard_functions
         strata_worker.leave_cluster
         strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark
         strata_worker.partman_create_parent strata_worker.partman_schema
@@ -119,6 +120,7 @@ DEFINERS = {
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version"
+    " strata_worker.cluster_table strata_worker.set_index_options"
     " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
     " strata_worker.lend_create strata_worker.mark_inherited strata_worker.own_database strata_worker.own_leaves"
     " strata_worker.own_schema strata_worker.place_objects"

@@ -166,6 +166,7 @@ BEGIN
     LOOP
         EXECUTE item.command;
     END LOOP;
+    PERFORM strata_worker.follow_indexes(new_leaf);
 END
 $$;
 REVOKE ALL ON FUNCTION strata_worker.adopt_leaf(regclass, regclass) FROM PUBLIC;
@@ -318,6 +319,7 @@ BEGIN
     END IF;
     EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
                    shard, leaf_name, period.lower, period.upper);
+    PERFORM strata_worker.follow_indexes(leaf_name::regclass);
     RETURN moved;
 END
 $$;

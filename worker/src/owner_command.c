@@ -26,11 +26,13 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "caller.h"
 #include "compat.h"
 
 PG_FUNCTION_INFO_V1(strata_worker_execute_as_owner);
 PG_FUNCTION_INFO_V1(strata_worker_attach_index);
 PG_FUNCTION_INFO_V1(strata_worker_execute_keeping_settings);
+PG_FUNCTION_INFO_V1(strata_worker_execute_with_users_settings);
 
 /*
  * Run a command; an error restores user and settings, as (sub)transactions do.  Either it moves rows, or it is
@@ -104,6 +106,20 @@ strata_worker_attach_index(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+static void
+execute_keeping_settings(const char *command, bool of_user)
+{
+	int settings = NewGUCNestLevel();
+
+	if (of_user)
+		caller_use_settings();
+	SPI_connect();
+	if (SPI_execute(command, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", command);
+	SPI_finish();
+	AtEOXact_GUC(false, settings);
+}
+
 /*
  * execute_keeping_settings(command text).  A function's SET clause is no cure for set_config(..., false) in
  * what it calls: that becomes the session's when the function ends well.
@@ -111,13 +127,14 @@ strata_worker_attach_index(PG_FUNCTION_ARGS)
 Datum
 strata_worker_execute_keeping_settings(PG_FUNCTION_ARGS)
 {
-	char *command = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	int settings = NewGUCNestLevel();
+	execute_keeping_settings(text_to_cstring(PG_GETARG_TEXT_PP(0)), false);
+	PG_RETURN_VOID();
+}
 
-	SPI_connect();
-	if (SPI_execute(command, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", command);
-	SPI_finish();
-	AtEOXact_GUC(false, settings);
+/* execute_with_users_settings(command text): what indexes compute obeys the search_path of the coordinator's session. */
+Datum
+strata_worker_execute_with_users_settings(PG_FUNCTION_ARGS)
+{
+	execute_keeping_settings(text_to_cstring(PG_GETARG_TEXT_PP(0)), true);
 	PG_RETURN_VOID();
 }

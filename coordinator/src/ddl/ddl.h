@@ -196,6 +196,9 @@ extern void maintenance_cluster(UtilityCall *call);
  */
 extern char **maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count);
 
+/* The same command on all workers; of who may maintain a table of another, as its owner, who has all rights there. */
+extern void maintenance_run(Oid role, char *sql);
+
 /*
  * In ddl_row_type.c.  What is built on a type stays on the coordinator while the workers lack what the type needs, a table
  * for one.  Before that changes, it is noted, with the type itself if it is no table's; afterwards the workers

@@ -15,7 +15,18 @@
  *
  * Whatever stops this leaves an invalid index, as in PostgreSQL.  Because the second step looks at
  * what is there, the same command again, or REINDEX, completes it; DROP INDEX removes all parts.
- * No lock is held meanwhile, but for those that CONCURRENTLY takes.
+ * No lock on the table is held meanwhile, but for those that CONCURRENTLY takes.
+ *
+ * DROP INDEX CONCURRENTLY, which PostgreSQL refuses there, too, goes the same way back:
+ *
+ *	1. here the index becomes invalid, and who may have planned with it has ended;
+ *	2. each worker drops it when nobody has its leaves, trying for a moment only, again and again: who comes
+ *	   meanwhile waits for no longer;
+ *	3. here, as PostgreSQL does it.
+ *
+ * What stops this leaves an invalid index, too: some workers have it.  The same command again drops it, and
+ * REINDEX builds what is missing.  ShareUpdateExclusiveLock on an invalid index, taken before locks on the table, is what keeps
+ * those who complete it and those who drop it apart.
  */
 #include "postgres.h"
 
@@ -28,6 +39,7 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
@@ -36,6 +48,7 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -50,6 +63,7 @@
 #include "table/index_validity.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
 /* ---------------------------------------------------------------- an index left unfinished */
@@ -249,6 +263,23 @@ build_on_workers(char *question)
 	}
 }
 
+/*
+ * The workers build what they lack of the index, and the new parts get its options.  False if it is gone: dropped by who had
+ * the lock.
+ */
+static bool
+complete_on_workers(Oid index, const DistributedTable *table)
+{
+	if (!get_index_isvalid(index))
+		LockRelationOid(index, ShareUpdateExclusiveLock);
+	if (!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
+		return false;
+	build_on_workers(build_question(index, table->relation));
+	if (table->kind == TABLE_DISTRIBUTED)
+		maintenance_run(GetUserId(), worker_table_sql_index_options(index));
+	return true;
+}
+
 /* A new transaction, as CREATE INDEX CONCURRENTLY itself begins several. */
 static void
 begin_next_transaction(void)
@@ -262,11 +293,7 @@ begin_next_transaction(void)
 static void
 create_concurrently(UtilityCall *call, Oid table_id)
 {
-	MemoryContext context = AllocSetContextCreate(PortalContext, "strata create index",
-												  ALLOCSET_DEFAULT_SIZES);
 	const DistributedTable *table = metadata_table(table_id);
-	MemoryContext caller;
-	char *question;
 	Oid index = InvalidOid;
 
 	if (table->kind == TABLE_DISTRIBUTED)
@@ -276,18 +303,14 @@ create_concurrently(UtilityCall *call, Oid table_id)
 	if (!OidIsValid(index))
 		return;
 
-	caller = MemoryContextSwitchTo(context);
-	question = build_question(index, table_id);
-	MemoryContextSwitchTo(caller);
 	begin_next_transaction();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	build_on_workers(question);
+	(void) complete_on_workers(index, metadata_table(table_id));
 	begin_next_transaction();
 
 	LockRelationOid(table_id, ShareUpdateExclusiveLock);
 	index_validity_set(index, true);
 	remote_ddl_note_change();
-	MemoryContextDelete(context);
 }
 
 /* ---------------------------------------------------------------- REINDEX */
@@ -299,8 +322,7 @@ ddl_complete_index(Oid table, Oid index, bool concurrently)
 	if (OidIsValid(get_index_constraint(index)) ||
 		get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX)
 		return;
-	build_on_workers(build_question(index, table));
-	if (get_index_isvalid(index))
+	if (!complete_on_workers(index, metadata_table(table)) || get_index_isvalid(index))
 		return;
 	if (metadata_table(table)->kind == TABLE_DISTRIBUTED)
 	{
@@ -393,16 +415,6 @@ ddl_create_index(UtilityCall *call)
 
 /* ---------------------------------------------------------------- DROP INDEX */
 
-static void
-refuse_concurrent_drop(Oid index)
-{
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot drop index \"%s\" concurrently", get_rel_name(index)),
-					errdetail("PostgreSQL does not drop indexes of partitioned tables, which the "
-							  "workers' are, concurrently."),
-					errhint("Leave CONCURRENTLY out.")));
-}
-
 /* What a worker does for DROP INDEX of one index; partitions' parts are not attached while it is unfinished. */
 static char *
 build_drop(Oid index, const DistributedTable *table, bool cascade)
@@ -417,19 +429,75 @@ build_drop(Oid index, const DistributedTable *table, bool cascade)
 					cascade ? " CASCADE" : "");
 }
 
-/* DROP INDEX CONCURRENTLY of a reference table's index, which PostgreSQL allows to be the only one. */
-static void
-drop_concurrently(UtilityCall *call, Oid index)
+/* Does anything need the index, so that PostgreSQL would not drop it? */
+static bool
+is_needed(Oid index)
 {
-	const Bitmapset *workers = metadata_all_workers();
-	char *sql = psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s", relation_name_qualified(index));
-	int worker = -1;
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	bool found;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(index));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	return found || OidIsValid(get_index_constraint(index));
+}
+
+/* Nobody plans with the index any more when this returns, in a new transaction. */
+static void
+end_use(Oid index, Oid relation)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	LockRelationOid(relation, ShareUpdateExclusiveLock);
+	index_validity_set(index, false);
+	begin_next_transaction();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	WaitForLockers(tag, AccessExclusiveLock, true);
+}
+
+/*
+ * DROP INDEX CONCURRENTLY.  The workers come first: should one fail, the command can be repeated.  A reference table's index
+ * PostgreSQL drops so there as well.
+ */
+static void
+drop_concurrently(UtilityCall *call, Oid index, const DistributedTable *table)
+{
+	LockRelId lock = {.relId = index, .dbId = MyDatabaseId};
+	MemoryContext caller =
+		CurrentMemoryContext; /* which outlives transactions, as core expects of it */
+	char *sql;
 
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "DROP INDEX CONCURRENTLY");
-	/* the workers first: should one fail, the command can be repeated */
-	while ((worker = bms_next_member(workers, worker)) >= 0)
-		(void) maintenance_run_each(&worker, GetUserId(), &sql, 1);
+	if (table->kind == TABLE_REFERENCE)
+	{
+		maintenance_run(GetUserId(), psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s",
+											  relation_name_qualified(index)));
+		ddl_run_locally(call);
+		remote_ddl_note_change();
+		return;
+	}
+	sql = psprintf("SELECT strata_worker.execute_patiently(%s)",
+				   quote_literal_cstr(build_drop(index, table, false)));
+	LockRelationIdForSession(&lock, ShareUpdateExclusiveLock);
+	AcceptInvalidationMessages(); /* it may have waited for who has dropped it */
+	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
+	{
+		end_use(index, table->relation);
+		maintenance_run(GetUserId(), sql);
+		begin_next_transaction();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		MemoryContextSwitchTo(caller);
+	}
 	ddl_run_locally(call);
+	UnlockRelationIdForSession(&lock, ShareUpdateExclusiveLock);
 	remote_ddl_note_change();
 }
 
@@ -450,11 +518,12 @@ ddl_drop_indexes(UtilityCall *call)
 			continue;
 		if (drop->concurrent)
 		{
-			if (table->kind == TABLE_DISTRIBUTED)
-				refuse_concurrent_drop(index);
-			if (list_length(drop->objects) == 1 && compat_owns_table(index, GetUserId()))
+			/* else core says why not, before any worker is asked */
+			if (list_length(drop->objects) == 1 && drop->behavior != DROP_CASCADE &&
+				get_rel_relkind(index) == RELKIND_INDEX && compat_owns_table(index, GetUserId()) &&
+				!is_needed(index))
 			{
-				drop_concurrently(call, index);
+				drop_concurrently(call, index, table);
 				return;
 			}
 			continue;

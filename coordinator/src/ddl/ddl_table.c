@@ -24,6 +24,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -41,6 +42,7 @@
 #include "table/table_lifecycle.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
+#include "table/worker_table_sql.h"
 
 /* What to do with one part of an ALTER TABLE. */
 typedef enum AlterRule
@@ -94,6 +96,8 @@ static const struct
 	{AT_EnableReplicaRule, ALTER_LOCAL, NULL},
 	{AT_DisableRule, ALTER_LOCAL, NULL},
 	{AT_ReplicaIdentity, ALTER_LOCAL, NULL},
+	{AT_ClusterOn, ALTER_LOCAL, NULL}, /* CLUSTER names the index to the workers */
+	{AT_DropCluster, ALTER_LOCAL, NULL},
 	{AT_EnableRowSecurity, ALTER_LOCAL, NULL},
 	{AT_DisableRowSecurity, ALTER_LOCAL, NULL},
 	{AT_ForceRowSecurity, ALTER_LOCAL, NULL},
@@ -107,8 +111,6 @@ static const struct
 	{AT_SetTableSpace, ALTER_REFUSE, "The rows are stored on the workers."},
 	{AT_SetAccessMethod, ALTER_REFUSE,
 	 "Only SET ACCESS METHOD heap, alone and on a distributed table, is supported."},
-	{AT_ClusterOn, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
-	{AT_DropCluster, ALTER_REFUSE, "The workers do not keep rows in the order of an index."},
 	{AT_AddInherit, ALTER_EVERYWHERE, NULL},
 	{AT_DropInherit, ALTER_EVERYWHERE, NULL},
 };
@@ -132,8 +134,6 @@ describe_part(const AlterTableCmd *part)
 		{AT_SetUnLogged, "SET UNLOGGED"},
 		{AT_SetTableSpace, "SET TABLESPACE"},
 		{AT_SetAccessMethod, "SET ACCESS METHOD"},
-		{AT_ClusterOn, "CLUSTER ON"},
-		{AT_DropCluster, "SET WITHOUT CLUSTER"},
 		{AT_AddInherit, "INHERIT"},
 		{AT_DropInherit, "NO INHERIT"},
 		{AT_AttachPartition, "ATTACH PARTITION"},
@@ -636,18 +636,38 @@ alter_row_type(UtilityCall *call)
 	ddl_ensure_typed_tables(alter->relation, tables);
 }
 
-/* ALTER INDEX, other than RENAME, of an index of ours. */
+/* ALTER INDEX, other than RENAME, of a distributed table's index: the options of all its parts on the workers. */
 static void
-alter_our_index(UtilityCall *call, const DistributedTable *table)
+alter_distributed_index(UtilityCall *call, Oid index, Oid relation)
+{
+	const AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
+	{
+		if (lfirst_node(AlterTableCmd, cell)->subtype == AT_SetTableSpace)
+			refuse_alter(
+				relation, "ALTER INDEX ... SET TABLESPACE",
+				"The index is stored on the workers, each of which has tablespaces of its own.",
+				NULL);
+	}
+	remote_ddl_lock_for_change();
+	ddl_run_locally(call);
+	/* against moves: the partition that one makes copies the index, and this would not find it */
+	LockRelationOid(relation, ShareUpdateExclusiveLock);
+	ddl_ensure_unchanged(relation, TABLE_DISTRIBUTED);
+	/* what is unfinished gets its options when it is completed */
+	if (get_index_isvalid(index))
+		remote_ddl_send(worker_table_sql_index_options(index));
+}
+
+/* ALTER INDEX, other than RENAME, of a reference table's index. */
+static void
+alter_reference_index(UtilityCall *call)
 {
 	const AlterTableStmt *alter = castNode(AlterTableStmt, call->statement->utilityStmt);
 	const AlterTableCmd *part = linitial_node(AlterTableCmd, alter->cmds);
 
-	if (table->kind == TABLE_DISTRIBUTED)
-		refuse_alter(
-			table->relation, "ALTER INDEX",
-			"Options of indexes cannot be changed on partitioned tables, which the workers' are.",
-			"Drop the index and create it again.");
 	if (part->subtype == AT_AttachPartition)
 		table_tree_check_part(
 			RangeVarGetRelid(castNode(PartitionCmd, part->def)->name, NoLock, false));
@@ -680,8 +700,10 @@ ddl_alter_table(UtilityCall *call)
 		if (OidIsValid(relid) && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
 			ddl_ensure_unchanged(relid, TABLE_LOCAL);
 	}
-	else if (relid != table->relation)
-		alter_our_index(call, table);
-	else
+	else if (relid == table->relation)
 		alter_our_table(call, table);
+	else if (table->kind == TABLE_DISTRIBUTED)
+		alter_distributed_index(call, relid, table->relation);
+	else
+		alter_reference_index(call);
 }

@@ -2,15 +2,16 @@
  * maintenance.c
  *		VACUUM, ANALYZE, REINDEX and CLUSTER on the workers.
  *
- * All but ANALYZE refuse to run inside a transaction block, and so they are sent outside the
+ * VACUUM and REINDEX refuse to run inside a transaction block, and so they are sent outside the
  * distributed transaction, on connections that are idle because the client's own
  * transaction has only just begun.  They write no rows: one that fails on one worker
- * need not be undone on the others.  ANALYZE is part of the transaction, as in PostgreSQL.
+ * need not be undone on the others.  ANALYZE, and CLUSTER of one table, are part of the transaction, as in PostgreSQL.
  */
 #include "postgres.h"
 
 #include "ddl/ddl.h"
 
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
@@ -24,12 +25,15 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "cluster/metadata_write.h"
 #include "relation_owner.h"
 #include "cluster/relation_name.h"
+#include "stream/remote_command.h"
 #include "table/reference_statistics.h"
 #include "table/shard_statistics.h"
 #include "wire/wire_cleanup.h"
@@ -135,12 +139,8 @@ maintenance_run_each(const int *worker_ids, Oid role, char **sqls, int count)
 	return values;
 }
 
-/*
- * Run one command on all workers, outside of any transaction, as a role: a table's owner, who has all
- * rights there.  Whoever else may maintain the table, he has them here.
- */
-static void
-run_outside_transaction(Oid role, char *sql)
+void
+maintenance_run(Oid role, char *sql)
 {
 	const Bitmapset *workers = metadata_all_workers();
 	int count = bms_num_members(workers);
@@ -166,7 +166,7 @@ run_before_moves(Oid relation, char *sql)
 	Oid owner = get_relation_owner(relation);
 
 	LockRelationOid(relation, ShareUpdateExclusiveLock);
-	run_outside_transaction(owner, sql);
+	maintenance_run(owner, sql);
 	UnlockRelationOid(relation, ShareUpdateExclusiveLock);
 }
 
@@ -368,7 +368,7 @@ vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
 
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "VACUUM");
 	if (vacuum->rels == NIL)
-		run_outside_transaction(GetUserId(), psprintf("VACUUM%s", options));
+		maintenance_run(GetUserId(), psprintf("VACUUM%s", options));
 	foreach(cell, vacuum->rels)
 	{
 		Oid relid = find_target(lfirst_node(VacuumRelation, cell));
@@ -382,7 +382,7 @@ vacuum_workers(UtilityCall *call, const VacuumStmt *vacuum)
 			if (rewrites)
 				run_before_moves(relid, sql);
 			else
-				run_outside_transaction(get_relation_owner(relid), sql);
+				maintenance_run(get_relation_owner(relid), sql);
 		}
 	}
 }
@@ -456,6 +456,8 @@ maintenance_reindex(UtilityCall *call)
 	bool is_index = reindex->kind == REINDEX_OBJECT_INDEX;
 	const DistributedTable *table;
 	Oid relid;
+	Oid relation;
+	char *sql;
 
 	if (!is_index && reindex->kind != REINDEX_OBJECT_TABLE)
 	{
@@ -473,29 +475,133 @@ maintenance_reindex(UtilityCall *call)
 		return;
 	}
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "REINDEX");
+	relation = table->relation;
+	sql = psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
+				   is_index ? "INDEX" : "TABLE", relation_name_qualified(relid));
 	if (is_index)
-		ddl_complete_index(table->relation, relid, is_set(reindex->params, "concurrently"));
+		ddl_complete_index(relation, relid, is_set(reindex->params, "concurrently"));
 	else
 		ddl_complete_indexes(relid, is_set(reindex->params, "concurrently"));
-	run_before_moves(table->relation,
-					 psprintf("REINDEX%s %s %s", format_options(reindex->params, NULL),
-							  is_index ? "INDEX" : "TABLE", relation_name_qualified(relid)));
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid))) /* not dropped meanwhile */
+		run_before_moves(relation, sql);
 	ddl_run_locally(call);
 }
 
+/* ---------------------------------------------------------------- CLUSTER */
+
+/* The index by which the table was clustered last, as PostgreSQL has marked it; InvalidOid if none. */
+static Oid
+find_clustered_index(Oid relid)
+{
+	Relation relation = relation_open(relid, NoLock);
+	Oid found = InvalidOid;
+	ListCell *cell;
+
+	foreach(cell, RelationGetIndexList(relation))
+	{
+		if (get_index_isclustered(lfirst_oid(cell)))
+			found = lfirst_oid(cell);
+	}
+	relation_close(relation, NoLock);
+	return found;
+}
+
+/*
+ * The workers' part of CLUSTER, in this transaction, whose AccessExclusiveLock on the table nobody reads beside: the mark is set
+ * here alone.
+ */
+static void
+cluster_on_workers(Oid relid, bool verbose)
+{
+	const DistributedTable *table = metadata_table(relid);
+
+	if (bms_is_empty(metadata_table_workers(table)))
+		return;
+	remote_command_run(
+		metadata_table_workers(table), REMOTE_WRITE,
+		psprintf("SELECT strata_worker.cluster_table(%s, %s, '%s')",
+				 quote_literal_cstr(relation_name_qualified(relid)),
+				 quote_literal_cstr(relation_name_qualified(find_clustered_index(relid))),
+				 verbose ? "true" : "false"));
+}
+
+/* One of several tables, in a transaction of its own.  As in PostgreSQL, what has changed since is left out. */
+static void
+cluster_next(Oid relid, bool verbose)
+{
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	LockRelationOid(relid, AccessExclusiveLock);
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)) && metadata_table(relid) != NULL &&
+		compat_may_maintain(relid, GetUserId()) && OidIsValid(find_clustered_index(relid)))
+		cluster_on_workers(relid, verbose);
+	PopActiveSnapshot();
+}
+
+/* CLUSTER of all tables that the user has clustered before: here, and then table by table on the workers. */
+static void
+cluster_many(UtilityCall *call, bool verbose)
+{
+	List *clustered = NIL;
+	ListCell *cell;
+
+	foreach(cell, list_concat(metadata_write_tables(CATALOG_KIND_DISTRIBUTED),
+							  metadata_write_tables(CATALOG_KIND_REFERENCE)))
+	{
+		LockRelationOid(lfirst_oid(cell), AccessShareLock);
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(lfirst_oid(cell))) &&
+			compat_may_maintain(lfirst_oid(cell), GetUserId()) &&
+			OidIsValid(find_clustered_index(lfirst_oid(cell))))
+			clustered = lappend_oid(clustered, lfirst_oid(cell));
+	}
+	ddl_run_locally(call);
+	foreach(cell, clustered)
+		cluster_next(lfirst_oid(cell), verbose);
+}
+
+/*
+ * CLUSTER of a partitioned reference table: PostgreSQL takes its partitions one by one, each in a transaction of its own, here and
+ * on the workers.
+ */
+static void
+cluster_tree(UtilityCall *call, const ClusterStmt *cluster, Oid relid)
+{
+	MemoryContext caller = MemoryContextSwitchTo(PortalContext);
+	char *sql = psprintf("CLUSTER%s %s%s%s", format_options(cluster->params, NULL),
+						 relation_name_qualified(relid),
+						 cluster->indexname == NULL ? "" : " USING ",
+						 cluster->indexname == NULL ? "" : quote_identifier(cluster->indexname));
+
+	MemoryContextSwitchTo(caller);
+	ddl_run_locally(call);
+	run_before_moves(relid, sql);
+}
+
+/*
+ * CLUSTER.  Of one table it is part of the transaction, as in PostgreSQL: here the shell's index is marked, and what
+ * PostgreSQL has to say against it is said; on the workers the leaves are rewritten.
+ */
 void
 maintenance_cluster(UtilityCall *call)
 {
-	ClusterStmt *cluster = castNode(ClusterStmt, call->statement->utilityStmt);
+	const ClusterStmt *cluster = castNode(ClusterStmt, call->statement->utilityStmt);
 	Oid relid = cluster->relation == NULL ? InvalidOid
 										  : RangeVarGetRelid(cluster->relation, NoLock, true);
+	const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
+	TableKind kind;
 
-	if (OidIsValid(relid) && metadata_table(relid) != NULL)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot cluster table \"%s\", which is on several nodes", get_rel_name(relid)),
-			 errhint(
-				 "Insert the rows in the wanted order, or use VACUUM FULL to shrink the table.")));
-	ddl_run_locally(call);
+	if (cluster->relation == NULL && metadata_all_workers() != NULL)
+		cluster_many(call, is_set(cluster->params, "verbose"));
+	else if (table == NULL || !compat_may_maintain(relid, GetUserId()))
+		ddl_run_locally(call); /* which says so, if it is not the user's */
+	else if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
+		cluster_tree(call, cluster, relid);
+	else
+	{
+		kind = table->kind;
+		ddl_run_locally(call);
+		ddl_ensure_unchanged(relid, kind);
+		cluster_on_workers(relid, is_set(cluster->params, "verbose"));
+	}
 }

@@ -26,6 +26,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "commands/tablespace.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
@@ -262,7 +263,10 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
 	if (in_use)
-		appendStringInfo(sql, "ALTER TABLE %s ATTACH PARTITION %s %s;\n", parent, name, bounds);
+		appendStringInfo(sql,
+						 "ALTER TABLE %s ATTACH PARTITION %s %s;\n"
+						 "SELECT strata_worker.follow_indexes(%s);\n",
+						 parent, name, bounds, quote_literal_cstr(name));
 	if (metadata_has_periods(table))
 		appendStringInfoString(sql,
 							   period_ddl_create(name, relation, &table->periods, access_method,
@@ -512,32 +516,78 @@ append_constraint(StringInfo sql, Relation relation, const char *definition)
 					 relation_name_qualified(RelationGetRelid(relation)), definition);
 }
 
-/* The constraint whose index it is; it brings the index along. */
+/* ADD CONSTRAINT of the constraint whose index it is; it brings the index along, but not the tablespace that this has here. */
 static char *
-get_index_constraint_definition(Oid constraint)
+get_index_constraint_command(Oid constraint, Oid index)
 {
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-	char *definition;
+	char *command = pg_get_constraintdef_command(constraint);
+	Oid tablespace = get_rel_tablespace(index);
+	char *place;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint);
-	definition = get_named_definition((Form_pg_constraint) GETSTRUCT(tuple));
-	ReleaseSysCache(tuple);
-	return definition;
+	if (!OidIsValid(tablespace))
+		return command;
+	place = psprintf(" USING INDEX TABLESPACE %s",
+					 quote_identifier(get_tablespace_name(tablespace)));
+	for (char *found = command; (found = strstr(found, place)) != NULL;)
+		memmove(found, found + strlen(place), strlen(found + strlen(place)) + 1);
+	return command;
+}
+
+static bool
+has_column(Oid index, AttrNumber column)
+{
+	return SearchSysCacheExists2(ATTNUM, ObjectIdGetDatum(index), Int16GetDatum(column));
 }
 
 char *
 worker_table_sql_index(Relation relation, Oid index)
 {
 	Oid constraint = get_index_constraint(index);
+	StringInfoData sql;
 
+	initStringInfo(&sql);
 	if (!OidIsValid(constraint))
-		return psprintf("%s;\n", TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef,
-																		 ObjectIdGetDatum(index))));
-	return psprintf("ALTER TABLE %s%s ADD %s;\n",
-					relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ? "ONLY " : "",
-					relation_name_qualified(RelationGetRelid(relation)),
-					get_index_constraint_definition(constraint));
+		appendStringInfo(
+			&sql, "%s;\n",
+			TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index))));
+	else
+		appendStringInfo(&sql, "ALTER TABLE %s%s;\n",
+						 relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ? "ONLY " : "",
+						 get_index_constraint_command(constraint, index) + strlen("ALTER TABLE "));
+	for (AttrNumber column = 1; has_column(index, column); column++)
+	{
+		int target = compat_statistics_target(index, column);
+
+		if (target >= 0)
+			appendStringInfo(&sql, "ALTER INDEX %s ALTER COLUMN %d SET STATISTICS %d;\n",
+							 relation_name_qualified(index), column, target);
+	}
+	return sql.data;
+}
+
+char *
+worker_table_sql_index_options(Oid index)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	StringInfoData targets;
+	Datum options;
+	bool isnull;
+	char *sql;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", index);
+	initStringInfo(&targets);
+	for (AttrNumber column = 1; has_column(index, column); column++)
+		appendStringInfo(&targets, "%s%d", column > 1 ? "," : "",
+						 compat_statistics_target(index, column));
+	options = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_reloptions, &isnull);
+	sql = psprintf("SELECT strata_worker.set_index_options(%s, %s, '{%s}')",
+				   quote_literal_cstr(relation_name_qualified(index)),
+				   isnull ? "'{}'"
+						  : quote_literal_cstr(OidOutputFunctionCall(F_ARRAY_OUT, options)),
+				   targets.data);
+	ReleaseSysCache(tuple);
+	return sql;
 }
 
 char *

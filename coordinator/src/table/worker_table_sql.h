@@ -50,8 +50,14 @@ extern char *worker_table_sql_generation_expression(Relation relation, AttrNumbe
  */
 extern char *worker_table_sql_inherited_check(Form_pg_constraint constraint, char *definition);
 
-/* One index, or the constraint whose index it is; in SQL mode.  Of a partitioned table ONLY, without the partitions' parts. */
+/* One index, or the constraint whose index it is, with statistics targets; in SQL mode.  Of a partitioned table ONLY, without the partitions' parts. */
 extern char *worker_table_sql_index(Relation relation, Oid index);
+
+/*
+ * Storage parameters and statistics targets, as they are here, for the index of a distributed table that the workers have; one
+ * SELECT, without end.
+ */
+extern char *worker_table_sql_index_options(Oid index);
 
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *worker_table_sql_indexes(Relation relation);
