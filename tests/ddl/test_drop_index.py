@@ -230,6 +230,39 @@ def test_a_worker_that_is_down_leaves_it_to_be_repeated(
     assert node.query("SELECT detail FROM strata.check_health() WHERE NOT ok") == []
 
 
+def test_a_coordinator_that_dies_leaves_it_to_be_completed(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Nobody goes on dropping behind the back of who completes the index again."""
+    cluster = make_cluster(workers=1)
+    node, worker = cluster.coordinator, cluster.workers[0]
+    node.execute("CREATE TABLE t (k integer, v integer); CREATE INDEX i ON t (v)")
+    node.query("SELECT strata.create_distributed_table('t', 'k')")
+    busy = "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'execute_patiently' AND pid <> pg_backend_pid() AND state = 'active'"
+    with worker.connect() as reader, node.connect() as dropper, ThreadPoolExecutor() as pool:
+        reader.execute("BEGIN; LOCK TABLE t IN ACCESS SHARE MODE")
+        dropping = pool.submit(dropper.execute, "DROP INDEX CONCURRENTLY i")
+        for _ in wait_until("the worker tries"):
+            if worker.value(busy) == 1:
+                break
+        node.kill()
+        with pytest.raises(psycopg.OperationalError):
+            dropping.result()
+        node.start()
+        for _ in wait_until("the index is completed"):
+            try:
+                node.execute("REINDEX INDEX i")
+                break
+            except psycopg.Error:
+                continue
+        assert worker.value(busy) == 0
+    assert node.query("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass") == [
+        (True,)
+    ]
+    assert node.query("SELECT detail FROM strata.check_health() WHERE NOT ok") == []
+    assert worker.value("SELECT count(*) FROM pg_class WHERE relname ~ '^i$'") == 1
+
+
 def test_two_who_drop_and_one_who_completes(pair: Pair) -> None:
     """Of several sessions one after the other gets it; nobody leaves a valid index that a worker lacks."""
     for _ in range(3):

@@ -97,10 +97,11 @@ def test_rows_are_in_order_in_each_leaf(pair: Pair, storage: str) -> None:
 
 @pytest.mark.parametrize("storage", STORAGES)
 def test_other_kinds_of_indexes(pair: Pair, storage: str) -> None:
-    """Expressions, of functions that look for others by the search_path, too; and what is not a B-tree."""
+    """Expressions, of functions that look for others by the search_path, too, as they may before 17; and what is not a B-tree."""
+    inner = "inner_f" if server_major() < 17 else "test_cluster.inner_f"
     pair.execute(
-        "CREATE FUNCTION inner_f (integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT -$1';"
-        "CREATE FUNCTION f (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN inner_f($1); END'"
+        f"CREATE FUNCTION {inner} (integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT -$1';"
+        f"CREATE FUNCTION f (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN {inner}($1); END'"
     )
     place(pair, storage)
     pair.execute("CREATE INDEX e ON t (f(v), k); CREATE INDEX g ON t USING gist (point(v, k))")
