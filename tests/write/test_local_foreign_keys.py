@@ -167,6 +167,22 @@ def test_deferred(pair: Pair, level: str) -> None:
         pair.all_same(LOOK)
 
 
+def test_many_rows(pair: Pair) -> None:
+    """Rows are held for the constraint's triggers together, however many they are."""
+    add(pair, "ON UPDATE CASCADE DEFERRABLE INITIALLY DEFERRED")
+    with pair.transaction("COMMIT"):
+        pair.all_same(
+            (
+                "INSERT INTO parent SELECT g, 0, 0 FROM generate_series(101, 33100) AS g",
+                "INSERT INTO child (id) VALUES (101), (33100)",
+                "UPDATE parent SET id = id + 100000 WHERE id > 100",
+                "SELECT * FROM child",
+                "DELETE FROM parent WHERE id BETWEEN 100102 AND 100110",
+            )
+        )
+    pair.all_same(("SELECT * FROM child", "SELECT count(*) FROM parent"))
+
+
 def test_copy_and_sub_statements(pair: Pair) -> None:
     add(pair, "ON DELETE CASCADE")
     pair.copy("COPY child (id) FROM STDIN", "1\n2\n3\n")

@@ -25,6 +25,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid_d.h"
+#include "catalog/pg_trigger.h"
 #include "commands/copy.h"
 #include "commands/copyfrom_internal.h"
 #include "commands/defrem.h"
@@ -237,7 +238,7 @@ send_rows(CopyFromState cstate, EState *estate, ResultRelInfo *result)
 
 		error_context_stack = context.previous;
 		remote_insert_row(result->ri_RelationDesc, slot);
-		held_rows_add_new(result->ri_RelationDesc, slot, &slot->tts_tid);
+		held_rows_add_new(result->ri_RelationDesc, TRIGGER_TYPE_INSERT, slot, &slot->tts_tid);
 		error_context_stack = &context;
 
 		if (cstate->transition_capture != NULL ||

@@ -34,6 +34,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_am_d.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
 #include "commands/vacuum.h"
@@ -385,7 +386,7 @@ distributed_tuple_update(Relation relation, ItemPointer tid, TupleTableSlot *slo
 	ExecDropSingleTupleTableSlot(old);
 	held_rows_note_change(relation, tid, cid);
 	slot->tts_tableOid = RelationGetRelid(relation);
-	held_rows_add_new(relation, slot, &slot->tts_tid);
+	held_rows_add_new(relation, TRIGGER_TYPE_UPDATE, slot, &slot->tts_tid);
 	compat_count_update(relation);
 	return TM_Ok;
 }
@@ -435,7 +436,7 @@ distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
 
 	slot->tts_tableOid = RelationGetRelid(relation);
 	remote_insert_row(relation, slot);
-	held_rows_add_new(relation, slot, &slot->tts_tid);
+	held_rows_add_new(relation, TRIGGER_TYPE_INSERT, slot, &slot->tts_tid);
 	pgstat_count_heap_insert(relation, 1);
 }
 

@@ -59,9 +59,8 @@ struct HeldRows
 	Oid relation;
 	int depth;
 	SubTransactionId subtransaction;
-	bool all;		/* rows are held until the end; else the last one */
-	bool deferred;	/* ... of the transaction */
-	TupleDesc desc; /* of the table then */
+	bool all;	   /* rows are held until the end; else the last one */
+	bool deferred; /* ... of the transaction */
 	uint32 count;
 	uint32 capacity;
 	HeldRow *rows; /* all of them, or the last one */
@@ -180,7 +179,6 @@ create_rows(Relation relation, bool all, bool deferred)
 	rows->subtransaction = GetCurrentSubTransactionId();
 	rows->all = all;
 	rows->deferred = deferred;
-	rows->desc = CreateTupleDescCopy(RelationGetDescr(relation));
 	rows->capacity = all ? 64 : 1;
 	rows->rows = palloc0(rows->capacity * sizeof(HeldRow));
 	MemoryContextSwitchTo(old);
@@ -188,7 +186,10 @@ create_rows(Relation relation, bool all, bool deferred)
 	return rows;
 }
 
-/* The rows that this statement, or for deferred triggers the transaction, holds of a table already. */
+/*
+ * The rows that this statement, or for deferred triggers the transaction, holds of a table already.  Nobody asks any more for
+ * those from before an ALTER TABLE, which core refuses while triggers are to be fired.
+ */
 static HeldRows *
 find_rows(Relation relation, bool deferred)
 {
@@ -199,8 +200,7 @@ find_rows(Relation relation, bool deferred)
 		if (rows != NULL && rows->relation == RelationGetRelid(relation) && rows->all &&
 			rows->changed == NULL && rows->deferred == deferred &&
 			rows->subtransaction == GetCurrentSubTransactionId() &&
-			(deferred || rows->depth == statement_depth) &&
-			equalTupleDescs(rows->desc, RelationGetDescr(relation)))
+			(deferred || rows->depth == statement_depth))
 			return rows;
 	}
 	return NULL;
@@ -355,13 +355,13 @@ held_rows_add(HeldRows *rows, const HeldPlace *place, TupleTableSlot *slot, Item
 }
 
 void
-held_rows_add_new(Relation relation, TupleTableSlot *slot, ItemPointer tid)
+held_rows_add_new(Relation relation, int16 event, TupleTableSlot *slot, ItemPointer tid)
 {
 	bool deferred = false;
 	HeldRows *rows;
 
 	ItemPointerSetInvalid(tid);
-	if (!has_after_triggers(relation, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE, &deferred))
+	if (!has_after_triggers(relation, event, &deferred))
 		return;
 	rows = find_rows(relation, deferred);
 	if (rows == NULL)

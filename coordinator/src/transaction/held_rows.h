@@ -35,10 +35,11 @@ extern void
 held_rows_add(HeldRows *rows, const HeldPlace *place, TupleTableSlot *slot, ItemPointer tid);
 
 /*
- * A new row, stored here by nobody: held for AFTER ROW triggers alone.  Without such triggers nothing is held, and tid
- * becomes invalid.
+ * A new row, stored here by nobody: held for AFTER ROW triggers of the event (TRIGGER_TYPE_...) alone.  Without such triggers
+ * nothing is held, and tid becomes invalid.
  */
-extern void held_rows_add_new(Relation relation, TupleTableSlot *slot, ItemPointer tid);
+extern void
+held_rows_add_new(Relation relation, int16 event, TupleTableSlot *slot, ItemPointer tid);
 
 /* The row of that number; false if the table has none. */
 extern bool held_rows_fetch(Relation relation, const ItemPointerData *tid, TupleTableSlot *slot);
