@@ -699,18 +699,38 @@ find_foreign_key_fault(HeapTuple constraint, const DistributedTable *child,
 }
 
 /*
- * Rows that a foreign key's action changes are changed by the workers, where triggers do not exist.  Why that would
- * leave a trigger out; NULL if it would not.
+ * Rows that a foreign key's action changes are changed by the workers, where neither triggers of users exist nor foreign keys
+ * of local tables.  Why that would leave one out, and what to do; NULL if it would not.
  */
 static const char *
-find_unfired_trigger(HeapTuple constraint, const DistributedTable *child)
+find_unfired_trigger(HeapTuple constraint, const DistributedTable *child, const char **hint)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	int16 events = get_action_events(form);
 	const char *trigger;
+	ListCell *cell;
 
-	if (child == NULL || child->kind != TABLE_DISTRIBUTED)
+	if (child == NULL || child->kind != TABLE_DISTRIBUTED || events == 0)
 		return NULL;
-	trigger = fired_trigger_find(form->conrelid, get_action_events(form), NULL, true);
+	foreach(cell, table_rules_check_list_foreign_keys(form->conrelid))
+	{
+		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
+		bool is_local = metadata_table(other->conrelid) == NULL;
+		char *name = pstrdup(NameStr(other->conname));
+		Oid referencing = other->conrelid;
+
+		ReleaseSysCache(tuple);
+		if (is_local)
+		{
+			*hint = "Use NO ACTION or RESTRICT, or drop that foreign key.";
+			return psprintf("Its ON DELETE and ON UPDATE actions run on the workers, unseen by "
+							"foreign key \"%s\" of local table \"%s\".",
+							name, get_rel_name(referencing));
+		}
+	}
+	*hint = "Use NO ACTION or RESTRICT, or drop the trigger.";
+	trigger = fired_trigger_find(form->conrelid, events, NULL, true);
 	return trigger == NULL
 			   ? NULL
 			   : psprintf("Its ON DELETE and ON UPDATE actions run on the workers, where trigger "
@@ -730,10 +750,7 @@ table_rules_check_foreign_key(Oid constraint)
 													 metadata_table(form->confrelid), &hint);
 
 	if (fault == NULL && form->contype == CONSTRAINT_FOREIGN)
-	{
-		fault = find_unfired_trigger(tuple, metadata_table(form->conrelid));
-		hint = "Use NO ACTION or RESTRICT, or drop the trigger.";
-	}
+		fault = find_unfired_trigger(tuple, metadata_table(form->conrelid), &hint);
 	if (fault != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
