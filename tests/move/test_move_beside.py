@@ -659,3 +659,18 @@ def test_how_far_a_move_is_can_be_seen(table: Table) -> None:
             if table.node.query(PROGRESS) == []:
                 break
     table.check()
+
+
+def test_rows_of_periods_are_estimated_once(table: Table) -> None:
+    """ANALYZE counts those of a partitioned table for it, too."""
+    table.make(
+        "(k integer, d date NOT NULL)", ", partition_by => 'd', partition_interval => '1 day'"
+    )
+    table.change(
+        "INSERT INTO t SELECT g, '2024-01-01'::date + g % 5 FROM generate_series(1, 6000) AS g"
+    )
+    table.node.execute("ANALYZE t")
+    with table.moving("shard_move_prepared"):
+        ((*_, estimate),) = table.node.query(PROGRESS)
+        assert 2000 < estimate < 4000
+    table.check()

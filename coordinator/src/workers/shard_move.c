@@ -317,7 +317,7 @@ estimate_rows(const ShardMove *move)
 	{
 		Relation relation = table_open(lfirst_oid(cell), NoLock);
 
-		appendStringInfo(&sql, "%sSELECT relid FROM pg_catalog.pg_partition_tree(%s)",
+		appendStringInfo(&sql, "%sSELECT relid FROM pg_catalog.pg_partition_tree(%s) WHERE isleaf",
 						 foreach_current_index(cell) > 0 ? " UNION ALL " : "",
 						 quote_literal_cstr(shard_partition_name(move, relation)));
 		table_close(relation, NoLock);
