@@ -343,3 +343,24 @@ def test_what_the_coordinator_would_not_see(pair: Pair) -> None:
         pair.ours.execute(
             "CREATE TABLE entry (id integer, at timestamptz, FOREIGN KEY (id, at) REFERENCES log)"
         )
+
+
+def test_equal_values_that_differ(pair: Pair) -> None:
+    """Such a key does not move; the child gets it all the same."""
+    pair.execute(
+        "CREATE COLLATION case_blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+        "CREATE TABLE word (w text COLLATE case_blind PRIMARY KEY, n numeric);"
+        "CREATE TABLE said (w text REFERENCES word ON UPDATE CASCADE)"
+    )
+    pair.distribute("word", "w", storage="heap")
+    pair.all_same(
+        (
+            "INSERT INTO word VALUES ('abc', 1), ('def', 2)",
+            "INSERT INTO said VALUES ('ABC'), ('abc'), ('def')",
+            "UPDATE word SET w = 'ABC' WHERE w = 'abc' RETURNING *",
+            "UPDATE word SET w = 'ghi' WHERE w = 'DEF'",
+            "UPDATE word SET w = upper(w)",
+            "SELECT * FROM word",
+            "SELECT * FROM said",
+        )
+    )

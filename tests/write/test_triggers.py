@@ -324,11 +324,15 @@ def test_actions_of_foreign_keys_are_refused(pair):
     pair.ours.execute("ALTER TABLE part DROP CONSTRAINT f")
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="is not fired"):
         pair.ours.execute(
-            "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON UPDATE CASCADE"
+            "CREATE TABLE known (n int PRIMARY KEY); SELECT strata.create_reference_table('known');"
+            "ALTER TABLE part ADD FOREIGN KEY (n) REFERENCES known ON UPDATE CASCADE"
         )
+    # a key to which a foreign key refers does not change
     pair.ours.execute(
-        "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE"
+        "ALTER TABLE part ADD FOREIGN KEY (id) REFERENCES item (id) ON DELETE CASCADE ON UPDATE CASCADE"
     )
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="distribution key"):
+        pair.ours.execute("UPDATE item SET id = id + 1")
 
 
 def test_policies_and_views(pair, storage):

@@ -37,6 +37,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "cluster/key_change.h"
 #include "cluster/metadata.h"
@@ -225,13 +226,30 @@ add_change(Relation relation, const HeldPlace *place, ChangeKind kind, TupleTabl
 
 /* ---------------------------------------------------------------- changes */
 
+/* Do they hash or sort differently?  Other values may be equal, as under a collation that ignores case. */
+static bool
+is_unequal(TupleTableSlot *old, TupleTableSlot *new, AttrNumber column)
+{
+	Form_pg_attribute attribute = TupleDescAttr(old->tts_tupleDescriptor, column - 1);
+	int i = column - 1;
+	TypeCacheEntry *type;
+
+	if (!differs(old, new, column))
+		return false;
+	if (old->tts_isnull[i] || new->tts_isnull[i])
+		return true;
+	type = lookup_type_cache(attribute->atttypid, TYPECACHE_EQ_OPR_FINFO);
+	return !DatumGetBool(FunctionCall2Coll(&type->eq_opr_finfo, attribute->attcollation,
+										   old->tts_values[i], new->tts_values[i]));
+}
+
 /* The column by which the row may belong to another partition now; InvalidAttrNumber: it stays. */
 static AttrNumber
 find_moving_column(const DistributedTable *table, TupleTableSlot *old, TupleTableSlot *new)
 {
-	if (differs(old, new, table->key_attribute))
+	if (is_unequal(old, new, table->key_attribute))
 		return table->key_attribute;
-	if (metadata_has_periods(table) && differs(old, new, table->periods.attribute))
+	if (metadata_has_periods(table) && is_unequal(old, new, table->periods.attribute))
 		return table->periods.attribute;
 	return InvalidAttrNumber;
 }

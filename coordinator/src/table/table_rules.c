@@ -600,6 +600,28 @@ is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber refer
 	return false;
 }
 
+/* Does it refer to a distribution key and nothing else?  An UPDATE of that is refused, for its sake (key_change.c). */
+static bool
+refers_to_key_alone(Form_pg_constraint form)
+{
+	const DistributedTable *parent = metadata_table(form->confrelid);
+	HeapTuple tuple;
+	int count;
+	AttrNumber referencing[INDEX_MAX_KEYS];
+	AttrNumber referenced[INDEX_MAX_KEYS];
+	Oid operators[3][INDEX_MAX_KEYS];
+	int set_count;
+	AttrNumber set_columns[INDEX_MAX_KEYS];
+
+	if (parent == NULL || parent->kind != TABLE_DISTRIBUTED)
+		return false;
+	tuple = get_constraint(form->oid);
+	DeconstructFkConstraintRow(tuple, &count, referencing, referenced, operators[0], operators[1],
+							   operators[2], &set_count, set_columns);
+	ReleaseSysCache(tuple);
+	return count == 1 && referenced[0] == parent->key_attribute;
+}
+
 /* Events of triggers (TRIGGER_TYPE_...) that a foreign key's actions are for the referencing table. */
 static int16
 get_action_events(Form_pg_constraint form)
@@ -612,7 +634,7 @@ get_action_events(Form_pg_constraint form)
 			 form->confdeltype == FKCONSTR_ACTION_SETDEFAULT)
 		events |= TRIGGER_TYPE_UPDATE;
 	if (form->confupdtype != FKCONSTR_ACTION_NOACTION &&
-		form->confupdtype != FKCONSTR_ACTION_RESTRICT)
+		form->confupdtype != FKCONSTR_ACTION_RESTRICT && !refers_to_key_alone(form))
 		events |= TRIGGER_TYPE_UPDATE;
 	return events;
 }
