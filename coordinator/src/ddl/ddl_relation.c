@@ -34,6 +34,7 @@
 #include "stream/remote_ddl.h"
 #include "table/columnar_options.h"
 #include "table/dropped_names.h"
+#include "table/foreign_key_rules.h"
 #include "table/table_rules.h"
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
@@ -64,7 +65,7 @@ ddl_check_created(const UtilityCall *call)
 			check_index(address->objectId);
 		else if (address->classId == ConstraintRelationId &&
 				 SearchSysCacheExists1(CONSTROID, ObjectIdGetDatum(address->objectId)))
-			table_rules_check_foreign_key(address->objectId);
+			foreign_key_rules_check(address->objectId);
 	}
 }
 
@@ -146,7 +147,7 @@ ddl_create_trigger(UtilityCall *call)
 	if (table != NULL && table->kind == TABLE_DISTRIBUTED)
 	{
 		CommandCounterIncrement();
-		table_rules_check_triggers(table->relation);
+		foreign_key_rules_check_triggers(table->relation);
 	}
 }
 

@@ -40,6 +40,7 @@
 #include "table/table_am.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
+#include "table/foreign_key_rules.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
 #include "table/worker_table_sql.h"
@@ -247,7 +248,7 @@ leave_system_triggers(const DistributedTable *table, AlterTableStmt *alter)
 		if (part->subtype != AT_DisableTrigAll)
 			continue;
 		part->subtype = AT_DisableTrigUser;
-		if (table_rules_check_list_foreign_keys(table->relation) != NIL)
+		if (foreign_key_rules_list(table->relation) != NIL)
 			ereport(WARNING, (errmsg("foreign keys of table \"%s\" are still checked",
 									 get_rel_name(table->relation)),
 							  errdetail("The table is on several nodes: DISABLE TRIGGER ALL means "
@@ -371,7 +372,7 @@ check_referencing_tables(Oid relid)
 {
 	ListCell *cell;
 
-	foreach(cell, table_rules_check_list_foreign_keys(relid))
+	foreach(cell, foreign_key_rules_list(relid))
 	{
 		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);

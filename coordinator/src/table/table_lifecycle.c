@@ -70,6 +70,7 @@
 #include "table/table_am.h"
 #include "table/table_definition.h"
 #include "table/table_lifecycle.h"
+#include "table/foreign_key_rules.h"
 #include "table/table_rules.h"
 #include "table/table_tree.h"
 #include "table/worker_table_sql.h"
@@ -446,7 +447,7 @@ is_to_be_switched(Oid constraint_oid, Oid relation, bool enforce)
 void
 table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 {
-	List *constraints = table_rules_check_list_foreign_keys(relation);
+	List *constraints = foreign_key_rules_list(relation);
 	Relation catalog;
 	ListCell *cell;
 
@@ -552,7 +553,7 @@ table_lifecycle_distribute(Oid relation_oid, const char *key, int shard_count,
 		period_warn_of_many(relation, rule, list_length(used_periods),
 							(group->shard_count + workers - 1) / workers);
 	}
-	table_rules_check_foreign_keys(relation);
+	foreign_key_rules_check_all(relation);
 
 	rows = populate_workers(relation, used_periods);
 	relation_close(relation, NoLock);
@@ -659,7 +660,7 @@ create_copies(List *members)
 	{
 		Relation relation = relation_open(lfirst_oid(cell), NoLock);
 
-		table_rules_check_foreign_keys(relation);
+		foreign_key_rules_check_all(relation);
 		(void) populate_workers(relation, NIL);
 		relation_close(relation, NoLock);
 	}

@@ -20,9 +20,6 @@
  */
 extern void table_rules_check_table(Relation relation, bool is_reference, const List *members);
 
-/* ERROR if the table has a trigger that a foreign key's action on the workers would leave out. */
-extern void table_rules_check_triggers(Oid relation);
-
 /*
  * ERROR unless the workers have the types of the columns, and generated columns, CHECK constraints and indexes mean
  * the same in their tables.
@@ -51,22 +48,6 @@ table_rules_check_key(Relation relation, const char *name, Oid *hash_type, Oid *
 extern void table_rules_check_unique(Oid table, const char *index, const AttrNumber *columns,
 									 int count, AttrNumber key, AttrNumber period);
 extern void table_rules_check_unique_index(Oid index, AttrNumber key, AttrNumber period);
-
-/*
- * The workers can enforce the constraint, if it is a foreign key: by what the metadata say about both tables.  The same for
- * all from and to a table, which must have been validated.
- */
-extern void table_rules_check_foreign_key(Oid constraint);
-extern void table_rules_check_foreign_keys(Relation relation);
-
-/* OIDs of the foreign keys from and to a table. */
-extern List *table_rules_check_list_foreign_keys(Oid relation);
-
-/* Attribute numbers of the columns that a foreign key's actions of this kind (FKCONSTR_ACTION_SETNULL, ..._SETDEFAULT) set. */
-extern List *table_rules_list_set_columns(HeapTuple constraint, char action);
-
-/* Are there such ones that the workers have, too? */
-extern bool table_rules_check_has_foreign_keys(Oid relation);
 
 /* The table may become local, with the other members of its tree: no foreign key then joins a local and a distributed table. */
 extern void table_rules_check_undistribute(Relation relation, const List *members);

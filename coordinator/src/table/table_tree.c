@@ -46,7 +46,7 @@
 #include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
 #include "table/table_lifecycle.h"
-#include "table/table_rules.h"
+#include "table/foreign_key_rules.h"
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
@@ -348,7 +348,7 @@ table_tree_leave_foreign_keys_to_workers(Oid relation)
 	List *done = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_rules_check_list_foreign_keys(relation))
+	foreach(cell, foreign_key_rules_list(relation))
 	{
 		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
@@ -397,7 +397,7 @@ table_tree_trust_constraints(const Bitmapset *workers, const List *members)
 	foreach(cell, members)
 	{
 		names = lappend(names, relation_name_qualified(lfirst_oid(cell)));
-		foreach(key, table_rules_check_list_foreign_keys(lfirst_oid(cell)))
+		foreach(key, foreign_key_rules_list(lfirst_oid(cell)))
 			names = add_key_tables(names, lfirst_oid(key));
 	}
 	if (names != NIL && !bms_is_empty(workers))

@@ -45,7 +45,7 @@
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "table/period.h"
-#include "table/table_rules.h"
+#include "table/foreign_key_rules.h"
 #include "table/table_tree.h"
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
@@ -634,7 +634,7 @@ add_defaults(List *defaults, Relation relation, HeapTuple constraint, bool check
 										RelationGetRelid(relation));
 	ListCell *cell;
 
-	foreach(cell, table_rules_list_set_columns(constraint, FKCONSTR_ACTION_SETDEFAULT))
+	foreach(cell, foreign_key_rules_list_set_columns(constraint, FKCONSTR_ACTION_SETDEFAULT))
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, lfirst_int(cell) - 1);
 		char *name = NameStr(column->attname);

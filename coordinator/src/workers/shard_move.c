@@ -72,7 +72,7 @@
 #include "stream/remote_ddl.h"
 #include "table/owner_guard.h"
 #include "table/shard_copy.h"
-#include "table/table_rules.h"
+#include "table/foreign_key_rules.h"
 #include "transaction/pending_rows.h"
 #include "wire/connection.h"
 #include "wire/worker_use.h"
@@ -113,7 +113,7 @@ list_referenced(Oid relation)
 	List *found = NIL;
 	ListCell *cell;
 
-	foreach(cell, table_rules_check_list_foreign_keys(relation))
+	foreach(cell, foreign_key_rules_list(relation))
 	{
 		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
@@ -137,7 +137,7 @@ must_exclude_writers(const List *tables)
 	foreach(cell, tables)
 	{
 		if (!metadata_table(lfirst_oid(cell))->is_columnar ||
-			table_rules_check_has_foreign_keys(lfirst_oid(cell)))
+			foreign_key_rules_on_workers(lfirst_oid(cell)))
 			return true;
 	}
 	return false;

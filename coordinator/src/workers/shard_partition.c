@@ -18,7 +18,7 @@
 #include "stream/remote_command.h"
 #include "table/owner_guard.h"
 #include "table/shard_copy.h"
-#include "table/table_rules.h"
+#include "table/foreign_key_rules.h"
 #include "table/worker_table_sql.h"
 
 char *
@@ -184,7 +184,7 @@ shard_partition_drop(const ShardMove *move, Oid relation_oid)
 	char *name = shard_partition_name(move, relation);
 	bool guarded = owner_guard_begin(source, relation);
 
-	if (table_rules_check_has_foreign_keys(relation_oid))
+	if (foreign_key_rules_on_workers(relation_oid))
 		shard_partition_run(move->source, psprintf("DELETE FROM %s", name));
 	shard_partition_run(move->source, psprintf("ALTER TABLE %s DETACH PARTITION %s; DROP TABLE %s",
 											   relation_name_qualified(relation_oid), name, name));
