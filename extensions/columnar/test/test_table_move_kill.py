@@ -167,7 +167,7 @@ def kill_moves(node: Node, rounds: int) -> tuple[int, int]:
 
 def test_killed_moves_under_writers(node: Node) -> None:
     _, commits = kill_moves(node, 4)
-    assert commits > 20
+    assert commits >= 4, "nothing was written beside the moves"
 
 
 @pytest.mark.slow
