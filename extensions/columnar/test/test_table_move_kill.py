@@ -166,8 +166,12 @@ def kill_moves(node: Node, rounds: int) -> tuple[int, int]:
 
 
 def test_killed_moves_under_writers(node: Node) -> None:
-    _, commits = kill_moves(node, 4)
-    assert commits >= 4, "nothing was written beside the moves"
+    commits = 0
+    for _ in range(5):  # a busy machine writes less beside the moves
+        commits += kill_moves(node, 4)[1]
+        if commits > 20:
+            break
+    assert commits > 20
 
 
 @pytest.mark.slow
