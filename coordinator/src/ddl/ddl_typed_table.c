@@ -45,7 +45,7 @@ lock_type(const RangeVar *name)
 	return get_rel_type_id(relation);
 }
 
-/* All tables of a type, as PostgreSQL looks for them. */
+/* All tables of a type, in the order in which tables are locked. */
 static List *
 list_typed_tables(Oid type)
 {
@@ -62,6 +62,7 @@ list_typed_tables(Oid type)
 		tables = lappend_oid(tables, ((Form_pg_class) GETSTRUCT(tuple))->oid);
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
+	list_sort(tables, list_oid_cmp);
 	return tables;
 }
 
