@@ -41,7 +41,7 @@ def test_rows_of_both_tables(pair: Pair) -> None:
             "INSERT INTO child (id) VALUES (1), (2), (3)",
             "INSERT INTO child (id) VALUES (4), (100)",
             "INSERT INTO child (id) VALUES (NULL)",
-            "INSERT INTO child (id) SELECT v FROM parent WHERE v > 17",
+            "INSERT INTO child (id) SELECT v FROM parent WHERE v > 17 ORDER BY v",
             "UPDATE child SET id = 7 WHERE id = 1",
             "UPDATE child SET id = 700 WHERE id = 2",
             "DELETE FROM parent WHERE id = 1",
