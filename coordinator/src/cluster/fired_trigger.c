@@ -12,11 +12,11 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "catalog/pg_constraint.h"
 #include "commands/trigger.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "cluster/foreign_key.h"
 #include "cluster/metadata.h"
 
 bool
@@ -36,28 +36,18 @@ fired_trigger_is_here(const Trigger *trigger, bool shell)
 static bool
 refers_to(Oid constraint, Relation referenced, const Bitmapset *columns)
 {
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-	int count;
-	AttrNumber referencing[INDEX_MAX_KEYS];
-	AttrNumber keys[INDEX_MAX_KEYS];
-	Oid pf_equal[INDEX_MAX_KEYS];
-	Oid pp_equal[INDEX_MAX_KEYS];
-	Oid ff_equal[INDEX_MAX_KEYS];
-	int set_count;
-	AttrNumber set_columns[INDEX_MAX_KEYS];
+	HeapTuple tuple = foreign_key_get(constraint);
+	ForeignKeyColumns key = foreign_key_columns(tuple);
 	bool found = false;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint);
-	DeconstructFkConstraintRow(tuple, &count, referencing, keys, pf_equal, pp_equal, ff_equal,
-							   &set_count, set_columns);
 	ReleaseSysCache(tuple);
-	for (int i = 0; i < count && !found; i++)
+	for (int i = 0; i < key.count && !found; i++)
 	{
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(referenced), keys[i] - 1);
+		AttrNumber number = key.referenced[i];
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(referenced), number - 1);
 
 		found = column->attgenerated != '\0' ||
-				bms_is_member(keys[i] - FirstLowInvalidHeapAttributeNumber, columns);
+				bms_is_member(number - FirstLowInvalidHeapAttributeNumber, columns);
 	}
 	return found;
 }

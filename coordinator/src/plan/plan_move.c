@@ -13,7 +13,8 @@
  * moved, as it may in core.
  *
  * Who waits for a row that moves gets error 40001, as for rows that move to another partition (worker/src/take_row.c).  Tables
- * to which foreign keys of distributed tables refer are refused: there the old row must be neither deleted nor kept while the new one is on its way.
+ * to which foreign keys of distributed tables refer are refused: there the old row must be neither deleted nor kept while the
+ * new one is on its way.
  */
 #include "postgres.h"
 

@@ -21,6 +21,7 @@
 
 #include "compat.h"
 #include "cluster/fired_trigger.h"
+#include "cluster/foreign_key.h"
 #include "cluster/metadata.h"
 
 List *
@@ -45,37 +46,19 @@ foreign_key_rules_list(Oid relation)
 	return constraints;
 }
 
-static HeapTuple
-get_constraint(Oid constraint)
-{
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint);
-	return tuple;
-}
-
 List *
 foreign_key_rules_list_set_columns(HeapTuple constraint, char action)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
+	ForeignKeyColumns columns = foreign_key_columns(constraint);
 	List *attributes = NIL;
-	int count;
-	AttrNumber referencing[INDEX_MAX_KEYS];
-	AttrNumber referenced[INDEX_MAX_KEYS];
-	Oid operators[3][INDEX_MAX_KEYS];
-	int set_count;
-	AttrNumber set_columns[INDEX_MAX_KEYS];
 	bool on_delete = form->confdeltype == action;
-	bool all = form->confupdtype == action;
+	bool all = form->confupdtype == action || (on_delete && columns.set_count == 0);
 
-	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, operators[0],
-							   operators[1], operators[2], &set_count, set_columns);
-	all |= on_delete && set_count == 0;
-	for (int i = 0; on_delete && i < set_count; i++)
-		attributes = lappend_int(attributes, set_columns[i]);
-	for (int i = 0; all && i < count; i++)
-		attributes = list_append_unique_int(attributes, referencing[i]);
+	for (int i = 0; on_delete && i < columns.set_count; i++)
+		attributes = lappend_int(attributes, columns.set[i]);
+	for (int i = 0; all && i < columns.count; i++)
+		attributes = list_append_unique_int(attributes, columns.referencing[i]);
 	return attributes;
 }
 
@@ -97,7 +80,7 @@ foreign_key_rules_on_workers(Oid relation)
 
 	foreach(cell, foreign_key_rules_list(relation))
 	{
-		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
 		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
 
 		ReleaseSysCache(tuple);
@@ -111,20 +94,11 @@ foreign_key_rules_on_workers(Oid relation)
 static bool
 is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber referenced_key)
 {
-	int count;
-	AttrNumber referencing[INDEX_MAX_KEYS];
-	AttrNumber referenced[INDEX_MAX_KEYS];
-	Oid pf_equal[INDEX_MAX_KEYS];
-	Oid pp_equal[INDEX_MAX_KEYS];
-	Oid ff_equal[INDEX_MAX_KEYS];
-	int set_count;
-	AttrNumber set_columns[INDEX_MAX_KEYS];
+	ForeignKeyColumns columns = foreign_key_columns(constraint);
 
-	DeconstructFkConstraintRow(constraint, &count, referencing, referenced, pf_equal, pp_equal,
-							   ff_equal, &set_count, set_columns);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < columns.count; i++)
 	{
-		if (referencing[i] == referencing_key && referenced[i] == referenced_key)
+		if (columns.referencing[i] == referencing_key && columns.referenced[i] == referenced_key)
 			return true;
 	}
 	return false;
@@ -135,21 +109,15 @@ static bool
 refers_to_key_alone(Form_pg_constraint form)
 {
 	const DistributedTable *parent = metadata_table(form->confrelid);
+	ForeignKeyColumns columns;
 	HeapTuple tuple;
-	int count;
-	AttrNumber referencing[INDEX_MAX_KEYS];
-	AttrNumber referenced[INDEX_MAX_KEYS];
-	Oid operators[3][INDEX_MAX_KEYS];
-	int set_count;
-	AttrNumber set_columns[INDEX_MAX_KEYS];
 
 	if (parent == NULL || parent->kind != TABLE_DISTRIBUTED)
 		return false;
-	tuple = get_constraint(form->oid);
-	DeconstructFkConstraintRow(tuple, &count, referencing, referenced, operators[0], operators[1],
-							   operators[2], &set_count, set_columns);
+	tuple = foreign_key_get(form->oid);
+	columns = foreign_key_columns(tuple);
 	ReleaseSysCache(tuple);
-	return count == 1 && referenced[0] == parent->key_attribute;
+	return columns.count == 1 && columns.referenced[0] == parent->key_attribute;
 }
 
 /* Events of triggers (TRIGGER_TYPE_...) that a foreign key's actions are for the referencing table. */
@@ -185,7 +153,7 @@ find_local_key_fault(Form_pg_constraint form, const DistributedTable *parent, co
 	}
 	foreach(cell, foreign_key_rules_list(form->confrelid))
 	{
-		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
 		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
 		bool acts = other->conrelid == form->confrelid && get_action_events(other) != 0;
 		char *name = pstrdup(NameStr(other->conname));
@@ -266,7 +234,7 @@ find_unfired_trigger(HeapTuple constraint, const DistributedTable *child, const 
 		return NULL;
 	foreach(cell, foreign_key_rules_list(form->conrelid))
 	{
-		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
 		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
 		bool is_local = metadata_table(other->conrelid) == NULL;
 		char *name = pstrdup(NameStr(other->conname));
@@ -293,7 +261,7 @@ find_unfired_trigger(HeapTuple constraint, const DistributedTable *child, const 
 void
 foreign_key_rules_check(Oid constraint)
 {
-	HeapTuple tuple = get_constraint(constraint);
+	HeapTuple tuple = foreign_key_get(constraint);
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 	const char *hint;
 	const char *fault = form->contype != CONSTRAINT_FOREIGN
@@ -329,7 +297,7 @@ foreign_key_rules_check_all(Relation relation)
 
 	foreach(cell, foreign_key_rules_list(RelationGetRelid(relation)))
 	{
-		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
 		/* one that is not enforced never is validated, and no rows are checked against it */
@@ -359,7 +327,7 @@ foreign_key_rules_check_undistribute(Relation relation, const List *members)
 
 	foreach(cell, foreign_key_rules_list(relid))
 	{
-		HeapTuple tuple = get_constraint(lfirst_oid(cell));
+		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 		const char *hint;
 

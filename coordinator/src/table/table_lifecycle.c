@@ -58,6 +58,7 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
+#include "cluster/foreign_key.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
@@ -430,12 +431,10 @@ find_access_method(Oid relation)
 static bool
 is_to_be_switched(Oid constraint_oid, Oid relation, bool enforce)
 {
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint_oid));
+	HeapTuple tuple = foreign_key_get(constraint_oid);
 	const DistributedTable *table;
 	Oid referencing;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint_oid);
 	referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
 	ReleaseSysCache(tuple);
 	if (enforce)
