@@ -172,7 +172,8 @@ RELATIONS = {
 }
 
 FUNCTIONS = """
-SELECT n.nspname || '.' || p.proname, p.prosecdef, l.lanname,
+SELECT n.nspname || '.' || p.proname, p.prosecdef,
+       CASE WHEN p.prosqlbody IS NULL THEN l.lanname ELSE 'parsed' END,
        coalesce(array_to_string(p.proconfig, ';'), ''),
        CASE WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner)))
                           WHERE grantee = 0) THEN 'everybody'

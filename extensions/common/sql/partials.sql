@@ -16,14 +16,12 @@ GRANT USAGE ON SCHEMA strata_partial TO PUBLIC;
 COMMENT ON SCHEMA strata_partial IS
     'aggregates that return their transition state, generated from pg_aggregate';
 
+-- Parsed here and without settings, so that queries can have it inlined.
 CREATE FUNCTION strata_partial.partial_name(schema_name text, aggregate text) RETURNS text
     LANGUAGE sql IMMUTABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT CASE WHEN schema_name = 'pg_catalog' THEN aggregate
+    RETURN CASE WHEN schema_name = 'pg_catalog' THEN aggregate
                 ELSE replace(replace(schema_name, '%', '%25'), '.', '%2E') || '.'
-                     || replace(replace(aggregate, '%', '%25'), '.', '%2E') END
-$$;
+                     || replace(replace(aggregate, '%', '%25'), '.', '%2E') END;
 REVOKE ALL ON FUNCTION strata_partial.partial_name(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION strata_partial.partial_name(text, text) IS
     'the name of an aggregate''s partial in schema strata_partial';
@@ -41,7 +39,7 @@ SELECT original.oid AS aggregate,
   FROM pg_catalog.pg_aggregate AS a
   JOIN pg_catalog.pg_proc AS original ON original.oid = a.aggfnoid
   JOIN pg_catalog.pg_namespace AS n ON n.oid = original.pronamespace
- CROSS JOIN LATERAL strata_partial.partial_name(n.nspname, original.proname) AS named (partial_name)
+ CROSS JOIN LATERAL (SELECT strata_partial.partial_name(n.nspname, original.proname)) AS named (partial_name)
   LEFT JOIN (pg_catalog.pg_proc AS partial
              JOIN pg_catalog.pg_aggregate AS twin ON twin.aggfnoid = partial.oid)
          ON partial.proname::text = named.partial_name
@@ -174,14 +172,17 @@ DECLARE
     created integer := 0;
 BEGIN
     FOR candidate IN
-        SELECT c.aggregate, c.partial_name FROM strata_partial.candidates AS c
+        SELECT c.aggregate, c.partial_name, original.proargtypes
+          FROM strata_partial.candidates AS c JOIN pg_proc AS original ON original.oid = c.aggregate
          WHERE c.partial IS NULL ORDER BY c.aggregate
     LOOP
         -- One odd aggregate must not take the others (or a user's CREATE AGGREGATE) with it.
         BEGIN
             EXECUTE strata_partial.definition(candidate.aggregate, candidate.partial_name);
-            PERFORM strata_partial.adopt(c.aggregate, c.partial)
-               FROM strata_partial.candidates AS c WHERE c.aggregate = candidate.aggregate;
+            PERFORM strata_partial.adopt(candidate.aggregate, p.oid)
+               FROM pg_proc AS p
+              WHERE p.pronamespace = 'strata_partial'::regnamespace
+                AND p.proname = candidate.partial_name AND p.proargtypes = candidate.proargtypes;
             created := created + 1;
         EXCEPTION WHEN OTHERS THEN
             RAISE WARNING 'aggregate % cannot be computed in parts',
@@ -202,53 +203,54 @@ CREATE FUNCTION strata_partial.follow_aggregates(event text) RETURNS void
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    changed oid[] := '{}';
     stale record;
 BEGIN
-    IF event = 'sql_drop' THEN
-        FOR stale IN
-            SELECT p.oid::regprocedure AS partial
-              FROM pg_event_trigger_dropped_objects() AS dropped
-              JOIN pg_proc AS p
-                ON p.pronamespace = 'strata_partial'::regnamespace
-               AND p.proname = strata_partial.partial_name(dropped.address_names[1],
-                                                           dropped.address_names[2])
-               AND p.prokind = 'a'
-             WHERE dropped.object_type = 'aggregate'
-               AND NOT EXISTS (SELECT FROM strata_partial.candidates AS c WHERE c.partial = p.oid)
-        LOOP
-            EXECUTE format('DROP AGGREGATE %s', stale.partial);
-        END LOOP;
-        RETURN;
+    IF event = 'ddl_command_end' THEN
+        -- CREATE OR REPLACE may have changed the functions of an aggregate that we know.
+        changed := ARRAY(SELECT objid FROM pg_event_trigger_ddl_commands());
+    ELSE
+        PERFORM FROM pg_event_trigger_dropped_objects(); -- an error unless called by the event trigger
     END IF;
-
-    -- CREATE OR REPLACE may have changed the functions of an aggregate we know; another may
-    -- have got the name of one that was renamed.
     FOR stale IN
-        SELECT c.partial::regprocedure AS partial
-          FROM pg_event_trigger_ddl_commands() AS command
-          JOIN strata_partial.candidates AS c ON c.aggregate = command.objid
-         WHERE command.classid = 'pg_proc'::regclass AND c.partial IS NOT NULL
-        UNION
-        SELECT p.oid::regprocedure FROM pg_proc AS p
+        SELECT p.oid FROM pg_proc AS p
          WHERE p.pronamespace = 'strata_partial'::regnamespace AND p.prokind = 'a'
-           AND p.oid NOT IN (SELECT c.partial FROM strata_partial.candidates AS c
-                              WHERE c.partial IS NOT NULL)
+        EXCEPT -- another may have got the name of one that was renamed
+        SELECT c.partial FROM strata_partial.candidates AS c WHERE c.aggregate <> ALL (changed)
     LOOP
-        EXECUTE format('DROP AGGREGATE %s', stale.partial);
+        EXECUTE format('DROP AGGREGATE %s', stale.oid::regprocedure);
     END LOOP;
-    PERFORM strata_partial.create_partials();
+    IF event = 'ddl_command_end' THEN
+        PERFORM strata_partial.create_partials();
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION strata_partial.follow_aggregates(text) IS
     'creates and drops partial aggregates after a DDL command';
 
 -- A dump restores its partials by itself.  It works with an empty search_path, which
--- tells it from a user; therefore this function has no SET clause.
+-- tells it from a user; therefore this function has no SET clause.  Most commands concern
+-- no aggregate, and ours only those that are partials.
 CREATE FUNCTION strata_partial.notice_aggregates() RETURNS event_trigger
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    concerned boolean;
 BEGIN
-    IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.<>) '' THEN
+    IF pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.=) '' THEN
+        RETURN;
+    END IF;
+    IF TG_EVENT OPERATOR(pg_catalog.=) 'sql_drop' THEN
+        concerned := EXISTS (SELECT FROM pg_catalog.pg_event_trigger_dropped_objects()
+                              WHERE object_type OPERATOR(pg_catalog.=) 'aggregate'
+                                AND schema_name OPERATOR(pg_catalog.<>) 'strata_partial');
+    ELSE
+        concerned := EXISTS (SELECT FROM pg_catalog.pg_event_trigger_ddl_commands()
+                              WHERE object_type OPERATOR(pg_catalog.=) 'schema'
+                                 OR object_type OPERATOR(pg_catalog.=) 'aggregate'
+                                AND schema_name OPERATOR(pg_catalog.<>) 'strata_partial');
+    END IF;
+    IF concerned THEN
         PERFORM strata_partial.follow_aggregates(TG_EVENT);
     END IF;
 END
