@@ -32,7 +32,7 @@ LAB ?= lab
 SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
-.PHONY: help build install demo down clean check check-fast check-slow fuzz compat bench lint format psql
+.PHONY: help build install assertions demo down clean check check-fast check-slow fuzz compat bench lint format psql
 .PHONY: packages python lab lab-down deb check-17 check-18 drill
 
 help: ## List the targets
@@ -65,6 +65,8 @@ build: packages ## Compile the extensions
 
 install: build ## Install them into PostgreSQL's directories (what changed, with sudo if needed)
 	@scripts/install_extensions.sh $(EXTENSIONS)
+
+assertions: packages
 	@scripts/build_assertions.sh
 
 # ---- the demo ------------------------------------------------------------------------------------
@@ -113,14 +115,14 @@ endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install .venv/tests ## All tests but the slow ones (about an hour on 2 cores)
+check: lint install assertions .venv/tests ## All tests but the slow ones (about an hour on 2 cores)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
-check-fast: install .venv/tests ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
+check-fast: install assertions .venv/tests ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
 	@$(PYTHON) -m pytest -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
-check-slow: install .venv/tests ## The slow tests
+check-slow: install assertions .venv/tests ## The slow tests
 	@test $$EUID -ne 0 || { scripts/install_packages.sh lab && scripts/install_packages.sh virtual; }
 	@$(PYTHON) -m pytest -m slow $(PYTEST)
 
@@ -130,7 +132,7 @@ check-17 check-18: check-%:
 	@$(MAKE) deb PG=$*
 	@$(LAB_TOOL) check $* -m "not slow" $(PARALLEL) $(PYTEST)
 
-fuzz: install python ## Compare random statements with plain PostgreSQL until stopped
+fuzz: install assertions python ## Compare random statements with plain PostgreSQL until stopped
 	@$(PYTHON) -m tests.fuzz $(FUZZ)
 
 compat: install python ## PostgreSQL's own tests beside plain PostgreSQL (COMPAT="--variant key --file join")

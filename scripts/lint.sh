@@ -21,12 +21,14 @@ check()
 	fi
 }
 
+# What only optimizers notice, such as a variable that is not set on some path, they notice on one major as on all.
 compile()
 {
 	local major=$1
-	local directories
+	local directories optimize=-O0
+	[[ $major != "$PG_MAJOR" ]] || optimize=-O2
 	directories=$(scripts/postgresql_headers.sh "$major") || return
-	make -s -k -j"$(nproc)" -f scripts/compile.mk all OUT=".cache/lint/$major" \
+	make -s -k -j"$(nproc)" -f scripts/compile.mk all OUT=".cache/lint/$major" OPTIMIZE="$optimize" \
 		INCLUDES="-isystem ${directories//$'\n'/ -isystem }"
 }
 
