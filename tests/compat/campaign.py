@@ -41,10 +41,9 @@ class Campaign:
         out.mkdir(parents=True, exist_ok=True)
 
     def chosen(self) -> list[str]:
-        """Isolation files run by name only."""
         known = schedule(self.directory)
-        wanted = {FIRST, *self.files} if self.files else set(known)
         known += [ISOLATION + name for name in isolation_schedule(self.directory)]
+        wanted = {FIRST, *self.files} if self.files else set(known)
         if unknown := set(self.files) - set(known):
             raise SystemExit(f"no such file: {', '.join(sorted(unknown))}")
         return [name for name in known if name in wanted - NOT_SERVER]

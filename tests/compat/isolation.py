@@ -17,13 +17,14 @@ from tests.cluster import Cluster, Node
 from tests.compat.compare import DIFFERENT, NOT_SUPPORTED, REFUSED, SAME, compare
 from tests.compat.runner import Finding, Report
 from tests.compat.script import Script, Statement
-from tests.compat.session import Result, Session
+from tests.compat.session import LostError, Result, Session
 from tests.compat.spec import Spec, parse
 from tests.compat.variants import VARIANTS, Distributor, Variant
 
 PATIENCE = 15.0  # seconds for a step that must end
 GLANCE = 0.25  # for one that must wait
 
+SESSION_ENDED = "57P01"
 BLOCKED = "SELECT pg_catalog.pg_isolation_test_session_is_blocked({pid}, '{{{others}}}')"
 
 
@@ -112,8 +113,10 @@ class Order:
 
     def is_done(self, session: Session) -> bool:
         """Waits for a moment."""
+        if session.ended:
+            return True
         if select.select([session.connection.socket], [], [], 0.02)[0]:
-            session.connection.consume_input()
+            session.take_in()
         return not session.connection.is_busy()
 
     def is_blocked(self, session: Session) -> bool:
@@ -137,7 +140,12 @@ class Order:
                 self.finish(step, number)
 
     def finish(self, step: Step, number: int) -> None:
-        step.results = self.sessions[step.session].results()
+        try:
+            step.results = self.sessions[step.session].results()
+        except LostError as lost:
+            if not self.sessions[step.session].ended:
+                raise
+            step.results = [Result(sqlstate=SESSION_ENDED, message=str(lost))]
         step.ended = number
         self.waiting.remove(step)
 
@@ -146,7 +154,7 @@ class Order:
             if session.state == pq.TransactionStatus.ACTIVE:
                 session.connection.get_cancel().cancel()
                 session.results()
-            if spec.teardown:
+            if spec.teardown and not session.ended:
                 session.run(spec.teardown)
             session.close()
         if self.spec.teardown:

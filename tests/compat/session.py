@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import select
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from psycopg import pq
+from psycopg import OperationalError, pq
 
 from tests.cluster import Node
 
@@ -125,13 +126,13 @@ class Session:
                 results.append(self.copy_out())
                 continue
             results.append(read(answer))
-        if self.connection.status != pq.ConnStatus.OK:
+        if self.ended:
             raise LostError(f"{self.node.name}: {decode(self.connection.error_message)}")
         return merge_copies(results) or [Result()]
 
     def wait(self) -> None:
         end = time.monotonic() + WAIT
-        while self.connection.status == pq.ConnStatus.OK and self.connection.is_busy():
+        while not self.ended and self.connection.is_busy():
             if not select.select([self.connection.socket], [], [], 1)[0]:
                 if time.monotonic() > end:
                     self.connection.get_cancel().cancel()
@@ -139,6 +140,16 @@ class Session:
                     if time.monotonic() > end:
                         raise LostError(f"{self.node.name}: no answer")
                 continue
+            self.take_in()
+
+    @property
+    def ended(self) -> bool:
+        """Has the server closed it?"""
+        return self.connection.status != pq.ConnStatus.OK
+
+    def take_in(self) -> None:
+        """Read what has arrived; an end of the session shows in its results."""
+        with suppress(OperationalError):
             self.connection.consume_input()
 
     def copy_out(self) -> Result:
