@@ -12,27 +12,27 @@
 
 #include "fault_point.h"
 #include "commit/participants.h"
-#include "wire/session_settings.h"
 #include "wire/wire_cleanup.h"
 
 static bool
 is_concerned(const WorkerConnection *conn)
 {
-	return conn->xact_depth > 0 || conn->failed || conn->prepare_state != PREPARE_NONE;
+	return conn->transaction.depth > 0 || conn->transaction.failed ||
+		   conn->prepared.state != PREPARE_NONE;
 }
 
 /* A wire on which something still runs, after what has arrived was thrown away. */
 static bool
 is_busy(const WorkerConnection *conn)
 {
-	return is_concerned(conn) && conn->outcome == WIRE_PENDING &&
+	return is_concerned(conn) && conn->cleanup.outcome == WIRE_PENDING &&
 		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
 }
 
 static bool
 needs_rollback(const WorkerConnection *conn)
 {
-	return is_concerned(conn) && conn->outcome != WIRE_LOST;
+	return is_concerned(conn) && conn->cleanup.outcome != WIRE_LOST;
 }
 
 /*
@@ -42,12 +42,12 @@ needs_rollback(const WorkerConnection *conn)
 static void
 note_prepare_answer(WorkerConnection *conn)
 {
-	if (conn->prepare_state != PREPARE_SENT)
+	if (conn->prepared.state != PREPARE_SENT)
 		return;
-	if (strcmp(conn->tag, "PREPARE TRANSACTION") == 0)
-		conn->prepare_state = PREPARE_DONE;
-	else if (conn->outcome == WIRE_ERROR)
-		conn->prepare_state = PREPARE_NONE;
+	if (strcmp(conn->cleanup.tag, "PREPARE TRANSACTION") == 0)
+		conn->prepared.state = PREPARE_DONE;
+	else if (conn->cleanup.outcome == WIRE_ERROR)
+		conn->prepared.state = PREPARE_NONE;
 }
 
 /* Cancel and drain whatever runs; wires that do not become idle are WIRE_LOST. */
@@ -62,12 +62,10 @@ stop_statements(int64 deadline)
 
 		conn->occupant = NULL;
 		conn->quiet = true;
-		conn->outcome = WIRE_PENDING;
-		conn->tag[0] = '\0';
-		conn->copy_ended = false;
+		wire_cleanup_begin(conn);
 		conn->end_pending = false;
-		if (PQstatus(conn->pg) != CONNECTION_OK || conn->failed)
-			conn->outcome = WIRE_LOST;
+		if (PQstatus(conn->pg) != CONNECTION_OK || conn->transaction.failed)
+			conn->cleanup.outcome = WIRE_LOST;
 		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
 		{
 			(void) wire_drain_arrived(conn);
@@ -78,9 +76,9 @@ stop_statements(int64 deadline)
 	for (int i = 0; i < count; i++)
 	{
 		/* an error in the middle of a statement leaves its last result, but it is still running */
-		if (participants[i]->outcome != WIRE_LOST &&
+		if (participants[i]->cleanup.outcome != WIRE_LOST &&
 			PQtransactionStatus(participants[i]->pg) == PQTRANS_ACTIVE)
-			participants[i]->outcome = WIRE_PENDING;
+			participants[i]->cleanup.outcome = WIRE_PENDING;
 	}
 	count = participants_select(is_busy);
 	if (count == 0)
@@ -101,7 +99,7 @@ choose_rollback(const WorkerConnection *conn)
 		case PQTRANS_INERROR:
 			return "ROLLBACK";
 		default:
-			return conn->prepare_state != PREPARE_NONE ? conn->rollback_prepared : NULL;
+			return conn->prepared.state != PREPARE_NONE ? conn->prepared.rollback : NULL;
 	}
 }
 
@@ -123,10 +121,10 @@ run_rollbacks(int64 deadline)
 	wire_run(participants, participant_commands, count, deadline, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		if (participants[i]->outcome == WIRE_OK)
-			participants[i]->prepare_state = PREPARE_NONE;
+		if (participants[i]->cleanup.outcome == WIRE_OK)
+			participants[i]->prepared.state = PREPARE_NONE;
 		else
-			participants[i]->outcome = WIRE_LOST;
+			participants[i]->cleanup.outcome = WIRE_LOST;
 	}
 }
 
@@ -152,23 +150,17 @@ commit_abort_workers(void)
 		WorkerConnection *conn = participants[i];
 
 		conn->quiet = false;
-		if (conn->prepare_state != PREPARE_NONE)
+		if (conn->prepared.state != PREPARE_NONE)
 		{
 			participant_leave_in_doubt(conn, IN_DOUBT_ROLLBACK, IN_DOUBT_WORKER_SILENT);
 			doubt = true;
 		}
-		if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK ||
+		participant_forget_prepared(conn);
+		if (conn->cleanup.outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK ||
 			PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
-		{
 			connection_drop(conn);
-			continue;
-		}
-		conn->xact_depth = 0;
-		conn->release_depth = 0;
-		conn->written = false;
-		conn->prepared_counter = 0;
-		conn->prepare_state = PREPARE_NONE;
-		session_settings_rolled_back(conn);
+		else
+			connection_leave_transaction(conn, false);
 	}
 	participants_end(doubt);
 }

@@ -82,19 +82,19 @@ static bool holding_interrupts = false;
 static bool
 is_reader(const WorkerConnection *conn)
 {
-	return conn->xact_depth > 0 && !conn->written;
+	return conn->transaction.depth > 0 && !conn->transaction.written;
 }
 
 static bool
 is_writer(const WorkerConnection *conn)
 {
-	return conn->xact_depth > 0 && conn->written;
+	return conn->transaction.depth > 0 && conn->transaction.written;
 }
 
 static bool
 is_prepared(const WorkerConnection *conn)
 {
-	return conn->prepare_state == PREPARE_DONE;
+	return conn->prepared.state == PREPARE_DONE;
 }
 
 /*
@@ -152,26 +152,16 @@ check_participant(WorkerConnection *conn)
 	conn->occupant = NULL; /* rows nobody has asked for until now are of no use */
 	if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
 		wire_reclaim(&conn, 1);
-	if (conn->xact_depth == 0)
+	if (conn->transaction.depth == 0)
 		return;
 	if (PQstatus(conn->pg) != CONNECTION_OK)
 		connection_report(ERROR, conn, NULL, "COMMIT");
-	if (conn->failed || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
+	if (conn->transaction.failed || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
 		ereport(ERROR,
 				(errcode(ERRCODE_IN_FAILED_SQL_TRANSACTION),
 				 errmsg("transaction on worker \"%s\" was aborted", conn->worker_name),
 				 errdetail("Statements that ran there earlier in this transaction were undone."),
 				 errhint("Repeat the whole transaction.")));
-}
-
-/* The worker's transaction is over. */
-static void
-leave_transaction(WorkerConnection *conn)
-{
-	conn->xact_depth = 0;
-	conn->release_depth = 0;
-	conn->written = false;
-	session_settings_committed(conn);
 }
 
 static void
@@ -218,7 +208,7 @@ commit_readers(void)
 			expect_tag(participants[i], "COMMIT");
 		else
 			participants[i]->end_pending = true;
-		leave_transaction(participants[i]);
+		connection_leave_transaction(participants[i], true);
 	}
 }
 
@@ -270,7 +260,7 @@ await_commit(WorkerConnection *conn, CommitWait *wait)
 		}
 		if (clock_now() < wait->deadline && !connection_is_silent(conn))
 			continue;
-		conn->failed = true; /* the abort, too, need not ask */
+		conn->transaction.failed = true; /* the abort, too, need not ask */
 		report_unknown_outcome(conn, NULL, "It did not answer in time.");
 	}
 	return result;
@@ -312,7 +302,7 @@ commit_single_writer(WorkerConnection *conn)
 		ereport(ERROR, (errcode(ERRCODE_TRANSACTION_ROLLBACK),
 						errmsg("worker \"%s\" rolled the transaction back", conn->worker_name),
 						errhint("Repeat the whole transaction.")));
-	leave_transaction(conn);
+	connection_leave_transaction(conn, true);
 	holding_interrupts = true;
 	FAULT_POINT("single_committed");
 }
@@ -331,11 +321,11 @@ assign_identities(int count)
 		char gid[CONNECTION_GID_SIZE];
 		PreparedGid name;
 
-		conn->prepared_counter = counter;
+		conn->prepared.counter = counter;
 		name = participant_gid(conn);
 		prepared_gid_format(gid, cluster, &name);
-		snprintf(conn->commit_prepared, sizeof(conn->commit_prepared), "COMMIT PREPARED '%s'", gid);
-		snprintf(conn->rollback_prepared, sizeof(conn->rollback_prepared), "ROLLBACK PREPARED '%s'",
+		snprintf(conn->prepared.commit, sizeof(conn->prepared.commit), "COMMIT PREPARED '%s'", gid);
+		snprintf(conn->prepared.rollback, sizeof(conn->prepared.rollback), "ROLLBACK PREPARED '%s'",
 				 gid);
 	}
 }
@@ -343,7 +333,7 @@ assign_identities(int count)
 static void
 send_prepare(WorkerConnection *conn)
 {
-	const char *gid = conn->commit_prepared + strlen("COMMIT PREPARED ");
+	const char *gid = conn->prepared.commit + strlen("COMMIT PREPARED ");
 	char message[CONNECTION_GID_SIZE + 96];
 	bool weak = synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH ||
 				!session_settings_synchronous_commit_is_sent(conn);
@@ -354,7 +344,7 @@ send_prepare(WorkerConnection *conn)
 	if (weak)
 		session_settings_synchronous_commit_changed(conn);
 	conn->replica_wait_cancelled = false;
-	conn->prepare_state = PREPARE_SENT;
+	conn->prepared.state = PREPARE_SENT;
 	connection_send(conn, message, weak ? 1 : 0, message);
 }
 
@@ -373,17 +363,17 @@ finish_prepare(WorkerConnection *conn)
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 		{
 			if (!connection_is_fatal(conn, result))
-				conn->prepare_state = PREPARE_NONE;
+				conn->prepared.state = PREPARE_NONE;
 			connection_report(ERROR, conn, result, NULL);
 		}
 		strlcpy(received, PQcmdStatus(result), sizeof(received));
-		conn->prepare_state = strcmp(received, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE
-																		   : PREPARE_NONE;
+		conn->prepared.state = strcmp(received, "PREPARE TRANSACTION") == 0 ? PREPARE_DONE
+																			: PREPARE_NONE;
 		PQclear(result);
 	}
-	if (conn->prepare_state != PREPARE_DONE)
+	if (conn->prepared.state != PREPARE_DONE)
 		report_unexpected_tag(conn, received, "PREPARE TRANSACTION");
-	leave_transaction(conn);
+	connection_leave_transaction(conn, true);
 	if (conn->replica_wait_cancelled)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
@@ -413,7 +403,7 @@ prepare_writers(int count)
 		send_prepare(participants[i]);
 		FAULT_POINT_OF("prepare_sent", i);
 	}
-	decision_log_write(participants[0]->prepared_counter); /* while the workers flush */
+	decision_log_write(participants[0]->prepared.counter); /* while the workers flush */
 	FAULT_POINT("decision_written");
 	for (int i = 0; i < count; i++)
 	{
@@ -440,7 +430,7 @@ commit_protocol_prepare(void)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		if (conn->failed || conn->xact_depth > 0)
+		if (conn->transaction.failed || conn->transaction.depth > 0)
 			check_participant(conn);
 	}
 
@@ -467,7 +457,7 @@ commit_protocol_prepare(void)
 static bool
 is_committed(const WorkerConnection *conn)
 {
-	return conn->outcome == WIRE_OK && strcmp(conn->tag, "COMMIT PREPARED") == 0;
+	return conn->cleanup.outcome == WIRE_OK && strcmp(conn->cleanup.tag, "COMMIT PREPARED") == 0;
 }
 
 /* Did every worker acknowledge the transaction durably? */
@@ -498,7 +488,7 @@ commit_prepared_writers(int count)
 	{
 		participants[i]->quiet = true;
 		participants[i]->replica_wait_cancelled = false;
-		participant_commands[i] = participants[i]->commit_prepared;
+		participant_commands[i] = participants[i]->prepared.commit;
 	}
 	FAULT_POINT("committed");
 	wire_run(participants, participant_commands, count, clock_now() + FINISH_TIMEOUT_MS,
@@ -506,7 +496,7 @@ commit_prepared_writers(int count)
 	FAULT_POINT("acknowledged");
 
 	if (is_acknowledged_everywhere(count))
-		decision_log_acknowledge(participants[0]->prepared_counter);
+		decision_log_acknowledge(participants[0]->prepared.counter);
 	for (int i = 0; i < count; i++)
 	{
 		WorkerConnection *conn = participants[i];
@@ -515,14 +505,13 @@ commit_prepared_writers(int count)
 		conn->quiet = false;
 		if (!done)
 		{
-			participant_leave_in_doubt(conn, IN_DOUBT_COMMIT,
-									   conn->outcome == WIRE_ERROR ? IN_DOUBT_REFUSED
-																   : IN_DOUBT_WORKER_SILENT);
+			participant_leave_in_doubt(
+				conn, IN_DOUBT_COMMIT,
+				conn->cleanup.outcome == WIRE_ERROR ? IN_DOUBT_REFUSED : IN_DOUBT_WORKER_SILENT);
 			connection_drop(conn);
 			doubt = true;
 		}
-		conn->prepared_counter = 0;
-		conn->prepare_state = PREPARE_NONE;
+		participant_forget_prepared(conn);
 	}
 	return doubt;
 }
@@ -534,8 +523,7 @@ leave_all_in_doubt(int count)
 	for (int i = 0; i < count; i++)
 	{
 		participant_leave_in_doubt(participants[i], IN_DOUBT_COMMIT, IN_DOUBT_REPLICA);
-		participants[i]->prepared_counter = 0;
-		participants[i]->prepare_state = PREPARE_NONE;
+		participant_forget_prepared(participants[i]);
 	}
 }
 

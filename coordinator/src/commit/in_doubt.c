@@ -397,7 +397,7 @@ look_for_left_overs(int worker_id, int64 deadline)
 	WorkerConnection *conn = connection_open_as(worker_id, GetUserId());
 	ListCell *cell;
 
-	if (conn->xact_depth > 0 || !is_unseen(worker_id))
+	if (conn->transaction.depth > 0 || !is_unseen(worker_id))
 		return;
 	foreach(cell, prepared_gid_list(conn, deadline))
 	{

@@ -64,7 +64,7 @@ participants_select(ParticipantPredicate predicate)
 PreparedGid
 participant_gid(const WorkerConnection *conn)
 {
-	return (PreparedGid){incarnation_get(), conn->prepared_counter, conn->worker_id};
+	return (PreparedGid){incarnation_get(), conn->prepared.counter, conn->worker_id};
 }
 
 /*
@@ -89,6 +89,12 @@ participant_leave_in_doubt(const WorkerConnection *conn, InDoubtDecision decisio
 				 : errdetail("It may be prepared and will be rolled back when that is possible."),
 			 errhint("SELECT * FROM strata.in_doubt shows what it waits for.")));
 	error_context_stack = context;
+}
+
+void
+participant_forget_prepared(WorkerConnection *conn)
+{
+	conn->prepared = (WirePrepared){0};
 }
 
 void

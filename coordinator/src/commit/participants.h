@@ -29,6 +29,9 @@ extern PreparedGid participant_gid(const WorkerConnection *conn);
 extern void participant_leave_in_doubt(const WorkerConnection *conn, InDoubtDecision decision,
 									   InDoubtReason reason);
 
+/* Nothing is prepared there any more, or it is the resolver's. */
+extern void participant_forget_prepared(WorkerConnection *conn);
+
 /* The workers' part is over, or the resolver's. */
 extern void participants_end(bool doubt);
 

@@ -82,7 +82,7 @@ start_command(int worker, Oid role, const char *sql)
 {
 	WorkerConnection *connection = connection_open_as(worker, role);
 
-	if (connection->xact_depth > 0)
+	if (connection->transaction.depth > 0)
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 						errmsg("command cannot run on worker \"%s\" inside a transaction block",
 							   connection->worker_name)));

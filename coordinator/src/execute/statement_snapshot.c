@@ -97,7 +97,7 @@ forget_scope(void *arg)
 	ListCell *lc;
 
 	foreach(lc, scope->wires)
-		((WorkerConnection *) lfirst(lc))->kept_snapshots--;
+		((WorkerConnection *) lfirst(lc))->snapshot.kept--;
 	scopes = list_delete_ptr(scopes, scope);
 }
 
@@ -142,7 +142,7 @@ add_wire(Scope *scope, WorkerConnection *conn)
 	MemoryContext previous = MemoryContextSwitchTo(scope->context);
 
 	scope->wires = lappend(scope->wires, conn);
-	conn->kept_snapshots++;
+	conn->snapshot.kept++;
 	MemoryContextSwitchTo(previous);
 }
 
@@ -287,10 +287,10 @@ static void
 set_command(WorkerConnection *conn, const Scope *scope)
 {
 	if (scope != NULL && list_member_ptr(scope->wires, conn))
-		snprintf(conn->snapshot_command, sizeof(conn->snapshot_command),
+		snprintf(conn->snapshot.command, sizeof(conn->snapshot.command),
 				 "SELECT strata_worker.use_snapshot(" UINT64_FORMAT ")", scope->token);
 	else
-		strlcpy(conn->snapshot_command, pin_command(scope), sizeof(conn->snapshot_command));
+		strlcpy(conn->snapshot.command, pin_command(scope), sizeof(conn->snapshot.command));
 }
 
 /* A scope for a statement whose functions may read anywhere, begun by a read on some workers. */
@@ -341,7 +341,7 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers)
 		set_command(conn, scope);
 		if (scope != NULL && list_member_ptr(scope->wires, conn))
 			continue;
-		conn->snapshot_pinned = false;
+		conn->snapshot.pinned = false;
 		missing = lappend(missing, conn);
 		if (scope != NULL)
 			add_wire(scope, conn);
@@ -367,7 +367,7 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 		WorkerConnection *conn = lfirst(lc);
 
 		set_command(conn, NULL);
-		conn->snapshot_pinned = false;
+		conn->snapshot.pinned = false;
 	}
 	(void) snapshot_pin_enter_gate(workers, false);
 	snapshot_pin_open_window(wires);
@@ -401,7 +401,7 @@ statement_snapshot_restart(void)
 		ListCell *lc;
 
 		foreach(lc, scope->wires)
-			((WorkerConnection *) lfirst(lc))->kept_snapshots--;
+			((WorkerConnection *) lfirst(lc))->snapshot.kept--;
 		scope->wires = NIL;
 		scope->uses = 0;
 		scope->pending = scope->lazy != NULL;

@@ -10,10 +10,10 @@
  *
  * connection.c skips the preamble's results.
  *
- * Depth.  conn->xact_depth is what exists on the worker: 0 no transaction, n: BEGIN
+ * Depth.  conn->transaction.depth is what exists on the worker: 0 no transaction, n: BEGIN
  * and the savepoints s2 .. sn, where level 1 is our top transaction, as in
  * GetCurrentTransactionNestLevel().  After a local subcommit its savepoints remain
- * there until the next statement (conn->release_depth is the lowest of them).
+ * there until the next statement (conn->transaction.release_depth is the lowest of them).
  *
  * Savepoints and streams.  What is sent belongs to the savepoint that was set
  * before it, so a stream of rows to write must have ended when the next savepoint is set:
@@ -57,11 +57,6 @@
 /* Has a worker joined the current transaction? */
 static bool participating = false;
 
-/* The wires that a callback works on, and commands for them; room for all that the session has. */
-static WorkerConnection **selected = NULL;
-static const char **commands = NULL;
-static int selected_capacity = 0;
-
 /* Level of the subtransaction that aborts. */
 static int aborting_level = 0;
 
@@ -78,7 +73,8 @@ current_level(void)
 static inline int
 logical_depth(const WorkerConnection *conn)
 {
-	return conn->release_depth > 0 ? conn->release_depth - 1 : conn->xact_depth;
+	return conn->transaction.release_depth > 0 ? conn->transaction.release_depth - 1
+											   : conn->transaction.depth;
 }
 
 static const char *
@@ -103,30 +99,30 @@ static int
 append_transaction_commands(StringInfo message, WorkerConnection *conn)
 {
 	int level = current_level();
-	bool joins = conn->xact_depth == 0;
+	bool joins = conn->transaction.depth == 0;
 	int count = 0;
 
-	if (conn->release_depth > 0)
+	if (conn->transaction.release_depth > 0)
 	{
-		appendStringInfo(message, "RELEASE SAVEPOINT s%d; ", conn->release_depth);
-		conn->xact_depth = conn->release_depth - 1;
-		conn->release_depth = 0;
+		appendStringInfo(message, "RELEASE SAVEPOINT s%d; ", conn->transaction.release_depth);
+		conn->transaction.depth = conn->transaction.release_depth - 1;
+		conn->transaction.release_depth = 0;
 		count++;
 	}
-	if (conn->xact_depth == 0)
+	if (conn->transaction.depth == 0)
 	{
 		appendStringInfoString(message, choose_begin());
-		conn->xact_depth = 1;
+		conn->transaction.depth = 1;
 		count++;
 		remote_role_begin(conn);
 		count += constraint_mode_append(message, 1);
 	}
-	while (conn->xact_depth < level)
+	while (conn->transaction.depth < level)
 	{
-		appendStringInfo(message, "SAVEPOINT s%d; ", ++conn->xact_depth);
+		appendStringInfo(message, "SAVEPOINT s%d; ", ++conn->transaction.depth);
 		count++;
 		if (joins)
-			count += constraint_mode_append(message, conn->xact_depth);
+			count += constraint_mode_append(message, conn->transaction.depth);
 	}
 	return count;
 }
@@ -135,31 +131,13 @@ append_transaction_commands(StringInfo message, WorkerConnection *conn)
 static void
 check_wire(WorkerConnection *conn)
 {
-	if (conn->failed)
+	if (conn->transaction.failed)
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
 						errmsg("transaction on worker \"%s\" was lost", conn->worker_name),
 						errdetail("Its rollback to a savepoint failed."),
 						errhint("Roll back the whole transaction.")));
 	if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK)
 		connection_report(ERROR, conn, NULL, "");
-}
-
-/* Callbacks must not need memory. */
-static void
-reserve_for_callbacks(void)
-{
-	int needed = list_length(connection_list());
-	MemoryContext previous;
-
-	participants_reserve();
-	if (needed <= selected_capacity)
-		return;
-	needed = Max(needed, 2 * selected_capacity);
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	selected = palloc(needed * sizeof(WorkerConnection *));
-	commands = palloc(needed * sizeof(char *));
-	selected_capacity = needed;
-	MemoryContextSwitchTo(previous);
 }
 
 /* Make the wire idle and fit for the next statement. */
@@ -180,7 +158,7 @@ ready_wire(WorkerConnection *conn)
 {
 	prepare_wire(conn);
 	serializable_check_join(conn);
-	if (IsolationIsSerializable() && conn->xact_depth == 0)
+	if (IsolationIsSerializable() && conn->transaction.depth == 0)
 		snapshot_pin_wait(conn->worker_id);
 	snapshot_pin_transaction(NULL);
 }
@@ -263,10 +241,10 @@ send_in_transaction(WorkerConnection *conn, const char *sql)
 		resetStringInfo(&message);
 		commands = 0;
 	}
-	if (conn->snapshot_command[0] != '\0')
+	if (conn->snapshot.command[0] != '\0')
 	{
-		appendStringInfo(&message, "%s; ", conn->snapshot_command);
-		conn->snapshot_command[0] = '\0';
+		appendStringInfo(&message, "%s; ", conn->snapshot.command);
+		conn->snapshot.command[0] = '\0';
 		commands++;
 	}
 	if (commands > 0)
@@ -293,11 +271,11 @@ remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const
 {
 	serializable_check_join(conn); /* another wire may have joined since it was ready */
 	snapshot_pin_check_join(conn);
-	reserve_for_callbacks();
+	participants_reserve(); /* callbacks must not need memory */
 	participating = true;
 	worker_use_note_statement();
 	if (access != REMOTE_READ)
-		conn->written = true;
+		conn->transaction.written = true;
 	send_in_transaction(conn, sql);
 }
 
@@ -352,7 +330,8 @@ remote_transaction_can_restart(void)
 	{
 		const WorkerConnection *conn = lfirst(lc);
 
-		if (conn->written || conn->failed || conn->silent || conn->prepare_state != PREPARE_NONE)
+		if (conn->transaction.written || conn->transaction.failed || conn->silent ||
+			conn->prepared.state != PREPARE_NONE)
 			return false;
 	}
 	return true;
@@ -395,32 +374,15 @@ release_savepoints(int level)
 		WorkerConnection *conn = lfirst(lc);
 
 		if (logical_depth(conn) >= level)
-			conn->release_depth = level;
+			conn->transaction.release_depth = level;
 	}
-}
-
-/* Collect connections into selected[]; needs no memory after reserve_for_callbacks(). */
-static int
-select_connections(bool (*predicate)(const WorkerConnection *conn))
-{
-	int count = 0;
-	ListCell *lc;
-
-	foreach(lc, connection_list())
-	{
-		WorkerConnection *conn = lfirst(lc);
-
-		if (conn->pg != NULL && count < selected_capacity && predicate(conn))
-			selected[count++] = conn;
-	}
-	return count;
 }
 
 /* Was the wire used in the aborting subtransaction, or did it fail serving something from outside? */
 static bool
 is_concerned(const WorkerConnection *conn)
 {
-	return !conn->failed && conn->xact_depth > 0 &&
+	return !conn->transaction.failed && conn->transaction.depth > 0 &&
 		   (logical_depth(conn) >= aborting_level || conn->statement_failed ||
 			PQstatus(conn->pg) != CONNECTION_OK);
 }
@@ -429,7 +391,7 @@ is_concerned(const WorkerConnection *conn)
 static bool
 is_still_running(const WorkerConnection *conn)
 {
-	return conn->concerned && conn->outcome != WIRE_LOST &&
+	return conn->concerned && conn->cleanup.outcome != WIRE_LOST &&
 		   PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE;
 }
 
@@ -437,16 +399,16 @@ is_still_running(const WorkerConnection *conn)
 static bool
 has_savepoint(const WorkerConnection *conn)
 {
-	return conn->concerned && conn->outcome != WIRE_LOST && logical_depth(conn) >= aborting_level &&
-		   PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
+	return conn->concerned && conn->cleanup.outcome != WIRE_LOST &&
+		   logical_depth(conn) >= aborting_level && PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
 }
 
 /* Can its transaction not go on at the level that remains, but begin anew? */
 static bool
 is_to_restart(const WorkerConnection *conn)
 {
-	return conn->concerned && conn->failed && conn->outcome != WIRE_LOST && !conn->written &&
-		   conn->kept_snapshots == 0 && !IsolationUsesXactSnapshot();
+	return conn->concerned && conn->transaction.failed && conn->cleanup.outcome != WIRE_LOST &&
+		   !conn->transaction.written && conn->snapshot.kept == 0 && !IsolationUsesXactSnapshot();
 }
 
 /* Make the wires idle, whatever runs; the outcome is WIRE_LOST where that was not possible. */
@@ -455,19 +417,18 @@ stop_statements(int count, int64 deadline)
 {
 	for (int i = 0; i < count; i++)
 	{
-		WorkerConnection *conn = selected[i];
+		WorkerConnection *conn = participants[i];
 
-		conn->outcome = WIRE_PENDING;
+		wire_cleanup_begin(conn);
 		conn->occupant = NULL;
-		conn->copy_ended = false;
 		if (PQstatus(conn->pg) != CONNECTION_OK)
-			conn->outcome = WIRE_LOST;
+			conn->cleanup.outcome = WIRE_LOST;
 		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
 			(void) wire_drain_arrived(conn);
 	}
-	count = select_connections(is_still_running);
-	wire_cancel(selected, count, deadline);
-	wire_drain(selected, count, deadline);
+	count = participants_select(is_still_running);
+	wire_cancel(participants, count, deadline);
+	wire_drain(participants, count, deadline);
 }
 
 /* Run a command on the selected wires; those that are not in a transaction then have failed. */
@@ -479,12 +440,12 @@ rollback_to_savepoint(int count, int64 deadline)
 	snprintf(text, sizeof(text), "ROLLBACK TO SAVEPOINT s%d; RELEASE SAVEPOINT s%d", aborting_level,
 			 aborting_level);
 	for (int i = 0; i < count; i++)
-		commands[i] = text;
-	wire_run(selected, commands, count, deadline, NULL);
+		participant_commands[i] = text;
+	wire_run(participants, participant_commands, count, deadline, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		selected[i]->xact_depth = aborting_level - 1;
-		selected[i]->release_depth = 0;
+		participants[i]->transaction.depth = aborting_level - 1;
+		participants[i]->transaction.release_depth = 0;
 	}
 }
 
@@ -496,37 +457,30 @@ judge_wire(WorkerConnection *conn)
 	conn->statement_failed = false; /* what failed is undone with the savepoint */
 	session_settings_rolled_back(conn);
 	remote_role_forget(conn);
-	if (conn->outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK)
-		conn->failed = true;
+	if (conn->cleanup.outcome == WIRE_LOST || PQstatus(conn->pg) != CONNECTION_OK)
+		conn->transaction.failed = true;
 	else if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
-	{
-		/* not even BEGIN was executed */
-		conn->xact_depth = 0;
-		conn->release_depth = 0;
-	}
+		connection_leave_transaction(conn, false); /* not even BEGIN was executed */
 	else if (PQtransactionStatus(conn->pg) != PQTRANS_INTRANS ||
 			 logical_depth(conn) >= aborting_level)
-		conn->failed = true;
+		conn->transaction.failed = true;
 }
 
 /* Give up transactions that only read: they begin anew with their next statement. */
 static void
 restart_failed_readers(int64 deadline)
 {
-	int count = select_connections(is_to_restart);
+	int count = participants_select(is_to_restart);
 
 	for (int i = 0; i < count; i++)
-		commands[i] = "ROLLBACK";
-	wire_run(selected, commands, count, deadline, NULL);
+		participant_commands[i] = "ROLLBACK";
+	wire_run(participants, participant_commands, count, deadline, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		WorkerConnection *conn = selected[i];
+		WorkerConnection *conn = participants[i];
 
-		if (conn->outcome != WIRE_OK || PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
-			continue;
-		conn->failed = false;
-		conn->xact_depth = 0;
-		conn->release_depth = 0;
+		if (conn->cleanup.outcome == WIRE_OK && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+			connection_leave_transaction(conn, false);
 	}
 }
 
@@ -540,16 +494,16 @@ abort_subtransaction(int level)
 
 	pending_rows_reset();
 	aborting_level = level;
-	count = select_connections(is_concerned);
+	count = participants_select(is_concerned);
 	if (count == 0)
 		return;
 	for (int i = 0; i < count; i++)
 	{
-		selected[i]->concerned = true;
-		selected[i]->quiet = true;
+		participants[i]->concerned = true;
+		participants[i]->quiet = true;
 	}
 	stop_statements(count, deadline);
-	rollback_to_savepoint(select_connections(has_savepoint), deadline);
+	rollback_to_savepoint(participants_select(has_savepoint), deadline);
 	foreach(lc, connection_list())
 	{
 		if (((WorkerConnection *) lfirst(lc))->concerned)

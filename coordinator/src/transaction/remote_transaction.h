@@ -38,7 +38,7 @@ extern void remote_transaction_run_on_participants(const char *sql);
 static inline bool
 remote_transaction_participates(const WorkerConnection *conn)
 {
-	return conn->pg != NULL && conn->xact_depth > 0;
+	return conn->pg != NULL && conn->transaction.depth > 0;
 }
 
 /*

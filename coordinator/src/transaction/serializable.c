@@ -47,7 +47,7 @@ serializable_check_join(const WorkerConnection *conn)
 {
 	ListCell *cell;
 
-	if (!IsolationIsSerializable() || conn->xact_depth > 0)
+	if (!IsolationIsSerializable() || conn->transaction.depth > 0)
 		return;
 	if (local_used)
 		report_second_node(

@@ -143,7 +143,7 @@ snapshot_pin_take(List *wires, const char *command, bool in_gate)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		conn->snapshot_pinned = false;
+		conn->snapshot.pinned = false;
 		remote_transaction_send_ready(conn, REMOTE_READ, command);
 	}
 	if (in_gate)
@@ -260,7 +260,7 @@ snapshot_pin_check_join(const WorkerConnection *conn)
 				 errmsg("cannot use worker \"%s\" under an imported snapshot", conn->worker_name),
 				 errdetail("The snapshot says nothing of what the workers have committed."),
 				 errhint("Use one transaction of your own; pg_dump without --jobs does.")));
-	if (IsolationUsesXactSnapshot() && transaction_pinned && conn->xact_depth == 0)
+	if (IsolationUsesXactSnapshot() && transaction_pinned && conn->transaction.depth == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("transaction has no snapshot of worker \"%s\"", conn->worker_name),
@@ -297,7 +297,7 @@ snapshot_pin_abort(void)
 	window_open = false;
 	transaction_pinning = false;
 	foreach(lc, connection_list())
-		((WorkerConnection *) lfirst(lc))->snapshot_command[0] = '\0';
+		((WorkerConnection *) lfirst(lc))->snapshot.command[0] = '\0';
 }
 
 void

@@ -278,7 +278,7 @@ connection_receive_notice(void *arg, const PGresult *result)
 		conn->replica_wait_cancelled = true;
 	if (sqlstate != NULL && strcmp(sqlstate, SNAPSHOT_IS_PINNED) == 0)
 	{
-		conn->snapshot_pinned = true;
+		conn->snapshot.pinned = true;
 		return;
 	}
 	if (conn->quiet || severity == NULL ||
@@ -534,14 +534,14 @@ connection_poll_result(WorkerConnection *conn, PGresult **result)
 bool
 connection_poll_pin(WorkerConnection *conn)
 {
-	while (!conn->snapshot_pinned)
+	while (!conn->snapshot.pinned)
 	{
 		PGresult *result;
 
 		/* parses what has arrived up to the next result, and so hears the message */
 		if (!has_result(conn))
-			return conn->snapshot_pinned;
-		if (conn->snapshot_pinned || conn->skip_results == 0)
+			return conn->snapshot.pinned;
+		if (conn->snapshot.pinned || conn->skip_results == 0)
 			return true;
 		result = PQgetResult(conn->pg);
 		if (result == NULL)
@@ -638,6 +638,16 @@ connection_settle(WorkerConnection *conn)
 }
 
 void
+connection_leave_transaction(WorkerConnection *conn, bool committed)
+{
+	conn->transaction = (WireTransaction){0};
+	if (committed)
+		session_settings_committed(conn);
+	else
+		session_settings_rolled_back(conn);
+}
+
+void
 connection_discard(WorkerConnection *conn)
 {
 	while (!wire_drain_arrived(conn))
@@ -665,16 +675,10 @@ connection_drop(WorkerConnection *conn)
 		worker_state_leave_behind(conn->worker_id);
 	conn->occupant = NULL;
 	conn->skip_results = 0;
-	conn->xact_depth = 0;
-	conn->release_depth = 0;
-	conn->written = false;
-	conn->failed = false;
 	conn->end_pending = false;
 	conn->silent = false;
 	conn->longest_message = 0;
-	conn->snapshot_command[0] = '\0';
-	conn->prepared_counter = 0;
-	conn->prepare_state = PREPARE_NONE;
+	conn->transaction = (WireTransaction){0};
 	session_settings_forget(conn);
 	shared_wait.count = 0; /* the kernel forgets a closed socket, the set does not */
 	if (conn->row != NULL)

@@ -50,6 +50,50 @@ typedef enum WireOutcome
 	WIRE_LOST	/* no answer in time, or the connection broke */
 } WireOutcome;
 
+/* A user and his security context: remote_role.h. */
+typedef struct RemoteRole
+{
+	Oid user;
+	int security_context;
+} RemoteRole;
+
+/* How the worker follows our transaction; all zero outside of one: connection_leave_transaction(). */
+typedef struct WireTransaction
+{
+	int depth;		   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int release_depth; /* savepoints of this level and above are to be released, 0 none */
+	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
+	bool failed;	   /* the remote transaction is lost */
+} WireTransaction;
+
+/* A prepared transaction; all zero when there is none: participant_forget_prepared(). */
+typedef struct WirePrepared
+{
+	PrepareState state;
+	uint64 counter;						   /* of its gid */
+	char commit[CONNECTION_GID_SIZE + 32]; /* the commands that end it */
+	char rollback[CONNECTION_GID_SIZE + 32];
+} WirePrepared;
+
+/* Snapshots on the worker, see snapshot_pin.c. */
+typedef struct WireSnapshot
+{
+	int kept;		  /* of running statements */
+	bool pinned;	  /* the worker has said that it took a snapshot */
+	char command[96]; /* to precede the next statement, may be empty */
+} WireSnapshot;
+
+/* A statement that is ended or run where nothing may be thrown: wire_cleanup_begin(). */
+typedef struct WireCleanup
+{
+	WireOutcome outcome;
+	char tag[32];	  /* command tag of the last result */
+	bool idle;		  /* nothing runs any more */
+	bool copy_ended;  /* CopyFail was sent */
+	int socket;		  /* a probe of the worker's postmaster, -1 none */
+	bool probe_asked; /* the probe has sent its question */
+} WireCleanup;
+
 /*
  * Never freed: a pointer stays valid for the whole session, also when the
  * connection is dropped (pg is NULL then) and made anew.
@@ -63,50 +107,32 @@ typedef struct WorkerConnection
 	int worker_pid;			/* of the backend there; libpq forgets it when the connection breaks */
 	WireOccupant *occupant; /* first member of the occupant's struct; NULL when idle */
 	int skip_results;		/* results of the preamble (BEGIN, SET) still to be skipped */
+	bool end_pending;		/* COMMIT or ROLLBACK of a reader was sent, its result not collected */
+	bool quiet;				/* notices are dropped */
+	bool concerned;			/* used in the subtransaction that aborts */
 
-	/* connection.c owns these */
+	/* connection*.c own these */
 	char *conninfo;			/* of the worker, when the connection was made */
+	uint32 generation;		/* likewise */
+	uint32 hold_generation; /* likewise, see worker_use.c */
+	bool stranger;			/* not greeted: the worker does not know us for its coordinator */
 	WaitEventSet *wait_set; /* to wait for this wire alone */
 	char *row;				/* the row last handed out by libpq, freed with the next one */
 	char sql[CONNECTION_SQL_EXCERPT]; /* begin of the running statement */
 	bool statement_failed;			  /* the running statement has reported an error */
-	bool quiet;						  /* notices are dropped */
 	bool replica_wait_cancelled;	  /* a commit there did not wait for its replica */
 	bool silent;					  /* broken off: the worker does not answer */
 	Size longest_message;			  /* sent or received */
-	bool stranger;	   /* not greeted: the worker does not know us for its coordinator */
-	uint32 generation; /* of the worker, when the connection was made */
 
-	/* worker_use.c owns these */
-	struct WorkerUse *use;	/* counters of the worker, NULL when not looked for yet */
-	uint32 hold_generation; /* of the worker, when the connection was made */
-	bool joined;			/* the transaction counts as a user of the worker */
-
-	/* remote_transaction.c and commit_protocol.c own these */
-	int xact_depth;		/* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
-	int release_depth;	/* savepoints of this level and above are to be released, 0 none */
-	bool written;		/* this transaction wrote or locked there: never cancel, never retry */
-	bool failed;		/* the remote transaction is lost */
-	bool concerned;		/* used in the subtransaction that aborts */
-	bool end_pending;	/* COMMIT or ROLLBACK of a reader was sent, its result not collected */
-	Oid acting;			/* remote_role.c: who acts there, InvalidOid when unknown ... */
-	int acting_context; /* ... and in which security context */
-	struct SentSettings *settings; /* what session_settings.c sent, NULL when unknown */
-	int kept_snapshots;			   /* of running statements, see snapshot_pin.c */
-	bool snapshot_pinned;		   /* the worker has said that it took a snapshot */
-	char snapshot_command[96];	   /* to precede the next statement, may be empty */
-	uint64 prepared_counter;	   /* counter of the prepared gid, 0 when not prepared */
-	PrepareState prepare_state;
-	char commit_prepared[CONNECTION_GID_SIZE + 32];
-	char rollback_prepared[CONNECTION_GID_SIZE + 32];
-
-	/* wire_cleanup.c owns these */
-	WireOutcome outcome;
-	char tag[32];		/* command tag of the last result */
-	int cleanup_socket; /* a probe of the worker's postmaster, -1 none */
-	bool probe_asked;	/* the probe has sent its question */
-	bool wire_idle;		/* nothing runs any more */
-	bool copy_ended;	/* CopyFail was sent */
+	/* what others know of the wire, each in its own struct */
+	WireTransaction transaction;   /* remote_transaction.c */
+	WirePrepared prepared;		   /* commit_protocol.c */
+	WireSnapshot snapshot;		   /* snapshot_pin.c */
+	WireCleanup cleanup;		   /* wire_cleanup.c */
+	RemoteRole acting;			   /* remote_role.c: InvalidOid when unknown */
+	struct SentSettings *settings; /* session_settings.c: NULL when unknown */
+	struct WorkerUse *use; /* worker_use.c: counters of the worker, NULL when not looked for yet */
+	bool joined;		   /* worker_use.c: the transaction counts as a user of the worker */
 } WorkerConnection;
 
 /*
@@ -162,6 +188,9 @@ extern bool connection_is_silent(const WorkerConnection *conn);
  * statement's own result there?  Does not wait.
  */
 extern bool connection_poll_pin(WorkerConnection *conn);
+
+/* The worker's transaction has ended, with what was set in it. */
+extern void connection_leave_transaction(WorkerConnection *conn, bool committed);
 
 /* Wait for the end of a reader's COMMIT or ROLLBACK that was sent without waiting. */
 extern void connection_settle(WorkerConnection *conn);

@@ -58,7 +58,7 @@ find_participant(int worker_id)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		if (conn->worker_id == worker_id && conn->xact_depth > 0)
+		if (conn->worker_id == worker_id && conn->transaction.depth > 0)
 			return conn;
 	}
 	return NULL;
@@ -86,7 +86,6 @@ find_connection(int worker_id, Oid role)
 	conn->worker_id = worker_id;
 	conn->role = role;
 	conn->worker_name = pstrdup(metadata_worker(worker_id)->name);
-	conn->cleanup_socket = -1;
 	wire_cleanup_reserve(list_length(connections) + 1);
 	connections = lappend(connections, conn);
 	MemoryContextSwitchTo(previous);
@@ -140,7 +139,7 @@ check_connection(WorkerConnection *conn)
 
 	if (conn->pg == NULL)
 		return false;
-	if (conn->xact_depth > 0)
+	if (conn->transaction.depth > 0)
 	{
 		if (PQstatus(conn->pg) != CONNECTION_OK)
 			connection_report(ERROR, conn, NULL, NULL);

@@ -96,20 +96,19 @@ remote_role_for_relation(Relation relation)
 void
 remote_role_begin(WorkerConnection *conn)
 {
-	conn->acting = conn->role;
-	conn->acting_context = 0;
+	conn->acting = (RemoteRole){conn->role, 0};
 }
 
 void
 remote_role_forget(WorkerConnection *conn)
 {
-	conn->acting = InvalidOid;
+	conn->acting.user = InvalidOid;
 }
 
 int
 remote_role_append_reset(StringInfo message, WorkerConnection *conn)
 {
-	if (conn->acting == conn->role && conn->acting_context == 0)
+	if (remote_role_equal(conn->acting, (RemoteRole){conn->role, 0}))
 		return 0;
 	appendStringInfoString(message, "SET LOCAL strata_worker.role TO DEFAULT; ");
 	remote_role_begin(conn);
@@ -122,7 +121,7 @@ remote_role_append(StringInfo message, WorkerConnection *conn)
 	RemoteRole role = remote_role_current();
 
 	role.security_context &= PASSED_ON;
-	if (role.user == conn->acting && role.security_context == conn->acting_context)
+	if (remote_role_equal(role, conn->acting))
 		return 0;
 	if (role.user == conn->role && role.security_context == 0)
 		return remote_role_append_reset(message, conn);
@@ -131,7 +130,6 @@ remote_role_append(StringInfo message, WorkerConnection *conn)
 					 (role.security_context & SECURITY_RESTRICTED_OPERATION) != 0 ? ", 'restricted'"
 																				  : "",
 					 (role.security_context & SECURITY_ANY_SCHEMA) != 0 ? ", 'any_schema'" : "");
-	conn->acting = role.user;
-	conn->acting_context = role.security_context;
+	conn->acting = role;
 	return 1;
 }

@@ -10,13 +10,6 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
-/* A user and his security context. */
-typedef struct RemoteRole
-{
-	Oid user;
-	int security_context;
-} RemoteRole;
-
 static inline bool
 remote_role_equal(RemoteRole a, RemoteRole b)
 {

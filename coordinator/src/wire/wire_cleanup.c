@@ -104,16 +104,22 @@ wait_for_slots(int count, int64 *deadline)
  * ----------------------------------------------------------------
  */
 
+void
+wire_cleanup_begin(WorkerConnection *conn)
+{
+	conn->cleanup = (WireCleanup){.socket = -1};
+}
+
 static void
 note_result(WorkerConnection *conn, PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
 
 	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
-		conn->outcome = conn->outcome == WIRE_ERROR ? WIRE_ERROR : WIRE_OK;
+		conn->cleanup.outcome = conn->cleanup.outcome == WIRE_ERROR ? WIRE_ERROR : WIRE_OK;
 	else if (status != PGRES_COPY_OUT && status != PGRES_COPY_IN)
-		conn->outcome = WIRE_ERROR;
-	strlcpy(conn->tag, PQcmdStatus(result), sizeof(conn->tag));
+		conn->cleanup.outcome = WIRE_ERROR;
+	strlcpy(conn->cleanup.tag, PQcmdStatus(result), sizeof(conn->cleanup.tag));
 }
 
 /* Throw away one bufferful of COPY rows; true when the COPY has ended. */
@@ -145,7 +151,7 @@ wire_drain_arrived(WorkerConnection *conn)
 		if (result == NULL)
 		{
 			if (PQstatus(conn->pg) != CONNECTION_OK)
-				conn->outcome = WIRE_LOST;
+				conn->cleanup.outcome = WIRE_LOST;
 			return true;
 		}
 		status = PQresultStatus(result);
@@ -154,18 +160,18 @@ wire_drain_arrived(WorkerConnection *conn)
 
 		if (!intact || PQstatus(conn->pg) != CONNECTION_OK)
 		{
-			conn->outcome = WIRE_LOST;
+			conn->cleanup.outcome = WIRE_LOST;
 			return true;
 		}
 		if (status == PGRES_COPY_OUT && !discard_rows(conn))
 			return false;
 		if (status == PGRES_COPY_IN)
 		{
-			if (!conn->copy_ended)
-				conn->copy_ended = PQputCopyEnd(conn->pg, "transaction was aborted") == 1;
-			if (!conn->copy_ended || PQflush(conn->pg) < 0)
+			if (!conn->cleanup.copy_ended)
+				conn->cleanup.copy_ended = PQputCopyEnd(conn->pg, "transaction was aborted") == 1;
+			if (!conn->cleanup.copy_ended || PQflush(conn->pg) < 0)
 			{
-				conn->outcome = WIRE_LOST;
+				conn->cleanup.outcome = WIRE_LOST;
 				return true;
 			}
 		}
@@ -185,16 +191,16 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ende
 
 		for (int i = 0; i < count; i++)
 		{
-			if (conns[i]->wire_idle)
+			if (conns[i]->cleanup.idle)
 				continue;
-			conns[i]->wire_idle = wire_drain_arrived(conns[i]);
-			if (conns[i]->wire_idle && ended != NULL)
+			conns[i]->cleanup.idle = wire_drain_arrived(conns[i]);
+			if (conns[i]->cleanup.idle && ended != NULL)
 				ended(conns[i]);
-			if (conns[i]->wire_idle)
+			if (conns[i]->cleanup.idle)
 				continue;
 			if (!in_time)
 			{
-				conns[i]->outcome = WIRE_LOST;
+				conns[i]->cleanup.outcome = WIRE_LOST;
 				continue;
 			}
 			poll_slots[waiting].fd = PQsocket(conns[i]->pg);
@@ -207,28 +213,19 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ende
 	}
 }
 
-static void
-reset_wire(WorkerConnection *conn)
-{
-	conn->outcome = WIRE_PENDING;
-	conn->tag[0] = '\0';
-	conn->wire_idle = false;
-	conn->copy_ended = false;
-}
-
 void
 wire_drain(WorkerConnection **conns, int count, int64 deadline)
 {
 	for (int i = 0; i < count; i++)
 	{
 		/* one that wire_cancel() has given up stays lost */
-		bool lost = conns[i]->outcome == WIRE_LOST;
+		bool lost = conns[i]->cleanup.outcome == WIRE_LOST;
 
-		reset_wire(conns[i]);
+		wire_cleanup_begin(conns[i]);
 		if (!lost)
 			continue;
-		conns[i]->outcome = WIRE_LOST;
-		conns[i]->wire_idle = true;
+		conns[i]->cleanup.outcome = WIRE_LOST;
+		conns[i]->cleanup.idle = true;
 	}
 	finish_wires(conns, count, deadline, NULL);
 }
@@ -240,12 +237,12 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline,
 	{
 		bool quiet = conns[i]->quiet;
 
-		reset_wire(conns[i]);
+		wire_cleanup_begin(conns[i]);
 		conns[i]->quiet = true;
 		if (!PQsendQuery(conns[i]->pg, sqls[i]))
 		{
-			conns[i]->outcome = WIRE_LOST;
-			conns[i]->wire_idle = true;
+			conns[i]->cleanup.outcome = WIRE_LOST;
+			conns[i]->cleanup.idle = true;
 		}
 		conns[i]->quiet = quiet;
 		FAULT_POINT_OF("wire_sent", i);
@@ -253,8 +250,8 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline,
 	finish_wires(conns, count, deadline, ended);
 	for (int i = 0; i < count; i++)
 	{
-		if (conns[i]->outcome == WIRE_PENDING)
-			conns[i]->outcome = WIRE_LOST;
+		if (conns[i]->cleanup.outcome == WIRE_PENDING)
+			conns[i]->cleanup.outcome = WIRE_LOST;
 	}
 }
 
@@ -287,9 +284,9 @@ start_probe(WorkerConnection *conn)
 static void
 end_probe(WorkerConnection *conn)
 {
-	if (conn->cleanup_socket >= 0)
-		close(conn->cleanup_socket);
-	conn->cleanup_socket = -1;
+	if (conn->cleanup.socket >= 0)
+		close(conn->cleanup.socket);
+	conn->cleanup.socket = -1;
 }
 
 static void
@@ -299,7 +296,7 @@ send_cancel(WorkerConnection *conn)
 	char message[256];
 
 	if (cancel == NULL || !PQcancel(cancel, message, sizeof(message)))
-		conn->outcome = WIRE_LOST;
+		conn->cleanup.outcome = WIRE_LOST;
 	PQfreeCancel(cancel);
 }
 
@@ -311,15 +308,15 @@ advance_probe(WorkerConnection *conn, short events)
 	char answer;
 	ssize_t length;
 
-	if ((events & POLLOUT) && !conn->probe_asked)
+	if ((events & POLLOUT) && !conn->cleanup.probe_asked)
 	{
-		conn->probe_asked = send(conn->cleanup_socket, question, sizeof(question), MSG_NOSIGNAL) ==
-							sizeof(question);
-		if (!conn->probe_asked)
-			conn->outcome = WIRE_LOST;
-		return !conn->probe_asked;
+		conn->cleanup.probe_asked = send(conn->cleanup.socket, question, sizeof(question),
+										 MSG_NOSIGNAL) == sizeof(question);
+		if (!conn->cleanup.probe_asked)
+			conn->cleanup.outcome = WIRE_LOST;
+		return !conn->cleanup.probe_asked;
 	}
-	length = recv(conn->cleanup_socket, &answer, 1, 0);
+	length = recv(conn->cleanup.socket, &answer, 1, 0);
 	if (length == 1)
 	{
 		end_probe(conn);
@@ -328,7 +325,7 @@ advance_probe(WorkerConnection *conn, short events)
 	else if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	else
-		conn->outcome = WIRE_LOST;
+		conn->cleanup.outcome = WIRE_LOST;
 	return true;
 }
 
@@ -338,11 +335,10 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 	deadline = Min(deadline, clock_now() + PROBE_TIMEOUT_MS);
 	for (int i = 0; i < count; i++)
 	{
-		conns[i]->outcome = WIRE_PENDING;
-		conns[i]->probe_asked = false;
-		conns[i]->cleanup_socket = start_probe(conns[i]);
-		if (conns[i]->cleanup_socket < 0)
-			conns[i]->outcome = WIRE_LOST;
+		wire_cleanup_begin(conns[i]);
+		conns[i]->cleanup.socket = start_probe(conns[i]);
+		if (conns[i]->cleanup.socket < 0)
+			conns[i]->cleanup.outcome = WIRE_LOST;
 	}
 
 	for (;;)
@@ -351,10 +347,10 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 
 		for (int i = 0; i < count; i++)
 		{
-			if (conns[i]->cleanup_socket < 0)
+			if (conns[i]->cleanup.socket < 0)
 				continue;
-			poll_slots[waiting].fd = conns[i]->cleanup_socket;
-			poll_slots[waiting].events = conns[i]->probe_asked ? POLLIN : POLLOUT;
+			poll_slots[waiting].fd = conns[i]->cleanup.socket;
+			poll_slots[waiting].events = conns[i]->cleanup.probe_asked ? POLLIN : POLLOUT;
 			poll_slots[waiting].revents = 0;
 			poll_owners[waiting++] = conns[i];
 		}
@@ -371,9 +367,9 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 
 	for (int i = 0; i < count; i++)
 	{
-		if (conns[i]->cleanup_socket < 0)
+		if (conns[i]->cleanup.socket < 0)
 			continue;
-		conns[i]->outcome = WIRE_LOST;
+		conns[i]->cleanup.outcome = WIRE_LOST;
 		end_probe(conns[i]);
 	}
 }
@@ -387,7 +383,8 @@ wire_drop_swollen(void)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		if (conn->pg != NULL && conn->xact_depth == 0 && conn->longest_message > SWOLLEN_BYTES)
+		if (conn->pg != NULL && conn->transaction.depth == 0 &&
+			conn->longest_message > SWOLLEN_BYTES)
 			connection_drop(conn);
 	}
 }

@@ -3,7 +3,7 @@
  *		Ending statements where nothing may be thrown and nothing may last.
  *
  * For the callbacks of commit and abort: no ERROR, no allocation, no interrupts,
- * and a deadline for everything.  What a wire answered stands in its `outcome`
+ * and a deadline for everything.  What a wire answered stands in its cleanup's `outcome`
  * and `tag` afterwards; WIRE_LOST wires are to be dropped by the caller.
  */
 #ifndef STRATA_WIRE_CLEANUP_H
@@ -28,6 +28,9 @@ extern void wire_end_renew(void);
 
 /* Make room for so many connections, so that the functions below need no memory. */
 extern void wire_cleanup_reserve(int count);
+
+/* What is known of the wire's last clean-up is forgotten: a new one begins. */
+extern void wire_cleanup_begin(WorkerConnection *conn);
 
 /* Throw away what the running statement has already answered; true when the wire is idle then. */
 extern bool wire_drain_arrived(WorkerConnection *conn);

@@ -8,14 +8,13 @@
 
 #include "access/xact.h"
 
-#include "wire/session_settings.h"
 #include "wire/wire_cleanup.h"
 
 /* May what runs there be cancelled without losing anything but its own rows? */
 static bool
 can_restart(const WorkerConnection *conn)
 {
-	return !conn->written && conn->xact_depth == 1 && conn->kept_snapshots == 0 &&
+	return !conn->transaction.written && conn->transaction.depth == 1 && conn->snapshot.kept == 0 &&
 		   !IsolationUsesXactSnapshot();
 }
 
@@ -25,9 +24,7 @@ restart_transaction(WorkerConnection *conn)
 {
 	connection_send(conn, "ROLLBACK", 0, "ROLLBACK");
 	conn->end_pending = true;
-	conn->xact_depth = 0;
-	conn->release_depth = 0;
-	session_settings_rolled_back(conn);
+	connection_leave_transaction(conn, false);
 }
 
 bool
@@ -45,7 +42,7 @@ wire_reclaim(WorkerConnection **conns, int count)
 
 	for (int i = 0; i < count; i++)
 	{
-		conns[i]->copy_ended = false;
+		wire_cleanup_begin(conns[i]);
 		if (can_restart(conns[i]))
 			cancelled[cancelled_count++] = conns[i];
 	}
@@ -53,7 +50,7 @@ wire_reclaim(WorkerConnection **conns, int count)
 	wire_drain(cancelled, cancelled_count, deadline);
 	for (int i = 0; i < cancelled_count; i++)
 	{
-		if (cancelled[i]->outcome == WIRE_LOST)
+		if (cancelled[i]->cleanup.outcome == WIRE_LOST)
 			connection_drop(cancelled[i]);
 		else if (PQtransactionStatus(cancelled[i]->pg) != PQTRANS_INTRANS)
 			restart_transaction(cancelled[i]);

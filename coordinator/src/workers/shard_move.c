@@ -258,7 +258,7 @@ check_nothing_reads(Oid relation)
 	{
 		const WorkerConnection *conn = lfirst(cell);
 
-		if (conn->kept_snapshots > 0 || conn->occupant != NULL)
+		if (conn->snapshot.kept > 0 || conn->occupant != NULL)
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
 							errmsg("cannot move a shard of \"%s\" because this session has queries "
 								   "that read from workers",
