@@ -50,5 +50,5 @@ $(COMMON_OBJS): src/common_%.o: $(COMMON_DIR)/%.c
 	$(CC) $(CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 # Few files and many shared headers: rebuild all when any header changes.
-$(OBJS): $(shell find src -name '*.h') $(wildcard $(COMMON_DIR)/*.h)
+$(OBJS): $(shell find src -name '*.h') $(wildcard $(COMMON_DIR)/*.h $(COMMON_DIR)/compat/*.h)
 endif

@@ -2,7 +2,7 @@
 
 Each folder src/ that has a file `layers` is checked: its lines say which folders there are, and what the files of
 each may include beside their own folder's.  A folder stands below all that it may use, so folders form no circle;
-files must form none either.
+files must form none either.  Tests of PostgreSQL's version stand in extensions/common/compat/ alone.
 """
 
 from __future__ import annotations
@@ -82,10 +82,19 @@ def check(src: Path) -> list[str]:
     return faults
 
 
+def find_version_tests() -> list[str]:
+    return [
+        f"{path} tests PG_VERSION_NUM, which extensions/common/compat/ is for"
+        for component in ("coordinator", "worker", "extensions")
+        for path in sorted(Path(component).rglob("*.[ch]"))
+        if "extensions/common/compat" not in str(path) and "PG_VERSION_NUM" in path.read_text()
+    ]
+
+
 def main() -> None:
     sources = sorted(path.parent for path in Path().glob("*/src/layers"))
     sources += sorted(path.parent for path in Path().glob("extensions/*/src/layers"))
-    faults = [fault for src in sources for fault in check(src)]
+    faults = [fault for src in sources for fault in check(src)] + find_version_tests()
     print("\n".join(faults), end="\n" if faults else "")
     sys.exit(1 if faults or not sources else 0)
 
