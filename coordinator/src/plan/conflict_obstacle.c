@@ -25,6 +25,7 @@
 #include "plan/conflict_obstacle.h"
 #include "plan/only_here.h"
 #include "plan/shippable.h"
+#include "plan/shippable_object.h"
 
 /* The first of each kind that was found; InvalidOid: none. */
 typedef struct Obstacles

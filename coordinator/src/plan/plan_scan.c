@@ -35,6 +35,7 @@
 #include "plan/plan_row_change.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "plan/shippable_object.h"
 
 /* The junk column by which a row mark that does not lock finds its row again; NULL without one. */
 static TargetEntry *

@@ -5,15 +5,10 @@
  * The rule is "never wrong, if in doubt stay here": what is not shippable is
  * evaluated on the coordinator over gathered rows.
  *
+ *	- Functions, operators and aggregates are shipped as shippable_object.c says.
  *	- Volatile functions stay above the gather.
  *	- Stable expressions without columns (now(), current_user, a setting) are
  *	  evaluated once on the coordinator and shipped as values (deparse_path.c).
- *	- Stable functions of columns are shipped if they are built in and depend
- *	  only on the settings that remote_transaction.c propagates (TimeZone,
- *	  DateStyle, ...), not on catalogs, privileges or session state.
- *	- Functions, operators and aggregates that are neither built in nor part
- *	  of an extension are shipped only if they are immutable functions: others
- *	  may read tables, of which a worker sees a slice.
  *	- Temporary types, functions and collations, those of local tables' rows and of local
  *	  extensions are the coordinator's alone (only_here.c).
  *	- Values of object identifier types (regclass and its like), and what is made of them, are
@@ -24,35 +19,26 @@
 #include "postgres.h"
 
 #include "access/sysattr.h"
-#include "access/transam.h"
-#include "catalog/dependency.h"
-#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
-#include "utils/acl.h"
-#include "utils/fmgroids.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "compat.h"
-#include "cluster/local_extension.h"
 #include "plan/explicit_cast.h"
 #include "plan/only_here.h"
 #include "plan/partial_aggregate.h"
 #include "plan/shippable.h"
+#include "plan/shippable_object.h"
 #include "values/row_format.h"
 
 typedef struct ShippableContext
@@ -64,124 +50,7 @@ typedef struct ShippableContext
 	bool of_new_row;	   /* it is evaluated once for each row that is written */
 } ShippableContext;
 
-typedef struct ObjectKey
-{
-	Oid classid;
-	Oid objectid;
-} ObjectKey;
-
-typedef struct ObjectEntry
-{
-	ObjectKey key;
-	bool shippable;
-} ObjectEntry;
-
-static HTAB *object_cache = NULL;
-
-/* Names of stable built-in functions that look at more than their arguments and propagated settings. */
-static const char *const local_function_prefixes[] = {
-	"has_",
-	"pg_",
-	"txid_",
-	"row_security_active",
-	"inet_client",
-	"inet_server",
-	"col_description",
-	"obj_description",
-	"shobj_description",
-	"currval",
-	"lastval",
-	"to_reg",
-	"current_",
-	"query_to_",
-	"table_to_",
-	"schema_to_",
-	"cursor_to_",
-	"database_to_",
-	"reg",
-	"textreg",
-	"binary_upgrade",
-	"ts_",
-	"get_current_ts_config",
-	"session_user",
-	"getdatabaseencoding",
-	"version",
-	"format_type",
-	"oidvectortypes",
-};
-
 static bool walk_unshippable(Node *node, ShippableContext *context);
-
-static void
-reset_object_cache(Datum arg, int cacheid, uint32 hashvalue)
-{
-	if (object_cache != NULL)
-	{
-		hash_destroy(object_cache);
-		object_cache = NULL;
-	}
-}
-
-/* Whoever owns an extension can make a function of his own its member. */
-static bool
-is_a_superusers(Oid classid, Oid objectid)
-{
-	int cache = get_object_catcache_oid(classid);
-	AttrNumber column = get_object_attnum_owner(classid);
-	HeapTuple tuple;
-	bool null;
-	Oid owner;
-
-	if (cache < 0 || column == InvalidAttrNumber)
-		return true;
-	tuple = SearchSysCache1(cache, ObjectIdGetDatum(objectid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	owner = DatumGetObjectId(SysCacheGetAttr(cache, tuple, column, &null));
-	ReleaseSysCache(tuple);
-	return superuser_arg(owner);
-}
-
-bool
-shippable_object(Oid classid, Oid objectid)
-{
-	ObjectKey key = {classid, objectid};
-	ObjectEntry *entry;
-	bool found;
-	bool shippable;
-
-	if (objectid < FirstNormalObjectId)
-		return true;
-	if (local_extension_has(classid, objectid))
-		return false;
-
-	if (object_cache != NULL)
-	{
-		entry = hash_search(object_cache, &key, HASH_FIND, NULL);
-		if (entry != NULL)
-			return entry->shippable;
-	}
-
-	shippable = OidIsValid(getExtensionOfObject(classid, objectid)) &&
-				is_a_superusers(classid, objectid);
-	if (object_cache == NULL)
-	{
-		static bool registered = false;
-		HASHCTL control = {.keysize = sizeof(ObjectKey), .entrysize = sizeof(ObjectEntry)};
-
-		if (!registered)
-		{
-			CacheRegisterSyscacheCallback(PROCOID, reset_object_cache, (Datum) 0);
-			CacheRegisterSyscacheCallback(OPEROID, reset_object_cache, (Datum) 0);
-			registered = true;
-		}
-		object_cache = hash_create("strata shippable objects", 64, &control,
-								   HASH_ELEM | HASH_BLOBS);
-	}
-	entry = hash_search(object_cache, &key, HASH_ENTER, &found);
-	entry->shippable = shippable;
-	return shippable;
-}
 
 bool
 shippable_type(Oid type)
@@ -300,88 +169,6 @@ shippable_is_shipped_value(PlannerInfo *root, Node *expr)
 	return is_scalar_expression(expr) &&
 		   (contain_mutable_functions(expr) || walk_only_here(expr, NULL)) &&
 		   shippable_is_runtime_constant(root, expr);
-}
-
-/* Is a stable built-in function the same wherever our settings are? */
-static bool
-depends_only_on_settings(Oid funcid)
-{
-	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(funcid));
-	Form_pg_proc proc;
-	bool result = true;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	proc = (Form_pg_proc) GETSTRUCT(tuple);
-	for (int i = 0; result && i < lengthof(local_function_prefixes); i++)
-	{
-		const char *prefix = local_function_prefixes[i];
-
-		if (strncmp(NameStr(proc->proname), prefix, strlen(prefix)) == 0)
-			result = false;
-	}
-	for (int i = 0; result && i < proc->pronargs; i++)
-		result = !OidIsValid(row_format_object_class(proc->proargtypes.values[i]));
-	ReleaseSysCache(tuple);
-	return result;
-}
-
-/* Immutable, but of OIDs: a table's, an enum value's. */
-static bool
-hashes_identifiers(Oid funcid)
-{
-	return funcid == F_SATISFIES_HASH_PARTITION || funcid == F_HASHENUM ||
-		   funcid == F_HASHENUMEXTENDED;
-}
-
-/* Callback of check_functions_in_node(): true stops, as "not shippable". */
-static bool
-is_local_function(Oid funcid, void *context)
-{
-	char volatility = func_volatile(funcid);
-
-	if (volatility == PROVOLATILE_VOLATILE)
-		return true;
-	if (volatility == PROVOLATILE_STABLE)
-		return !(shippable_object(ProcedureRelationId, funcid) &&
-				 (funcid >= FirstNormalObjectId || depends_only_on_settings(funcid)));
-	if (hashes_identifiers(funcid))
-		return true;
-	/* immutable: our own DDL propagation has brought it to the workers, or it was not for them */
-	return only_here_object(ProcedureRelationId, funcid);
-}
-
-bool
-shippable_function(Oid function)
-{
-	return !is_local_function(function, NULL);
-}
-
-static bool
-is_local_operator(Oid opno)
-{
-	return !shippable_object(OperatorRelationId, opno);
-}
-
-/* Volatile built-in functions whose values are as good from one node as from another. */
-static const char *const stateless_functions[] = {"clock_timestamp", "gen_random_uuid", "random",
-												  "random_normal",	 "timeofday",		"uuidv4",
-												  "uuidv7"};
-
-static bool
-is_stateless_function(Oid function)
-{
-	char *name;
-
-	if (function >= FirstNormalObjectId || func_volatile(function) != PROVOLATILE_VOLATILE)
-		return false;
-	name = get_func_name(function);
-	for (int i = 0; i < lengthof(stateless_functions); i++)
-	{
-		if (strcmp(name, stateless_functions[i]) == 0)
-			return true;
-	}
-	return false;
 }
 
 /* The clause `key = $outer` of the sub-query meets the outer row's worker. */
@@ -718,6 +505,13 @@ uses_other_collation(Node *node)
 	return find_arguments(node) != NIL && (!found || conflict);
 }
 
+/* Callback of check_functions_in_node(). */
+static bool
+is_unshippable_function(Oid function, void *context)
+{
+	return !shippable_function(function);
+}
+
 /* Does the tree hold anything that must not be evaluated by a worker? */
 static bool
 walk_unshippable(Node *node, ShippableContext *context)
@@ -784,17 +578,17 @@ walk_unshippable(Node *node, ShippableContext *context)
 		case T_FuncExpr:
 			if (((FuncExpr *) node)->funcretset)
 				return true;
-			if (context->of_new_row && is_stateless_function(((FuncExpr *) node)->funcid))
+			if (context->of_new_row && shippable_stateless_function(((FuncExpr *) node)->funcid))
 				return walk_unshippable((Node *) ((FuncExpr *) node)->args, context);
 			break;
 		case T_OpExpr:
 		case T_DistinctExpr:
 		case T_NullIfExpr:
-			if (is_local_operator(((OpExpr *) node)->opno))
+			if (!shippable_object(OperatorRelationId, ((OpExpr *) node)->opno))
 				return true;
 			break;
 		case T_ScalarArrayOpExpr:
-			if (is_local_operator(((ScalarArrayOpExpr *) node)->opno))
+			if (!shippable_object(OperatorRelationId, ((ScalarArrayOpExpr *) node)->opno))
 				return true;
 			break;
 		default:
@@ -809,7 +603,7 @@ walk_unshippable(Node *node, ShippableContext *context)
 
 	if (shippable_looks_at_names(node) || uses_other_collation(node))
 		return true;
-	if (check_functions_in_node(node, is_local_function, context))
+	if (check_functions_in_node(node, is_unshippable_function, context))
 		return true;
 	return expression_tree_walker(node, walk_unshippable, context);
 }

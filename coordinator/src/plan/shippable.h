@@ -53,12 +53,6 @@ extern bool shippable_row_type(Oid type);
 /* Can values of the type cross between nodes as a column of a result? */
 extern bool shippable_type(Oid type);
 
-/* May workers evaluate the function, of columns? */
-extern bool shippable_function(Oid function);
-
-/* Is the object built in, or of an extension, which every node has? */
-extern bool shippable_object(Oid classid, Oid objectid);
-
 /*
  * The DistPath of a SubPlan's query, to be embedded in an expression that
  * shippable_expr() has found fit.  Which one does not matter: all of them are the
