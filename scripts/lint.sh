@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bin=.venv/bin
+lines_at_most=800
 failed=()
 
 check()
@@ -38,6 +39,13 @@ c_format()
 		xargs -0 -n 16 -P "$(nproc)" "$bin/clang-format" --dry-run -Werror
 }
 
+# A longer file is two.
+length()
+{
+	scripts/sources.sh -name '*.[ch]' -o -name '*.py' -o -name '*.sh' | xargs -0 wc -l |
+		awk -v most="$lines_at_most" '$1 > most && $2 != "total" { print $2 ": " $1 " lines"; long = 1 } END { exit long }'
+}
+
 shell()
 {
 	scripts/sources.sh -name '*.sh' -o -path './.ci/run' | xargs -0 shellcheck
@@ -49,6 +57,7 @@ for major in "${majors[@]}"; do
 	check "C against PostgreSQL $major" compile "$major"
 done
 check "layers of includes" "$bin/python" scripts/check_layers.py
+check "files of at most $lines_at_most lines" length
 check "clang-format" c_format
 check "ruff" "$bin/ruff" check --quiet .
 check "ruff format" "$bin/ruff" format --check --quiet .

@@ -2,123 +2,35 @@
 
 The tests with writers and readers in threads look for a torn state for a while; the others bring
 one about step by step.
-
-More than 800 lines, because all of them need one bank and the same ways to let its sessions stand still.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
-from tests.failover import wait_for_status
 from tests.fault_points import arm, disarm, release, wait_for_arrival
-from tests.installation import find_binaries, give_to_server, make_directory, run_as_server
 from tests.pair import Pair, open_pair
+from tests.transaction.bank import (
+    ACCOUNTS,
+    BALANCE,
+    TOTAL,
+    Bank,
+    run_together,
+    sessions_of,
+    stopped,
+    strata_sessions,
+    transfer,
+    wait_for_pin,
+)
 from tests.waiting import wait_until
-
-ACCOUNTS = 64
-BALANCE = 1000
-TOTAL = ACCOUNTS * BALANCE
-
-SETUP = f"""
-CREATE TABLE account (id integer PRIMARY KEY, v integer NOT NULL, moved bigint NOT NULL DEFAULT 0);
-CREATE TABLE ledger (writer integer PRIMARY KEY, moved bigint NOT NULL);
-CREATE TABLE counter (writer integer PRIMARY KEY, moved bigint NOT NULL);
-SELECT strata.create_distributed_table('account', 'id', shard_count => 8, colocate_with => 'none');
-SELECT strata.create_reference_table('counter');
-INSERT INTO account SELECT g, {BALANCE} FROM generate_series(1, {ACCOUNTS}) AS g;
-INSERT INTO ledger SELECT g, 0 FROM generate_series(0, 15) AS g;
-INSERT INTO counter SELECT g, 0 FROM generate_series(0, 15) AS g;
-"""
-
-
-class Bank:
-    """The tables of SETUP, and which accounts are on which worker."""
-
-    def __init__(self, cluster: Cluster, schema: str):
-        self.cluster = cluster
-        self.schema = schema
-        with self.session() as connection:
-            connection.execute(SETUP)
-        self.keys = [
-            [key for (key,) in worker.query(f"SELECT id FROM {schema}.account ORDER BY id")]
-            for worker in cluster.workers
-        ]
-        assert all(self.keys)
-
-    def session(self) -> psycopg.Connection:
-        connection = self.cluster.coordinator.connect()
-        connection.execute(f"SET search_path = {self.schema}, public, strata")
-        return connection
-
-    def value(self, query: str) -> object:
-        with self.session() as connection:
-            return connection.execute(query).fetchone()[0]
-
-
-@pytest.fixture
-def bank(cluster: Cluster, schema: str) -> Bank:
-    # when the heartbeat has met a worker for the first time, sessions look at their wires again
-    for _ in wait_until("the heartbeat knows the workers"):
-        if cluster.coordinator.query("SELECT FROM strata.workers WHERE status <> 'up'") == []:
-            break
-    return Bank(cluster, schema)
-
-
-def run_together(bank: Bank, jobs: list[Callable[[psycopg.Connection], None]], seconds: float):
-    """Each job again and again in a session and thread of its own; how often each one ran."""
-    stop = threading.Event()
-
-    def repeat(job: Callable[[psycopg.Connection], None]) -> int:
-        count = 0
-        with bank.session() as connection:
-            try:
-                while not stop.is_set():
-                    job(connection)
-                    count += 1
-            finally:
-                stop.set()
-        return count
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        futures = [pool.submit(repeat, job) for job in jobs]
-        stop.wait(seconds)
-        stop.set()
-        counts = [future.result() for future in futures]
-    assert all(counts), counts
-    return counts
-
-
-def transfer(bank: Bank, writer: int, extra: str = "") -> Callable[[psycopg.Connection], None]:
-    """Moves money between accounts on two workers, which no other writer touches."""
-    state = {"n": writer}
-
-    def run(connection: psycopg.Connection) -> None:
-        state["n"] += 1
-        n = state["n"]
-        first = bank.keys[0][writer]
-        second = bank.keys[1][writer]
-        amount = n % 7 + 1 if n % 2 else -(n % 5 + 1)
-        connection.execute(
-            f"BEGIN;"
-            f"UPDATE account SET v = v - {amount}, moved = moved + 1 WHERE id = {first};"
-            f"UPDATE account SET v = v + {amount}, moved = moved + 1 WHERE id = {second};"
-            f"{extra.format(writer=writer)}"
-            f"COMMIT"
-        )
-
-    return run
 
 
 def expect(query: str, *values: object) -> Callable[[psycopg.Connection], None]:
@@ -244,49 +156,6 @@ def test_what_was_seen_on_one_worker_is_seen_on_the_next(bank: Bank) -> None:
         assert before <= after
 
     run_together(bank, [transfer(bank, 0)] + [read] * 4, 2)
-
-
-# ---- sessions that stand still on a worker -----------------------------------------------------------
-
-
-def strata_sessions(node: Node) -> set[int]:
-    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'strata'"
-    return {pid for (pid,) in node.query(query)}
-
-
-def sessions_of(connection: psycopg.Connection, workers: list[Node]) -> list[int]:
-    """Its processes on the workers, to which it connects now."""
-    others = [strata_sessions(worker) for worker in workers]
-    connection.execute("SELECT count(*) FROM account")
-    held = [strata_sessions(w) - known for w, known in zip(workers, others, strict=True)]
-    return [pid for (pid,) in held]
-
-
-@contextmanager
-def stopped(worker: Node, pid: int) -> Iterator[None]:
-    """A process that waits for its next command does not get it meanwhile."""
-    for _ in wait_until("the session there is idle"):
-        if worker.query(
-            # the COMMIT of what it was asked before may be on its way
-            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND (state = 'idle' OR state LIKE 'idle%%'"
-            " AND state_change < clock_timestamp() - interval '200 ms')",
-            (pid,),
-        ):
-            break
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-def wait_for_pin(worker: Node) -> None:
-    for _ in wait_until("the worker has taken its snapshot"):
-        if worker.query(
-            "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
-            " AND query LIKE '%pin_snapshot%'"
-        ):
-            return
 
 
 def test_nobody_sees_the_second_commit_without_the_first(bank: Bank) -> None:
@@ -639,191 +508,6 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         set_replica(slow, "")
         assert writing.result(timeout=20) == [(1,), (1,)]
         assert reading.result(timeout=20) == [(TOTAL + 2,)]
-
-
-# ---- restore points ----------------------------------------------------------------------------------
-
-
-def test_restore_points_are_made_on_all_nodes_while_transactions_commit(bank: Bank) -> None:
-    names = {"coordinator", *(worker.name for worker in bank.cluster.workers)}
-
-    def make_point(connection: psycopg.Connection) -> None:
-        rows = connection.execute("SELECT * FROM strata.create_restore_point('here')").fetchall()
-        assert {name for name, _ in rows} == names
-        assert all(lsn != "0/0" for _, lsn in rows)
-
-    run_together(bank, [transfer(bank, n) for n in range(4)] + [make_point], 1)
-    assert bank.value("SELECT sum(v) FROM account") == TOTAL
-
-
-def test_no_transaction_decides_while_a_restore_point_is_made(bank: Bank) -> None:
-    """A worker that does not make its point keeps a two-phase commit from deciding."""
-    worker = bank.cluster.workers[0]
-    with bank.session() as maker, bank.session() as writer, ThreadPoolExecutor(2) as pool:
-        (held,) = sessions_of(maker, [worker])
-        with stopped(worker, held):
-            making = pool.submit(
-                lambda: maker.execute("SELECT strata.create_restore_point('x')").fetchall()
-            )
-            for _ in wait_until("the other worker has made its point"):
-                if bank.cluster.workers[1].query(
-                    "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
-                    " AND query LIKE '%pg_create_restore_point%'"
-                ):
-                    break
-            writing = pool.submit(lambda: transfer(bank, 0)(writer))
-            for _ in wait_until("the transfer is prepared"):
-                if worker.query("SELECT gid FROM pg_prepared_xacts"):
-                    break
-            decisions = "SELECT count(*) FROM strata.distributed_transaction"
-            before = bank.value(decisions)
-            with pytest.raises(TimeoutError):
-                writing.result(timeout=0.5)
-            assert bank.value(decisions) == before
-        assert len(making.result(timeout=20)) == 1 + len(bank.cluster.workers)
-        writing.result(timeout=20)
-    assert bank.value("SELECT sum(v) FROM account") == TOTAL
-
-
-def begin_archiving(node: Node) -> None:
-    """Archive the node's WAL, and take a base backup of it."""
-    archive = node.root / f"{node.name}.archive"
-    make_directory(archive)
-    node.settings |= {"archive_mode": "on", "archive_command": f"'cp %p {archive}/%f'"}
-    node.restart()
-    conninfo = node.conninfo("postgres").replace("dbname=postgres", "")
-    command = [find_binaries() / "pg_basebackup", "-D", node.root / f"{node.name}.base"]
-    command += ["-X", "stream", "-c", "fast", "-d", conninfo]
-    command += node.tablespace_mapping(f"{node.name}.base")
-    result = run_as_server(command, capture_output=True)
-    assert result.returncode == 0, result.stderr
-
-
-def recover_to(node: Node, point: str) -> None:
-    """Replace the node by its base backup, recovered to a restore point with the archived WAL."""
-    last = node.value("SELECT pg_walfile_name(pg_switch_wal())")
-    archive = node.root / f"{node.name}.archive"
-    for _ in wait_until("the WAL is archived"):
-        if node.value("SELECT last_archived_wal FROM pg_stat_archiver") >= last:
-            break
-    node.stop("immediate")
-    shutil.rmtree(node.data)
-    (node.root / f"{node.name}.base").rename(node.data)
-    del node.settings["archive_mode"], node.settings["archive_command"]
-    node.settings |= {
-        "restore_command": f"'cp {archive}/%f %p'",
-        "recovery_target_name": f"'{point}'",
-        "recovery_target_action": "promote",
-    }
-    signal_file = node.data / "recovery.signal"
-    signal_file.touch()
-    give_to_server(signal_file, 0o600)
-    node.start()
-    for _ in wait_until("recovery ends at the point"):
-        if not node.value("SELECT pg_is_in_recovery()"):
-            break
-
-
-def moved_by(bank: Bank, writer: int) -> tuple[int, int, int]:
-    """How often a writer moved money, as one worker, the other one and the coordinator say."""
-    first, second = bank.keys[0][writer], bank.keys[1][writer]
-    with bank.session() as connection:
-        moved = dict(
-            connection.execute(
-                "SELECT id, moved FROM account WHERE id = ANY(%s)", ([first, second],)
-            ).fetchall()
-        )
-        local = connection.execute(
-            "SELECT moved FROM ledger WHERE writer = %s", (writer,)
-        ).fetchone()
-    return moved[first], moved[second], local[0]
-
-
-def decided_by(bank: Bank, writer: int) -> int:
-    """The same as the coordinator alone says, which waits for no worker."""
-    return bank.value(f"SELECT moved FROM ledger WHERE writer = {writer}")
-
-
-@pytest.mark.long
-def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
-    make_cluster,
-) -> None:
-    """One transaction is prepared and undecided at the point, one decided and not committed on
-    any worker, many others run."""
-    cluster = make_cluster()
-    coordinator, (near, far) = cluster.coordinator, cluster.workers
-    for node in cluster.nodes:
-        begin_archiving(node)
-    # sessions connect anew to a worker that is up again
-    for worker in cluster.workers:
-        wait_for_status(cluster, worker.name, "up")
-    coordinator.execute("CREATE SCHEMA bank")
-    bank = Bank(cluster, "bank")
-    extra = "UPDATE ledger SET moved = moved + 1 WHERE writer = {writer};"
-    undecided, decided, running = 0, 1, range(2, 6)
-
-    with (
-        bank.session() as slow,
-        bank.session() as reader,
-        bank.session() as writer,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        slow_near, slow_far = sessions_of(slow, [near, far])
-        (reader_far,) = sessions_of(reader, [far])
-        coordinator.query("SELECT strata.create_restore_point('connected')")
-        jobs = [transfer(bank, n, extra) for n in running]
-        background = pool.submit(run_together, bank, jobs, 4)
-
-        # everything of these transactions but their ends
-        steps: list[str] = []
-        transfer(bank, undecided, extra)(SimpleNamespace(execute=steps.append))
-        transfer(bank, decided, extra)(SimpleNamespace(execute=steps.append))
-        slow.execute(steps[0].removesuffix("COMMIT"))
-        writer.execute(steps[1].removesuffix("COMMIT"))
-        with stopped(far, slow_far):
-            committing = pool.submit(slow.execute, "COMMIT")
-            for _ in wait_until("it is prepared on the other worker"):
-                if near.query(
-                    "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'idle'"
-                    " AND query LIKE '%%PREPARE TRANSACTION%%'",
-                    (slow_near,),
-                ):
-                    break
-            with stopped(far, reader_far):
-                # who takes snapshots keeps a decided transaction from its workers
-                reading = pool.submit(reader.execute, "SELECT sum(v) FROM account")
-                wait_for_pin(near)
-                deciding = pool.submit(writer.execute, "COMMIT")
-                for _ in wait_until("it is decided", interval=0.01):
-                    if decided_by(bank, decided) == 1:
-                        break
-                before = {n: decided_by(bank, n) for n in running}
-                coordinator.query("SELECT strata.create_restore_point('x')")
-                prepared = "SELECT count(*) FROM pg_prepared_xacts"
-                assert near.value(prepared) >= 2
-                assert far.value(prepared) >= 1
-            reading.exception(timeout=20)
-            deciding.result(timeout=20)
-        committing.result(timeout=20)
-        background.result(timeout=60)
-        run_together(bank, jobs, 1)
-        later = {n: decided_by(bank, n) for n in (undecided, decided, *running)}
-        assert later[undecided] == later[decided] == 1
-
-    for node in cluster.nodes:
-        recover_to(node, "x")
-    coordinator.query("SELECT strata.take_over()")  # else it is a copy, which gets no workers
-    for _ in wait_until("nothing is prepared any more"):
-        if not any(worker.value(prepared) for worker in cluster.workers):
-            break
-    assert moved_by(bank, undecided) == (0, 0, 0)
-    assert moved_by(bank, decided) == (1, 1, 1)
-    for n in running:
-        near_moved, far_moved, local_moved = moved_by(bank, n)
-        assert before[n] <= near_moved == far_moved == local_moved < later[n]
-    assert bank.value("SELECT sum(v) FROM account") == TOTAL
-    run_together(bank, [transfer(bank, n, extra) for n in running], 1)
-    assert bank.value("SELECT sum(v) FROM account") == TOTAL
 
 
 def test_an_imported_snapshot_cannot_be_used_for_workers(cluster: Cluster, schema: str) -> None:
