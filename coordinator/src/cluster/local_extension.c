@@ -47,8 +47,8 @@ local_extension_initialize(void)
 							   PGC_SIGHUP, GUC_LIST_INPUT, check_names, NULL, NULL);
 }
 
-bool
-local_extension_is(const char *name)
+static bool
+is_local(const char *name)
 {
 	char *copy;
 	List *names;
@@ -76,19 +76,18 @@ local_extension_has(Oid classid, Oid objectid)
 	if (local_extensions[0] == '\0')
 		return false;
 	extension = getExtensionOfObject(classid, objectid);
-	return OidIsValid(extension) && local_extension_is(get_extension_name(extension));
+	return OidIsValid(extension) && is_local(get_extension_name(extension));
 }
 
 /* is_local_extension(name) */
 Datum
 strata_is_local_extension(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(local_extension_is(argument_get_text(fcinfo, 0, "name")));
+	PG_RETURN_BOOL(is_local(argument_get_text(fcinfo, 0, "name")));
 }
 
 bool
 local_extension_stays(const char *name)
 {
-	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 ||
-		   local_extension_is(name);
+	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 || is_local(name);
 }

@@ -10,8 +10,6 @@
 /* Defines the setting; from _PG_init. */
 extern void local_extension_initialize(void);
 
-extern bool local_extension_is(const char *name);
-
 /* Is the object a member of such an extension? */
 extern bool local_extension_has(Oid classid, Oid objectid);
 

@@ -172,8 +172,9 @@ shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull)
 	return compute_partition_hash_value(1, hash, &collation, &key, &isnull);
 }
 
-int
-shard_map_remainder(const Colocation *colocation, Datum key, bool isnull)
+/* Remainder (0 .. shard_count - 1) of a key; NULL keys hash to 0, as in core. */
+static int
+find_remainder(const Colocation *colocation, Datum key, bool isnull)
 {
 	uint64 hash = shard_map_hash(colocation, colocation->key_type, key, isnull);
 
@@ -183,7 +184,7 @@ shard_map_remainder(const Colocation *colocation, Datum key, bool isnull)
 int
 shard_map_worker(const Colocation *colocation, Datum key, bool isnull)
 {
-	return get_shard_worker(colocation, shard_map_remainder(colocation, key, isnull));
+	return get_shard_worker(colocation, find_remainder(colocation, key, isnull));
 }
 
 int

@@ -19,9 +19,6 @@
 extern uint64 shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull);
 extern bool shard_map_type_hashable(const Colocation *colocation, Oid type);
 
-/* Remainder (0 .. shard_count - 1) of a key; NULL keys hash to 0, as in core. */
-extern int shard_map_remainder(const Colocation *colocation, Datum key, bool isnull);
-
 /* Id of the worker that holds the key; ERROR when that shard is lost. */
 extern int shard_map_worker(const Colocation *colocation, Datum key, bool isnull);
 

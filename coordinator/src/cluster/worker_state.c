@@ -77,15 +77,6 @@ worker_state_is_down(int worker_id)
 	return worker_state_get(worker_id, &state) && state.status == WORKER_DOWN;
 }
 
-uint32
-worker_state_generation(int worker_id)
-{
-	WorkerState state;
-
-	(void) worker_state_get(worker_id, &state);
-	return state.generation;
-}
-
 int64
 worker_state_silence(int worker_id)
 {

@@ -40,7 +40,6 @@ typedef struct WorkerState
 extern bool worker_state_get(int worker_id, WorkerState *state);
 
 extern bool worker_state_is_down(int worker_id);
-extern uint32 worker_state_generation(int worker_id);
 extern const char *worker_state_status_name(WorkerStatus status);
 
 /*

@@ -21,8 +21,9 @@ prepared_gid_format(char *buffer, const char *cluster, const PreparedGid *gid)
 			 gid->worker_id);
 }
 
-bool
-prepared_gid_parse(const char *text, const char *cluster, PreparedGid *gid)
+/* False for a name that prepared_gid_format() does not make for this cluster. */
+static bool
+parse_gid(const char *text, const char *cluster, PreparedGid *gid)
 {
 	char again[CONNECTION_GID_SIZE];
 	char prefix[CONNECTION_GID_SIZE];
@@ -43,7 +44,7 @@ append_gids(List *gids, const WorkerConnection *conn, const PGresult *result, co
 	{
 		PreparedGid *gid = palloc(sizeof(PreparedGid));
 
-		if (prepared_gid_parse(PQgetvalue(result, i, 0), cluster, gid))
+		if (parse_gid(PQgetvalue(result, i, 0), cluster, gid))
 			gids = lappend(gids, gid);
 		else
 			ereport(LOG, (errmsg("worker \"%s\" has a prepared transaction with a strange name",

@@ -17,9 +17,6 @@ typedef struct PreparedGid
 /* The name as text, of at most CONNECTION_GID_SIZE bytes. */
 extern void prepared_gid_format(char *buffer, const char *cluster, const PreparedGid *gid);
 
-/* False for a name that prepared_gid_format() does not make for this cluster. */
-extern bool prepared_gid_parse(const char *text, const char *cluster, PreparedGid *gid);
-
 /*
  * Ask a worker, on an idle wire and outside of a transaction, for all names of this cluster in its
  * database, after it has checked cluster id and epoch: a list of PreparedGid.  Names that

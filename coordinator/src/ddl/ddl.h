@@ -136,9 +136,6 @@ extern void ddl_ensure_unchanged(Oid relid, TableKind before);
  */
 extern void ddl_alter_partitions(const char *table, bool leaves_only, const char *action);
 
-/* The statement's text without the word ONLY in front of the table's name. */
-extern char *ddl_text_without_only(const UtilityCall *call, const RangeVar *name);
-
 extern void ddl_create_table(UtilityCall *call);
 extern void ddl_create_trigger(UtilityCall *call);
 extern void ddl_create_rule(UtilityCall *call);

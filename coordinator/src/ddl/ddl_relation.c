@@ -87,8 +87,9 @@ ddl_ensure_unchanged(Oid relid, TableKind before)
 						errhint("Run the command again.")));
 }
 
-char *
-ddl_text_without_only(const UtilityCall *call, const RangeVar *name)
+/* The statement's text without the word ONLY in front of the table's name. */
+static char *
+print_without_only(const UtilityCall *call, const RangeVar *name)
 {
 	char *text = ddl_statement_text(call);
 	int end = name->location - Max(call->statement->stmt_location, 0);
@@ -266,7 +267,7 @@ ddl_rename(UtilityCall *call)
 	if (table != NULL)
 	{
 		char *text = table->kind == TABLE_REFERENCE ? ddl_statement_text(call)
-													: ddl_text_without_only(call, rename->relation);
+													: print_without_only(call, rename->relation);
 		char *old_name = get_rel_name(table->relation);
 		TableKind kind = table->kind;
 

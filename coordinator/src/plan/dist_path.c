@@ -52,8 +52,9 @@ dist_path_loses_order(const DistPath *path)
 	return path->ordered && path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus);
 }
 
-List *
-dist_subs_unsorted(List *subs)
+/* The sub-selects of a FROM without the sorting that nobody will see; shares what stays as it is. */
+static List *
+unsort_subs(List *subs)
 {
 	List *result = NIL;
 	ListCell *lc;
@@ -81,7 +82,7 @@ dist_path_forget_order(DistPath *path)
 		return;
 	path->ordered = false;
 	if (!path->has_windows) /* these may have numbered the rows */
-		path->subs = dist_subs_unsorted(path->subs);
+		path->subs = unsort_subs(path->subs);
 }
 
 bool
@@ -205,8 +206,9 @@ strip_relabels(Node *expr)
 	return expr;
 }
 
-bool
-exprs_same_value(PlannerInfo *root, Node *a, Node *b)
+/* equal(), or members of one equivalence class; binary-compatible casts are looked through. */
+static bool
+have_same_value(PlannerInfo *root, Node *a, Node *b)
 {
 	ListCell *lc;
 	Node *bare_a = strip_relabels(a);
@@ -271,7 +273,7 @@ locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr)
 		expr = strip_widening(expr);
 	foreach(lc, locus->keys)
 	{
-		if (exprs_same_value(root, lfirst(lc), expr))
+		if (have_same_value(root, lfirst(lc), expr))
 			return true;
 	}
 	return false;

@@ -145,10 +145,7 @@ extern DistPath *dist_path_copy(const DistPath *path);
 /* Do the rows have an order that goes when several workers' streams come together? */
 extern bool dist_path_loses_order(const DistPath *path);
 
-/* The sub-selects of a FROM without the sorting that nobody will see; shares what stays as it is. */
-extern List *dist_subs_unsorted(List *subs);
-
-/* ... and those of a path */
+/* The path has no order any more, and its sub-selects no sorting that nobody will see. */
 extern void dist_path_forget_order(DistPath *path);
 
 /*
@@ -177,9 +174,6 @@ extern bool locus_has_key(PlannerInfo *root, const Locus *locus, Node *expr);
 
 /* Integers of any width, equal ones of which have the same hash. */
 extern bool locus_is_of_integers(const Locus *locus);
-
-/* equal(), or members of one equivalence class; binary-compatible casts are looked through. */
-extern bool exprs_same_value(PlannerInfo *root, Node *a, Node *b);
 
 /*
  * Where do the rows of a join lie?  False when the sides do not meet on the

@@ -135,8 +135,8 @@ gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, do
 	return (Path *) cpath;
 }
 
-List *
-gather_plan_to_list(const GatherPlan *plan)
+static List *
+plan_to_list(const GatherPlan *plan)
 {
 	List *numbers = NIL;
 
@@ -247,7 +247,7 @@ gather_make_scan(const GatherPlan *plan, List *tlist, List *scan_tlist, List *qu
 		scan->custom_exprs = list_concat(scan->custom_exprs, locus->array_routes);
 	}
 	scan->custom_exprs = copyObject(scan->custom_exprs);
-	scan->custom_private = gather_plan_to_list(&numbered);
+	scan->custom_private = plan_to_list(&numbered);
 	scan->methods = GetCustomScanMethods(GATHER_NAME, false);
 	return scan;
 }

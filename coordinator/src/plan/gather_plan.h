@@ -54,7 +54,6 @@ typedef struct GatherPlan
 							 * equal, if it is above 0 in any, and 0 in the others */
 } GatherPlan;
 
-extern List *gather_plan_to_list(const GatherPlan *plan);
 extern void gather_plan_from_list(List *list, GatherPlan *plan);
 
 /*

@@ -18,15 +18,9 @@ service_transaction_begin(void)
 }
 
 void
-service_transaction_end(void)
+service_transaction_next(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-}
-
-void
-service_transaction_next(void)
-{
-	service_transaction_end();
 	service_transaction_begin();
 }

@@ -9,7 +9,6 @@
 #define STRATA_SERVICE_TRANSACTION_H
 
 extern void service_transaction_begin(void);
-extern void service_transaction_end(void);
 
 /* Commit what the task has done so far. */
 extern void service_transaction_next(void);

@@ -67,7 +67,6 @@ typedef struct Wait
 	Oid waiting_role;
 	char *waiting_statement;
 	int blocking_session;
-	char *blocking_statement;
 	bool waited;
 	int64 wait_number;
 	TimestampTz transaction_start;
@@ -87,7 +86,7 @@ typedef struct Look
 
 static const char look_query[] =
 	"SELECT worker_id, waiting_pid, blocking_pid, blocking_gid, object, since, waiting_session,"
-	" waiting_role, waiting_statement, blocking_session, blocking_statement, waited, wait_number,"
+	" waiting_role, waiting_statement, blocking_session, waited, wait_number,"
 	" transaction_start, interruptible FROM strata.lock_edges(false)";
 
 PG_FUNCTION_INFO_V1(strata_detect_deadlocks);
@@ -128,11 +127,10 @@ read_wait(HeapTuple tuple)
 		.waiting_role = DatumGetObjectId(read_column(tuple, 8)),
 		.waiting_statement = read_text(tuple, 9),
 		.blocking_session = DatumGetInt32(read_column(tuple, 10)),
-		.blocking_statement = read_text(tuple, 11),
-		.waited = DatumGetBool(read_column(tuple, 12)),
-		.wait_number = DatumGetInt64(read_column(tuple, 13)),
-		.transaction_start = DatumGetTimestampTz(read_column(tuple, 14)),
-		.interruptible = DatumGetBool(read_column(tuple, 15)),
+		.waited = DatumGetBool(read_column(tuple, 11)),
+		.wait_number = DatumGetInt64(read_column(tuple, 12)),
+		.transaction_start = DatumGetTimestampTz(read_column(tuple, 13)),
+		.interruptible = DatumGetBool(read_column(tuple, 14)),
 	};
 
 	return wait;

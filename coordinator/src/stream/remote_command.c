@@ -218,8 +218,9 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 }
 
 char *
-remote_command_fetch_on(WorkerConnection *conn, const char *sql)
+remote_command_fetch(int worker_id, const char *sql)
 {
+	WorkerConnection *conn = connection_open(worker_id);
 	PGresult *result;
 	char *value = NULL;
 
@@ -233,10 +234,4 @@ remote_command_fetch_on(WorkerConnection *conn, const char *sql)
 		PQclear(result);
 	}
 	return value;
-}
-
-char *
-remote_command_fetch(int worker_id, const char *sql)
-{
-	return remote_command_fetch_on(connection_open(worker_id), sql);
 }

@@ -25,7 +25,4 @@ remote_command_run_each(const int *worker_ids, char **sqls, int count, RemoteAcc
 /* One worker; the first column of the first row as text (palloc'd), NULL if none or SQL NULL. */
 extern char *remote_command_fetch(int worker_id, const char *sql);
 
-/* The same on a wire that may be another role's. */
-extern char *remote_command_fetch_on(WorkerConnection *conn, const char *sql);
-
 #endif

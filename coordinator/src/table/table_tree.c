@@ -52,8 +52,9 @@
 
 /* ---------------------------------------------------------------- the tree */
 
-List *
-table_tree_parents(Oid relation)
+/* The tables of which a table is a partition or inherits (Oid), in the order in which it does. */
+static List *
+find_parents(Oid relation)
 {
 	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
 	List *parents = NIL;
@@ -77,7 +78,7 @@ table_tree_storage(Oid relation)
 	const char *storage = NULL;
 	ListCell *cell;
 
-	foreach(cell, table_tree_parents(relation))
+	foreach(cell, find_parents(relation))
 	{
 		const DistributedTable *table = metadata_table(lfirst_oid(cell));
 
@@ -116,7 +117,7 @@ table_tree_parent_outside(Oid relation, const List *members, bool become_local)
 {
 	ListCell *cell;
 
-	foreach(cell, table_tree_parents(relation))
+	foreach(cell, find_parents(relation))
 	{
 		Oid parent = lfirst_oid(cell);
 		const DistributedTable *table = metadata_table(parent);
@@ -172,7 +173,7 @@ table_tree_attachment(Oid partition, Oid parent, bool detach)
 static char *
 build_links(Oid relation)
 {
-	List *parents = table_tree_parents(relation);
+	List *parents = find_parents(relation);
 	StringInfoData sql;
 	ListCell *cell;
 
@@ -257,7 +258,7 @@ begin_guard(const Bitmapset *workers, Relation relation)
 	ListCell *cell;
 	bool guarded = owner_guard_begin(workers, relation);
 
-	foreach(cell, table_tree_parents(RelationGetRelid(relation)))
+	foreach(cell, find_parents(RelationGetRelid(relation)))
 	{
 		Relation parent;
 
@@ -276,7 +277,7 @@ table_tree_link(const Bitmapset *workers, Oid relation_oid, bool guard)
 	Relation relation;
 	bool guarded;
 
-	if (table_tree_parents(relation_oid) == NIL || bms_is_empty(workers))
+	if (find_parents(relation_oid) == NIL || bms_is_empty(workers))
 		return;
 	relation = relation_open(relation_oid, NoLock);
 	guarded = guard && begin_guard(workers, relation);

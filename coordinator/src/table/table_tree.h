@@ -12,9 +12,6 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
-/* The tables of which a table is a partition or inherits (Oid), in the order in which it does. */
-extern List *table_tree_parents(Oid relation);
-
 /* How the workers store the reference tables that it is below, "heap" or "columnar"; NULL if it is below none. */
 extern const char *table_tree_storage(Oid relation);
 

@@ -150,8 +150,8 @@ append_schema_grants(StringInfo block, Oid schema_oid, const char *schema)
  * CREATE SCHEMA IF NOT EXISTS would ask for the right to create schemas even when
  * there is nothing to create.
  */
-char *
-worker_table_sql_schema(Oid schema_oid)
+static char *
+print_schema(Oid schema_oid)
 {
 	char *schema = get_namespace_name(schema_oid);
 	StringInfoData block;
@@ -185,7 +185,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 	bool partitioned = AttributeNumberIsValid(key_attribute);
 
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, worker_table_sql_schema(RelationGetNamespace(relation)));
+	appendStringInfoString(&sql, print_schema(RelationGetNamespace(relation)));
 
 	appendStringInfo(&sql, "CREATE TABLE %s (",
 					 relation_name_qualified(RelationGetRelid(relation)));

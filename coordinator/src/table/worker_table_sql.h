@@ -19,9 +19,6 @@
 /* The name of the relation's partition `remainder`, quoted and qualified. */
 extern char *worker_table_sql_shard_name(Relation relation, int remainder);
 
-/* Create a schema, with its privileges, unless it exists. */
-extern char *worker_table_sql_schema(Oid schema_oid);
-
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
  * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes

@@ -41,8 +41,6 @@
  */
 #include "postgres.h"
 
-#include "workers/shard_move.h"
-
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -703,8 +701,12 @@ run_move(ShardMove *move)
 	FAULT_POINT("shard_move_published");
 }
 
-uint64
-shard_move(Oid relation, int remainder, int target)
+/*
+ * In the current transaction, whose end decides: ERROR if it cannot be moved, 0 if it is there already.  Returns the number of
+ * rows.  Locks the group's tables against everybody until the transaction ends.
+ */
+static uint64
+move_shard(Oid relation, int remainder, int target)
 {
 	ShardMove move = {0};
 	int64 begin = clock_now();
@@ -743,5 +745,5 @@ strata_move_shard(PG_FUNCTION_ARGS)
 	worker = argument_get_text(fcinfo, 2, "worker");
 	PreventCommandIfReadOnly("strata.move_shard()");
 	PG_RETURN_INT64(
-		(int64) shard_move(PG_GETARG_OID(0), PG_GETARG_INT32(1), worker_api_find(worker)));
+		(int64) move_shard(PG_GETARG_OID(0), PG_GETARG_INT32(1), worker_api_find(worker)));
 }

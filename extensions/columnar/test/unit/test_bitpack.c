@@ -48,8 +48,6 @@ check_width(uint32 nvalues, int width)
 	for (uint32 i = 0; i < nvalues; i++)
 	{
 		CHECK_THAT(unpacked[i] == values[i] + base, "value %u of %u, width %d", i, nvalues, width);
-		CHECK_THAT(bitpack_get(packed, nvalues, width, i) == values[i],
-				   "bitpack_get of value %u of %u, width %d", i, nvalues, width);
 		CHECK_THAT(read_value((unsigned char *) packed, nvalues, width, i) == values[i],
 				   "layout of value %u of %u, width %d", i, nvalues, width);
 	}

@@ -676,10 +676,6 @@ int
 main(int argc, char **argv)
 {
 	harness_start(argc, argv);
-	CHECK(strcmp(bytes_encoding_name(BYTES_RAW), "raw") == 0);
-	CHECK(strcmp(bytes_encoding_name(BYTES_DICTIONARY), "dictionary") == 0);
-	CHECK(strcmp(bytes_encoding_name(BYTES_FSST), "fsst") == 0);
-	CHECK(strcmp(bytes_encoding_name(BYTES_CONSTANT), "constant") == 0);
 	check_all_kinds();
 	check_choices();
 	check_packed_dictionary();

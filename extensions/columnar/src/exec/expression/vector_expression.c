@@ -49,16 +49,16 @@ vector_node_ints(VectorExpression *node)
 	return node->ints;
 }
 
-int128 *
-vector_node_wides(VectorExpression *node)
+static int128 *
+get_wides(VectorExpression *node)
 {
 	if (node->wides == NULL)
 		node->wides = make_array(node, sizeof(int128) * BLOCK_ROWS);
 	return node->wides;
 }
 
-double *
-vector_node_floats(VectorExpression *node)
+static double *
+get_floats(VectorExpression *node)
 {
 	if (node->floats == NULL)
 		node->floats = make_array(node, sizeof(double) * BLOCK_ROWS);
@@ -127,10 +127,10 @@ vector_node_begin(VectorExpression *node, VectorForm form)
 			result->ints = vector_node_ints(node);
 			break;
 		case VECTOR_WIDE:
-			result->wides = vector_node_wides(node);
+			result->wides = get_wides(node);
 			break;
 		case VECTOR_FLOAT:
-			result->floats = vector_node_floats(node);
+			result->floats = get_floats(node);
 			break;
 		case VECTOR_BYTES:
 			vector_node_use_bytes(node);

@@ -130,8 +130,6 @@ extern const uint8 *vector_node_truth(VectorExpression *node, VectorInput *input
 /* Starts node->result anew in this form, with arrays. */
 extern Vector *vector_node_begin(VectorExpression *node, VectorForm form);
 extern int64 *vector_node_ints(VectorExpression *node);
-extern int128 *vector_node_wides(VectorExpression *node);
-extern double *vector_node_floats(VectorExpression *node);
 /* starts[] and lengths[]; every row points to something. */
 extern void vector_node_use_bytes(VectorExpression *node);
 /* The same arrays for exceptions, which are looked at only where there is one: not cleared. */

@@ -179,30 +179,3 @@ bitpack_unpack(const char *from, uint32 nvalues, int width, uint64 base, uint64 
 	else
 		unpack_block64((const Word64 *) from, width, base, values);
 }
-
-uint64
-bitpack_get(const char *from, uint32 nvalues, int width, uint32 position)
-{
-	const unsigned char *bytes = (const unsigned char *) from;
-	const unsigned char *end = bytes + bitpack_size(nvalues, width);
-	int word_bits = width <= 32 ? 32 : 64;
-	int lanes = width <= 32 ? LANES32 : LANES64;
-	uint64 bit = (uint64) (position / lanes) * width;
-	uint64 word = 0;
-	uint64 next = 0;
-
-	Assert(position < nvalues);
-
-	if (width == 0)
-		return 0;
-	if (nvalues != BLOCK_ROWS)
-		return get_bits(bytes, end, (uint64) position * width, width);
-
-	bytes += (bit / word_bits * lanes + position % lanes) * (word_bits / 8);
-	memcpy(&word, bytes, word_bits / 8);
-	bit %= word_bits;
-	if (bit + width > word_bits)
-		memcpy(&next, bytes + lanes * (word_bits / 8), word_bits / 8);
-	word = word >> bit | next << 1 << (word_bits - 1 - bit);
-	return word & (~UINT64CONST(0) >> (64 - width));
-}

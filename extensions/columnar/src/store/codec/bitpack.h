@@ -36,7 +36,4 @@ extern void bitpack_pack(const uint64 *values, uint32 nvalues, int width, char *
 extern void
 bitpack_unpack(const char *from, uint32 nvalues, int width, uint64 base, uint64 *values);
 
-/* One value of a packed block, without unpacking the others. */
-extern uint64 bitpack_get(const char *from, uint32 nvalues, int width, uint32 position);
-
 #endif

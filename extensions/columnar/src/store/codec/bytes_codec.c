@@ -29,23 +29,6 @@
 /* Set in a block's first byte: a type of fixed length, and rows without bytes. */
 #define BYTES_SPARSE 0x80
 
-const char *
-bytes_encoding_name(BytesEncoding encoding)
-{
-	switch (encoding)
-	{
-		case BYTES_RAW:
-			return "raw";
-		case BYTES_DICTIONARY:
-			return "dictionary";
-		case BYTES_FSST:
-			return "fsst";
-		case BYTES_CONSTANT:
-			return "constant";
-	}
-	return "unknown";
-}
-
 /* ---- encoding ------------------------------------------------------------------------------ */
 
 /* The bytes of a block's rows joined, and what tells where each begins. */

@@ -21,8 +21,6 @@ typedef enum BytesEncoding
 	BYTES_CONSTANT = 3	  /* constant: one value */
 } BytesEncoding;
 
-extern const char *bytes_encoding_name(BytesEncoding encoding);
-
 typedef struct BytesModel BytesModel;
 
 /*

@@ -682,8 +682,9 @@ row_batch_column(RowBatch *batch, AttrNumber attribute)
 	return block;
 }
 
-Datum
-row_batch_datum(RowBatch *batch, AttrNumber attribute, uint32 row, bool *isnull)
+/* One value of the batch, in the current memory context. */
+static Datum
+read_datum(RowBatch *batch, AttrNumber attribute, uint32 row, bool *isnull)
 {
 	return column_block_datum(row_batch_column(batch, attribute), row, isnull);
 }
@@ -703,7 +704,7 @@ row_batch_store(RowBatch *batch, uint32 row, const Bitmapset *columns, TupleTabl
 			slot->tts_isnull[i] = true;
 		}
 		else
-			slot->tts_values[i] = row_batch_datum(batch, i + 1, row, &slot->tts_isnull[i]);
+			slot->tts_values[i] = read_datum(batch, i + 1, row, &slot->tts_isnull[i]);
 	}
 	ExecStoreVirtualTuple(slot);
 	row_number_to_tid(row_batch_row_number(batch, row), &slot->tts_tid);

@@ -105,9 +105,6 @@ extern bool row_batch_is_alive(RowBatch *batch, uint32 row);
 /* A column of the batch, decoded now if it was not. Missing columns are a constant block. */
 extern ColumnBlock *row_batch_column(RowBatch *batch, AttrNumber attribute);
 
-/* One value of the batch, in the current memory context. */
-extern Datum row_batch_datum(RowBatch *batch, AttrNumber attribute, uint32 row, bool *isnull);
-
 /* The batch's row numbers of a group that stores them, read now if they were not. */
 extern const uint64 *row_batch_stored_numbers(RowBatch *batch);
 

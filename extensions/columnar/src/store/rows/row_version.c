@@ -283,7 +283,6 @@ row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row, V
 	change->action = action;
 	change->mode = mode;
 	change->cid = cid;
-	change->locked_unit = row / UNIT_ROWS;
 
 	result = wait_to_change(change, &key, snapshot, wait, &state);
 	if (result == TM_Ok && crosscheck != InvalidSnapshot &&
@@ -354,14 +353,6 @@ row_version_finish_change(RowChange *change, uint64 successor)
 	if (change->holders != NULL)
 		pfree(change->holders);
 	own_deletes_add(catalog->relation, change->row);
-}
-
-void
-row_version_cancel_change(RowChange *change)
-{
-	unlock_unit(change->catalog, change->row);
-	if (change->holders != NULL)
-		pfree(change->holders);
 }
 
 void

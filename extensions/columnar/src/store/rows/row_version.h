@@ -117,7 +117,6 @@ typedef struct RowChange
 	VectorAction action;
 	LockTupleMode mode;
 	CommandId cid;
-	uint64 locked_unit;
 	/* KEY SHARE locks of others that the new version inherits */
 	TransactionId *holders;
 	int nholders;
@@ -131,7 +130,7 @@ typedef struct RowChange
 /*
  * May this transaction delete or update the row, as seen by the executor's
  * snapshot, now?  Waits for conflicting transactions if `wait`.  TM_Ok: the unit is
- * locked; call finish or cancel.  Else nothing is held and *failure is filled as
+ * locked; call finish.  Else nothing is held and *failure is filled as
  * table_tuple_delete() documents (ctid = the successor for TM_Updated; itself for
  * TM_Deleted; a moved row has its ctid set by ItemPointerSetMovedPartitions).
  * ERROR, as heapam raises it, if the command cannot have seen the row.
@@ -142,7 +141,6 @@ row_version_begin_change(RowChange *change, GroupCatalog *catalog, uint64 row, V
 						 bool wait, TM_FailureData *failure);
 /* Records the change; `successor`: the new row number of an update. */
 extern void row_version_finish_change(RowChange *change, uint64 successor);
-extern void row_version_cancel_change(RowChange *change);
 
 /* Makes a row of this transaction's failed speculative insertion dead for everybody. */
 extern void row_version_kill(GroupCatalog *catalog, uint64 row, CommandId cid);

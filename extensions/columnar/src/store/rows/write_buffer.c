@@ -599,17 +599,6 @@ remove_row(WriteBuffer *buffer, uint32 position)
 	MemoryContextSwitchTo(caller);
 }
 
-void
-write_buffer_remove_last(Relation relation)
-{
-	WriteBuffer *buffer = find_buffer(RelationGetRelid(relation), GetCurrentSubTransactionId());
-
-	if (buffer == NULL || buffer->command_rows == 0 ||
-		bms_is_member((int) buffer->nrows - 1, buffer->removed))
-		elog(ERROR, "table \"%s\" has no row to take back", RelationGetRelationName(relation));
-	remove_row(buffer, buffer->nrows - 1);
-}
-
 /* Writes the token into the record of the row's group, which was stored in between. */
 static void
 set_token_of_stored(GroupCatalog *catalog, uint64 row, uint32 token)

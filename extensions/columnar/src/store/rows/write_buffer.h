@@ -49,9 +49,6 @@ typedef struct WriteRoom
 extern void write_buffer_lend(Relation relation, CommandId cid, WriteRoom *room);
 extern void write_buffer_take_back(Relation relation, const WriteRoom *room, uint32 nrows);
 
-/* Takes back the row appended last (nobody has seen its number). */
-extern void write_buffer_remove_last(Relation relation);
-
 /* Marks the row appended last as speculative with a token, and ends that (killed: the row is gone). */
 extern void write_buffer_set_speculative(Relation relation, uint64 row, uint32 token);
 extern void write_buffer_end_speculative(Relation relation, uint64 row, bool killed);

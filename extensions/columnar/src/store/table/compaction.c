@@ -51,7 +51,6 @@ struct RowCollector
 	uint32 nrows;
 	uint64 *row_numbers;
 	uint32 capacity;
-	bool ascending;
 };
 
 static void
@@ -64,7 +63,6 @@ begin_columns(RowCollector *collector)
 		if (!TupleDescAttr(descriptor, i)->attisdropped)
 			column_values_init(&collector->columns[i], &collector->types[i]);
 	collector->nrows = 0;
-	collector->ascending = true;
 }
 
 RowCollector *
@@ -90,12 +88,6 @@ row_collector_begin(Relation relation)
 	begin_columns(collector);
 	MemoryContextSwitchTo(caller);
 	return collector;
-}
-
-uint32
-row_collector_nrows(const RowCollector *collector)
-{
-	return collector->nrows;
 }
 
 bool
@@ -185,8 +177,6 @@ row_collector_add(RowCollector *collector, GroupCatalog *catalog, const GroupRec
 				removed++;
 				continue;
 			}
-			if (collector->nrows > 0 && numbers[i] < collector->row_numbers[collector->nrows - 1])
-				collector->ascending = false;
 			collector->row_numbers[collector->nrows++] = numbers[i];
 			taken[ntaken++] = (uint16) i;
 		}

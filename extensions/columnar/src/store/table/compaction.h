@@ -57,7 +57,6 @@ extern RowCollector *row_collector_begin(Relation relation);
 /* Adds the rows of a stored group that are not in `dead` (NULL: all); returns how many were left out. */
 extern uint64 row_collector_add(RowCollector *collector, GroupCatalog *catalog,
 								const GroupRecord *record, const DeletedRows *dead);
-extern uint32 row_collector_nrows(const RowCollector *collector);
 extern bool row_collector_is_full(const RowCollector *collector, uint32 more_rows);
 /*
  * Writes the collected rows, if there are any, as one group of the catalog (its

@@ -39,8 +39,8 @@ PG_FUNCTION_INFO_V1(columnar_chunks);
 PG_FUNCTION_INFO_V1(columnar_stats);
 PG_FUNCTION_INFO_V1(columnar_compact);
 
-Relation
-columnar_open_table(Oid relation_id, LOCKMODE lockmode)
+static Relation
+open_table(Oid relation_id, LOCKMODE lockmode)
 {
 	Relation relation = table_open(relation_id, lockmode);
 
@@ -61,7 +61,7 @@ columnar_open_to_read(Oid relation_id)
 
 	if (allowed != ACLCHECK_OK)
 		aclcheck_error(allowed, OBJECT_TABLE, get_rel_name(relation_id));
-	relation = columnar_open_table(relation_id, AccessShareLock);
+	relation = open_table(relation_id, AccessShareLock);
 	write_buffer_flush(relation);
 	return relation;
 }
@@ -69,12 +69,9 @@ columnar_open_to_read(Oid relation_id)
 Relation
 columnar_open_own_table(Oid relation_id, LOCKMODE lockmode)
 {
-	Relation relation;
-
 	if (!compat_owns_table(relation_id, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relation_id));
-	relation = columnar_open_table(relation_id, lockmode);
-	return relation;
+	return open_table(relation_id, lockmode);
 }
 
 /* Bytes of all chunks before general compression. */

@@ -10,14 +10,10 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
-/* ERROR wrong_object_type unless the relation is a columnar table. */
-extern Relation columnar_open_table(Oid relation, LOCKMODE lockmode);
-
-/* The same to look at it: SELECT is checked, and its write buffers are stored.
- */
+/* To look at it: SELECT is checked, and its write buffers are stored.  ERROR wrong_object_type if it is no columnar table. */
 extern Relation columnar_open_to_read(Oid relation);
 
-/* The same for its owner only. */
+/* The same for its owner only, who may do anything. */
 extern Relation columnar_open_own_table(Oid relation, LOCKMODE lockmode);
 
 #endif
