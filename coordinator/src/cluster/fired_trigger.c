@@ -16,7 +16,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "cluster/foreign_key.h"
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 
 bool
@@ -36,8 +36,8 @@ fired_trigger_is_here(const Trigger *trigger, bool shell)
 static bool
 refers_to(Oid constraint, Relation referenced, const Bitmapset *columns)
 {
-	HeapTuple tuple = foreign_key_get(constraint);
-	ForeignKeyColumns key = foreign_key_columns(tuple);
+	HeapTuple tuple = constraint_get(constraint);
+	ForeignKeyColumns key = constraint_key_columns(tuple);
 	bool found = false;
 
 	ReleaseSysCache(tuple);

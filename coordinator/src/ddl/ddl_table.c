@@ -34,7 +34,7 @@
 
 #include "compat.h"
 #include "cluster/fired_trigger.h"
-#include "cluster/foreign_key.h"
+#include "cluster/constraint.h"
 #include "ddl/ddl_alter_part.h"
 #include "stream/remote_ddl.h"
 #include "table/index_validity.h"
@@ -375,7 +375,7 @@ check_referencing_tables(Oid relid)
 
 	foreach(cell, foreign_key_rules_list(relid))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
+		HeapTuple tuple = constraint_get(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
 		if (form->conrelid != relid && metadata_table(form->conrelid) != NULL)

@@ -23,6 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "cluster/constraint.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_ddl.h"
 #include "table/table_lifecycle.h"
@@ -152,7 +153,7 @@ build_missing_checks(Oid relid)
 
 	initStringInfo(&body);
 	appendStringInfoString(&body, "BEGIN");
-	foreach(cell, worker_table_sql_constraints(relid))
+	foreach(cell, constraint_list(relid))
 	{
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 

@@ -21,7 +21,7 @@
 
 #include "compat.h"
 #include "cluster/fired_trigger.h"
-#include "cluster/foreign_key.h"
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 
 List *
@@ -50,7 +50,7 @@ List *
 foreign_key_rules_list_set_columns(HeapTuple constraint, char action)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(constraint);
-	ForeignKeyColumns columns = foreign_key_columns(constraint);
+	ForeignKeyColumns columns = constraint_key_columns(constraint);
 	List *attributes = NIL;
 	bool on_delete = form->confdeltype == action;
 	bool all = form->confupdtype == action || (on_delete && columns.set_count == 0);
@@ -80,11 +80,7 @@ foreign_key_rules_on_workers(Oid relation)
 
 	foreach(cell, foreign_key_rules_list(relation))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
-		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
-
-		ReleaseSysCache(tuple);
-		if (metadata_table(referencing) != NULL)
+		if (metadata_table(constraint_key_tables(lfirst_oid(cell)).referencing) != NULL)
 			return true;
 	}
 	return false;
@@ -94,7 +90,7 @@ foreign_key_rules_on_workers(Oid relation)
 static bool
 is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber referenced_key)
 {
-	ForeignKeyColumns columns = foreign_key_columns(constraint);
+	ForeignKeyColumns columns = constraint_key_columns(constraint);
 
 	for (int i = 0; i < columns.count; i++)
 	{
@@ -114,8 +110,8 @@ refers_to_key_alone(Form_pg_constraint form)
 
 	if (parent == NULL || parent->kind != TABLE_DISTRIBUTED)
 		return false;
-	tuple = foreign_key_get(form->oid);
-	columns = foreign_key_columns(tuple);
+	tuple = constraint_get(form->oid);
+	columns = constraint_key_columns(tuple);
 	ReleaseSysCache(tuple);
 	return columns.count == 1 && columns.referenced[0] == parent->key_attribute;
 }
@@ -153,7 +149,7 @@ find_local_key_fault(Form_pg_constraint form, const DistributedTable *parent, co
 	}
 	foreach(cell, foreign_key_rules_list(form->confrelid))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
+		HeapTuple tuple = constraint_get(lfirst_oid(cell));
 		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
 		bool acts = other->conrelid == form->confrelid && get_action_events(other) != 0;
 		char *name = pstrdup(NameStr(other->conname));
@@ -234,7 +230,7 @@ find_unfired_trigger(HeapTuple constraint, const DistributedTable *child, const 
 		return NULL;
 	foreach(cell, foreign_key_rules_list(form->conrelid))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
+		HeapTuple tuple = constraint_get(lfirst_oid(cell));
 		Form_pg_constraint other = (Form_pg_constraint) GETSTRUCT(tuple);
 		bool is_local = metadata_table(other->conrelid) == NULL;
 		char *name = pstrdup(NameStr(other->conname));
@@ -261,7 +257,7 @@ find_unfired_trigger(HeapTuple constraint, const DistributedTable *child, const 
 void
 foreign_key_rules_check(Oid constraint)
 {
-	HeapTuple tuple = foreign_key_get(constraint);
+	HeapTuple tuple = constraint_get(constraint);
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 	const char *hint;
 	const char *fault = form->contype != CONSTRAINT_FOREIGN
@@ -297,7 +293,7 @@ foreign_key_rules_check_all(Relation relation)
 
 	foreach(cell, foreign_key_rules_list(RelationGetRelid(relation)))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
+		HeapTuple tuple = constraint_get(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
 		/* one that is not enforced never is validated, and no rows are checked against it */
@@ -327,7 +323,7 @@ foreign_key_rules_check_undistribute(Relation relation, const List *members)
 
 	foreach(cell, foreign_key_rules_list(relid))
 	{
-		HeapTuple tuple = foreign_key_get(lfirst_oid(cell));
+		HeapTuple tuple = constraint_get(lfirst_oid(cell));
 		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 		const char *hint;
 

@@ -58,7 +58,7 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
-#include "cluster/foreign_key.h"
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
@@ -431,12 +431,9 @@ find_access_method(Oid relation)
 static bool
 is_to_be_switched(Oid constraint_oid, Oid relation, bool enforce)
 {
-	HeapTuple tuple = foreign_key_get(constraint_oid);
+	Oid referencing = constraint_key_tables(constraint_oid).referencing;
 	const DistributedTable *table;
-	Oid referencing;
 
-	referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
-	ReleaseSysCache(tuple);
 	if (enforce)
 		return referencing == relation;
 	table = metadata_table(referencing);

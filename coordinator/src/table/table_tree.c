@@ -39,6 +39,7 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "compat.h"
@@ -209,7 +210,7 @@ list_inherited_constraints(Oid relation)
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, worker_table_sql_constraints(relation))
+	foreach(cell, constraint_list(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -323,7 +324,7 @@ table_tree_foreign_key_names(Oid relation)
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	foreach(cell, worker_table_sql_constraints(relation))
+	foreach(cell, constraint_list(relation))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 		HeapTuple tuple;
@@ -331,9 +332,7 @@ table_tree_foreign_key_names(Oid relation)
 
 		if (constraint->contype != CONSTRAINT_FOREIGN || !OidIsValid(constraint->conparentid))
 			continue;
-		tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint->conparentid));
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for constraint %u", constraint->conparentid);
+		tuple = constraint_get(constraint->conparentid);
 		parent = (Form_pg_constraint) GETSTRUCT(tuple);
 		if (parent->conrelid != relation &&
 			strcmp(NameStr(parent->conname), NameStr(constraint->conname)) != 0)
@@ -351,11 +350,9 @@ table_tree_leave_foreign_keys_to_workers(Oid relation)
 
 	foreach(cell, foreign_key_rules_list(relation))
 	{
-		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
-		Oid referencing = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
+		Oid referencing = constraint_key_tables(lfirst_oid(cell)).referencing;
 		const DistributedTable *table = metadata_table(referencing);
 
-		ReleaseSysCache(tuple);
 		if (table == NULL || table->kind != TABLE_DISTRIBUTED || list_member_oid(done, referencing))
 			continue;
 		done = lappend_oid(done, referencing);
@@ -375,16 +372,12 @@ is_reference_table(Oid relation)
 static List *
 add_key_tables(List *names, Oid foreign_key)
 {
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(foreign_key));
-	Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-	Oid referencing = constraint->conrelid;
-	Oid referenced = constraint->confrelid;
+	ForeignKeyTables tables = constraint_key_tables(foreign_key);
 
-	ReleaseSysCache(tuple);
-	if (!is_reference_table(referencing) || !is_reference_table(referenced))
+	if (!is_reference_table(tables.referencing) || !is_reference_table(tables.referenced))
 		return names;
-	names = lappend(names, relation_name_qualified(referencing));
-	return lappend(names, relation_name_qualified(referenced));
+	names = lappend(names, relation_name_qualified(tables.referencing));
+	return lappend(names, relation_name_qualified(tables.referenced));
 }
 
 /* A command of its own, with a constant, as that of mark_inherited(). */

@@ -15,10 +15,8 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/reloptions.h"
-#include "access/table.h"
 #include "access/toast_compression.h"
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_constraint.h"
@@ -42,6 +40,7 @@
 
 #include "compat.h"
 #include "mb/pg_wchar.h"
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "table/period.h"
@@ -431,35 +430,6 @@ get_named_definition(Form_pg_constraint constraint)
 					get_constraint_definition(constraint));
 }
 
-static int
-compare_constraints(const ListCell *a, const ListCell *b)
-{
-	Oid one = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(a)))->oid;
-	Oid other = ((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(b)))->oid;
-
-	return one < other ? -1 : one > other;
-}
-
-List *
-worker_table_sql_constraints(Oid relation)
-{
-	Relation catalog = table_open(ConstraintRelationId, AccessShareLock);
-	List *tuples = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relation));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-		tuples = lappend(tuples, heap_copytuple(tuple));
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	list_sort(tuples, compare_constraints);
-	return tuples;
-}
-
 /*
  * The relation's constraints of this type as palloc'd texts "CONSTRAINT name definition".  Foreign keys that come with another one,
  * of a partitioned table to or from which that is, are left out.
@@ -470,7 +440,7 @@ list_constraints(Relation relation, char type)
 	List *constraints = NIL;
 	ListCell *cell;
 
-	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
+	foreach(cell, constraint_list(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -487,7 +457,7 @@ worker_table_sql_constraint_names(Relation relation)
 	List *names = NIL;
 	ListCell *cell;
 
-	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
+	foreach(cell, constraint_list(RelationGetRelid(relation)))
 	{
 		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(cell));
 
@@ -667,7 +637,7 @@ worker_table_sql_defaults(Relation relation, bool check)
 	if (table == NULL || table->kind != TABLE_DISTRIBUTED)
 		return NIL;
 	level = row_format_enter_sql_mode();
-	foreach(cell, worker_table_sql_constraints(RelationGetRelid(relation)))
+	foreach(cell, constraint_list(RelationGetRelid(relation)))
 	{
 		HeapTuple constraint = lfirst(cell);
 

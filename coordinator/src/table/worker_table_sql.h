@@ -59,12 +59,6 @@ extern char *worker_table_sql_index_options(Oid index);
 /* Primary key, unique and exclusion constraints, the other indexes, and statistics objects. */
 extern char *worker_table_sql_indexes(Relation relation);
 
-/*
- * The relation's constraints as copies of their tuples, in the order in which they were made: made
- * so on the workers, a row that violates several is reported for the same one as here.
- */
-extern List *worker_table_sql_constraints(Oid relation);
-
 /* Names of all constraints of the table, as a list of String. */
 extern List *worker_table_sql_constraint_names(Relation relation);
 

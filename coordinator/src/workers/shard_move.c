@@ -58,6 +58,7 @@
 #include "utils/syscache.h"
 
 #include "fault_point.h"
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
@@ -113,15 +114,11 @@ list_referenced(Oid relation)
 
 	foreach(cell, foreign_key_rules_list(relation))
 	{
-		HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(lfirst_oid(cell)));
-		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
-		Oid referenced = constraint->conrelid == relation ? constraint->confrelid : InvalidOid;
-		const DistributedTable *table;
+		ForeignKeyTables tables = constraint_key_tables(lfirst_oid(cell));
+		const DistributedTable *table = metadata_table(tables.referenced);
 
-		ReleaseSysCache(tuple);
-		table = OidIsValid(referenced) ? metadata_table(referenced) : NULL;
-		if (table != NULL && table->kind == TABLE_REFERENCE)
-			found = list_append_unique_oid(found, referenced);
+		if (tables.referencing == relation && table != NULL && table->kind == TABLE_REFERENCE)
+			found = list_append_unique_oid(found, tables.referenced);
 	}
 	return found;
 }
