@@ -144,6 +144,26 @@ def test_a_tablespace_is_refused(pair: Pair) -> None:
     check(pair)
 
 
+def test_the_tablespace_of_an_index_stays_here(pair: Pair) -> None:
+    """Workers have their own; a text in the constraint that looks like one is another matter."""
+    for session in (pair.ours, pair.theirs):
+        session.execute("SET allow_in_place_tablespaces = on")
+        session.execute("CREATE TABLESPACE options_space LOCATION ''")
+    try:
+        pair.execute(
+            "CREATE TABLE s (id integer PRIMARY KEY USING INDEX TABLESPACE options_space DEFERRABLE, w text,"
+            " UNIQUE (w) USING INDEX TABLESPACE options_space DEFERRABLE INITIALLY DEFERRED,"
+            " EXCLUDE USING btree (w WITH =) USING INDEX TABLESPACE options_space"
+            " WHERE (w <> ' USING INDEX TABLESPACE options_space'))"
+        )
+        pair.reference("s")
+        check_structure(pair, "s")
+    finally:
+        pair.execute("DROP TABLE IF EXISTS s")
+        for session in (pair.ours, pair.theirs):
+            session.execute("DROP TABLESPACE options_space")
+
+
 def test_only_the_owner_changes_options(pair: Pair) -> None:
     pair.distribute("t", "k")
     pair.cluster.create_role("options_user")

@@ -486,20 +486,37 @@ append_constraint(StringInfo sql, Relation relation, const char *definition)
 					 relation_name_qualified(RelationGetRelid(relation)), definition);
 }
 
+/* When a constraint is checked, as its definition ends. */
+static const char *
+get_deferral(Oid constraint)
+{
+	HeapTuple tuple = constraint_get(constraint);
+	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+	const char *deferral = !form->condeferrable ? ""
+						   : !form->condeferred ? " DEFERRABLE"
+												: " DEFERRABLE INITIALLY DEFERRED";
+
+	ReleaseSysCache(tuple);
+	return deferral;
+}
+
 /* ADD CONSTRAINT of the constraint whose index it is; it brings the index along, but not the tablespace that this has here. */
 static char *
 get_index_constraint_command(Oid constraint, Oid index)
 {
 	char *command = pg_get_constraintdef_command(constraint);
 	Oid tablespace = get_rel_tablespace(index);
+	const char *deferral = get_deferral(constraint);
 	char *place;
+	int length;
 
 	if (!OidIsValid(tablespace))
 		return command;
-	place = psprintf(" USING INDEX TABLESPACE %s",
-					 quote_identifier(get_tablespace_name(tablespace)));
-	for (char *found = command; (found = strstr(found, place)) != NULL;)
-		memmove(found, found + strlen(place), strlen(found + strlen(place)) + 1);
+	place = psprintf(" USING INDEX TABLESPACE %s%s",
+					 quote_identifier(get_tablespace_name(tablespace)), deferral);
+	length = strlen(command) - strlen(place);
+	if (length > 0 && strcmp(command + length, place) == 0)
+		strcpy(command + length, deferral);
 	return command;
 }
 
