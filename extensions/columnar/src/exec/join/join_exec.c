@@ -12,7 +12,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
 #include "exec/batch/batch_offer.h"
@@ -76,14 +75,12 @@ assign_columns(ColumnarJoinState *state, const List *columns, bool of_probe)
 static void
 init_outputs(ColumnarJoinState *state, CustomScan *plan)
 {
-	Bitmapset *offsets = NULL;
-	int offset = -1;
+	List *numbers = output_columns_find(plan->scan.plan.targetlist);
+	ListCell *cell;
 
-	pull_varattnos((Node *) plan->scan.plan.targetlist, INDEX_VAR, &offsets);
-	state->outputs = palloc(sizeof(AttrNumber) * Max(bms_num_members(offsets), 1));
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
-		state->outputs[state->noutputs++] = offset + FirstLowInvalidHeapAttributeNumber;
-	bms_free(offsets);
+	state->outputs = palloc0(sizeof(OutputColumn) * Max(list_length(numbers), 1));
+	foreach(cell, numbers)
+		state->outputs[state->noutputs++].number = lfirst_int(cell);
 }
 
 /* The columns that are asked for after the keys: by conditions, and by who reads the result. */
@@ -91,8 +88,6 @@ static void
 init_columns(ColumnarJoinState *state, CustomScan *plan, List *conditions)
 {
 	List *users = list_concat(list_copy(conditions), list_copy(plan->scan.plan.targetlist));
-	Bitmapset *offsets = NULL;
-	int offset = -1;
 	ListCell *cell;
 
 	state->ncolumns = list_length(plan->custom_scan_tlist);
@@ -110,10 +105,9 @@ init_columns(ColumnarJoinState *state, CustomScan *plan, List *conditions)
 			TupleDescAttr(state->source.custom.ss.ss_ScanTupleSlot->tts_tupleDescriptor,
 						  foreach_current_index(cell)));
 	}
-	pull_varattnos((Node *) users, INDEX_VAR, &offsets);
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
+	foreach(cell, output_columns_find(users))
 	{
-		AttrNumber number = offset + FirstLowInvalidHeapAttributeNumber;
+		AttrNumber number = lfirst_int(cell);
 		JoinColumn *column = &state->columns[number - 1];
 		JoinSide *side = column->of_probe ? &state->probe : &state->build;
 
@@ -489,44 +483,6 @@ next_batch(BatchSource *source)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* Puts a row of the batch into the scan slot. */
-static TupleTableSlot *
-store_row(ColumnarJoinState *state, uint32 row)
-{
-	CustomScanState *node = &state->source.custom;
-	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
-	ExprContext *econtext = node->ss.ps.ps_ExprContext;
-	MemoryContext caller;
-
-	ResetExprContext(econtext);
-	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	ExecClearTuple(slot);
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		int column = state->outputs[i] - 1;
-
-		slot->tts_values[column] = vector_datum(&state->columns[column].vector, row,
-												&slot->tts_isnull[column]);
-	}
-	ExecStoreVirtualTuple(slot);
-	MemoryContextSwitchTo(caller);
-	econtext->ecxt_scantuple = slot;
-	return slot;
-}
-
-static bool
-fetch_batch(ColumnarJoinState *state)
-{
-	VectorBatch *batch = next_batch(&state->source);
-	Vector ignored;
-
-	state->position = 0;
-	state->has_batch = batch != NULL;
-	for (int i = 0; batch != NULL && i < state->noutputs; i++)
-		join_get_column(batch, state->outputs[i], &ignored);
-	return batch != NULL;
-}
-
 static TupleTableSlot *
 execute(CustomScanState *node)
 {
@@ -534,12 +490,7 @@ execute(CustomScanState *node)
 
 	if (state->source.offer != NULL)
 		return batch_offer_next(&state->source);
-	if ((!state->has_batch || state->position >= state->source.batch.nselected) &&
-		!fetch_batch(state))
-		return NULL;
-	store_row(state, state->selection[state->position++]);
-	return node->ss.ps.ps_ProjInfo ? ExecProject(node->ss.ps.ps_ProjInfo)
-								   : node->ss.ss_ScanTupleSlot;
+	return output_row_next(&state->source, state->outputs, state->noutputs, &state->cursor);
 }
 
 /* ---- the rest of the node ----------------------------------------------------------------------- */
@@ -564,7 +515,7 @@ rescan(CustomScanState *node)
 	ColumnarJoinState *state = (ColumnarJoinState *) node;
 
 	reset_expressions(state);
-	state->has_batch = false;
+	state->cursor.has_batch = false;
 	join_begin_parts(state);
 	batch_reader_rescan(&state->probe.reader, node);
 	batch_reader_rescan(&state->build.reader, node);

@@ -15,6 +15,7 @@
 #include "commands/explain.h"
 
 #include "exec/batch/batch_source.h"
+#include "exec/batch/output_rows.h"
 #include "exec/expression/vector_expression.h"
 #include "exec/collection/vector_file.h"
 #include "exec/join/vector_join_table.h"
@@ -91,7 +92,7 @@ typedef struct ColumnarJoinState
 	int ncolumns;
 	JoinColumn *columns;
 	int noutputs;
-	AttrNumber *outputs; /* the columns that rows have */
+	OutputColumn *outputs; /* the columns that rows have */
 
 	VectorStore *store; /* the build rows' columns */
 	VectorJoinTable *table;
@@ -123,8 +124,7 @@ typedef struct ColumnarJoinState
 	uint64 removed_candidates;
 	uint64 removed_rows;
 
-	bool has_batch; /* rows are taken from the batch, from this index into its selection */
-	uint32 position;
+	OutputCursor cursor;
 } ColumnarJoinState;
 
 /*

@@ -12,11 +12,9 @@
  */
 #include "exec/sort/sort_internal.h"
 
-#include "access/sysattr.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
 /* Fewer rows, if they take less memory, are not written to a file of their own. */
@@ -43,7 +41,7 @@ create_state(CustomScan *plan)
 static void
 add_column(ColumnarSortState *state, AttrNumber number)
 {
-	SortColumn *column = &state->columns[state->ncolumns];
+	OutputColumn *column = &state->columns[state->ncolumns];
 
 	column->number = number;
 	column->buffer = vector_buffer_create();
@@ -57,16 +55,15 @@ static void
 init_outputs(ColumnarSortState *state, CustomScan *plan)
 {
 	int natts = list_length(plan->custom_scan_tlist);
-	Bitmapset *offsets = NULL;
-	int offset = -1;
+	ListCell *cell;
 
-	state->columns = palloc0(sizeof(SortColumn) * Max(natts + list_length(plan->custom_exprs), 1));
+	state->columns = palloc0(sizeof(OutputColumn) *
+							 Max(natts + list_length(plan->custom_exprs), 1));
 	state->by_number = palloc(sizeof(int) * Max(natts, 1));
 	for (int i = 0; i < natts; i++)
 		state->by_number[i] = -1;
-	pull_varattnos((Node *) plan->scan.plan.targetlist, INDEX_VAR, &offsets);
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
-		add_column(state, offset + FirstLowInvalidHeapAttributeNumber);
+	foreach(cell, output_columns_find(plan->scan.plan.targetlist))
+		add_column(state, lfirst_int(cell));
 	state->noutputs = state->ncolumns;
 }
 
@@ -118,9 +115,7 @@ collect_types(const ColumnarSortState *state, const CustomScan *plan)
 	for (int i = 0; i < state->nkeys; i++)
 		types[state->key_columns[i]] = state->key_types[i].value;
 	for (int i = 0; i < state->noutputs; i++)
-		types[i] = vector_key_of((Node *) list_nth_node(TargetEntry, plan->custom_scan_tlist,
-														state->columns[i].number - 1)
-									 ->expr);
+		types[i] = output_column_type(plan, state->columns[i].number);
 	return types;
 }
 
@@ -270,7 +265,7 @@ get_column(VectorBatch *batch, AttrNumber number, Vector *into)
 {
 	ColumnarSortState *state = batch->owner;
 	int index = state->by_number[number - 1];
-	SortColumn *column = &state->columns[index];
+	OutputColumn *column = &state->columns[index];
 
 	Assert(index >= 0 && index < state->noutputs);
 	if (!column->is_made)
@@ -327,55 +322,12 @@ next_batch(BatchSource *source)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* Puts a row of the batch into the scan slot. */
-static TupleTableSlot *
-store_row(ColumnarSortState *state, uint32 row)
-{
-	CustomScanState *node = &state->source.custom;
-	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
-	ExprContext *econtext = node->ss.ps.ps_ExprContext;
-	MemoryContext caller;
-
-	ResetExprContext(econtext);
-	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	ExecClearTuple(slot);
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		const SortColumn *column = &state->columns[i];
-
-		slot->tts_values[column->number - 1] = vector_datum(&column->vector, row,
-															&slot->tts_isnull[column->number - 1]);
-	}
-	ExecStoreVirtualTuple(slot);
-	MemoryContextSwitchTo(caller);
-	econtext->ecxt_scantuple = slot;
-	return slot;
-}
-
-static bool
-fetch_batch(ColumnarSortState *state)
-{
-	VectorBatch *batch = next_batch(&state->source);
-	Vector ignored;
-
-	state->position = 0;
-	state->has_batch = batch != NULL;
-	for (int i = 0; batch != NULL && i < state->noutputs; i++)
-		get_column(batch, state->columns[i].number, &ignored);
-	return batch != NULL;
-}
-
 static TupleTableSlot *
 execute(CustomScanState *node)
 {
 	ColumnarSortState *state = (ColumnarSortState *) node;
-	TupleTableSlot *slot;
 
-	if ((!state->has_batch || state->position >= state->source.batch.nselected) &&
-		!fetch_batch(state))
-		return NULL;
-	slot = store_row(state, state->position++);
-	return node->ss.ps.ps_ProjInfo ? ExecProject(node->ss.ps.ps_ProjInfo) : slot;
+	return output_row_next(&state->source, state->columns, state->noutputs, &state->cursor);
 }
 
 /* ---- the rest of the node ----------------------------------------------------------------------- */
@@ -392,7 +344,7 @@ rescan(CustomScanState *node)
 {
 	ColumnarSortState *state = (ColumnarSortState *) node;
 
-	state->has_batch = false;
+	state->cursor.has_batch = false;
 	state->next = 0;
 	if (can_return_again(state))
 	{

@@ -10,6 +10,7 @@
 #include "commands/explain.h"
 
 #include "exec/batch/batch_source.h"
+#include "exec/batch/output_rows.h"
 #include "exec/collection/sort_key.h"
 #include "exec/collection/vector_file.h"
 #include "exec/collection/vector_store.h"
@@ -51,15 +52,6 @@ extern void sort_merge_reset(SortMerge *merge);
 
 /* ---- the node ----------------------------------------------------------------------------------- */
 
-/* A column of the node that somebody above asks for. */
-typedef struct SortColumn
-{
-	AttrNumber number; /* 0: a key that is no column */
-	bool is_made;	   /* for the batch at hand */
-	Vector vector;
-	VectorBuffer *buffer;
-} SortColumn;
-
 typedef enum SortPhase
 {
 	SORT_PHASE_READ,
@@ -81,10 +73,10 @@ typedef struct ColumnarSortState
 	SortKey *keys;
 	int *key_columns; /* by key: its column of the store */
 
-	int ncolumns; /* of the store: columns that are asked for, then other keys */
-	int noutputs; /* the first of them */
-	SortColumn *columns;
-	int *by_number; /* the store's column by column - 1 of the node; -1: none */
+	int ncolumns;		   /* of the store: columns that are asked for, then other keys */
+	int noutputs;		   /* the first of them */
+	OutputColumn *columns; /* number 0: a key that is no column */
+	int *by_number;		   /* the store's column by column - 1 of the node; -1: none */
 	VectorStore *store;
 	SortMerge *merge; /* NULL: all is in memory */
 	Size row_memory;  /* for sorting, of each row */
@@ -99,8 +91,7 @@ typedef struct ColumnarSortState
 	const uint32 *rows;
 	uint16 selection[BLOCK_ROWS];
 
-	bool has_batch; /* rows are taken from the batch */
-	uint32 position;
+	OutputCursor cursor;
 
 	/* for EXPLAIN ANALYZE */
 	Size memory; /* at most */

@@ -20,11 +20,9 @@
  */
 #include "exec/sort/topn_internal.h"
 
-#include "access/sysattr.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
 /* The store is renewed when it has so many times the rows that are wanted, and at least so many. */
@@ -80,21 +78,18 @@ init_keys(ColumnarTopNState *state, CustomScan *plan)
 static void
 init_columns(ColumnarTopNState *state, CustomScan *plan)
 {
-	Bitmapset *offsets = NULL;
-	int offset = -1;
-	VectorKey *types;
+	List *numbers = output_columns_find(plan->scan.plan.targetlist);
+	VectorKey *types = palloc0(sizeof(VectorKey) * Max(list_length(numbers), 1));
+	ListCell *cell;
 
-	pull_varattnos((Node *) plan->scan.plan.targetlist, INDEX_VAR, &offsets);
-	types = palloc0(sizeof(VectorKey) * Max(bms_num_members(offsets), 1));
-	state->columns = palloc0(sizeof(TopnColumn) * Max(bms_num_members(offsets), 1));
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
+	state->columns = palloc0(sizeof(OutputColumn) * Max(list_length(numbers), 1));
+	foreach(cell, numbers)
 	{
-		TopnColumn *column = &state->columns[state->ncolumns];
+		OutputColumn *column = &state->columns[state->ncolumns];
 
-		column->number = offset + FirstLowInvalidHeapAttributeNumber;
+		column->number = lfirst_int(cell);
 		column->buffer = vector_buffer_create();
-		types[state->ncolumns++] = vector_key_of(
-			(Node *) list_nth_node(TargetEntry, plan->custom_scan_tlist, column->number - 1)->expr);
+		types[state->ncolumns++] = output_column_type(plan, column->number);
 	}
 	state->store = vector_store_create(state->ncolumns, types);
 	state->spare = vector_store_create(state->ncolumns, types);
@@ -145,7 +140,7 @@ renew_store(ColumnarTopNState *state)
 
 		for (int i = 0; i < state->ncolumns; i++)
 		{
-			TopnColumn *column = &state->columns[i];
+			OutputColumn *column = &state->columns[i];
 
 			vector_store_gather(old, i, rows + first, NULL, n, column->buffer, &column->vector);
 			vectors[i] = &column->vector;
@@ -259,35 +254,11 @@ gather_rows(ColumnarTopNState *state)
 	state->ngathered = Min(BLOCK_ROWS, state->nrows - state->next);
 	for (int i = 0; i < state->ncolumns; i++)
 	{
-		TopnColumn *column = &state->columns[i];
+		OutputColumn *column = &state->columns[i];
 
 		vector_store_gather(state->store, i, state->order + state->next, NULL, state->ngathered,
 							column->buffer, &column->vector);
 	}
-}
-
-/* Puts a row of the vectors into the scan slot. */
-static TupleTableSlot *
-store_row(ColumnarTopNState *state, uint32 row)
-{
-	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
-	ExprContext *econtext = state->custom.ss.ps.ps_ExprContext;
-	MemoryContext caller;
-
-	ResetExprContext(econtext);
-	caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	ExecClearTuple(slot);
-	for (int i = 0; i < state->ncolumns; i++)
-	{
-		const TopnColumn *column = &state->columns[i];
-
-		slot->tts_values[column->number - 1] = vector_datum(&column->vector, row,
-															&slot->tts_isnull[column->number - 1]);
-	}
-	ExecStoreVirtualTuple(slot);
-	MemoryContextSwitchTo(caller);
-	econtext->ecxt_scantuple = slot;
-	return slot;
 }
 
 static TupleTableSlot *
@@ -305,7 +276,8 @@ execute(CustomScanState *node)
 		return NULL;
 	if (state->next >= state->first_gathered + state->ngathered)
 		gather_rows(state);
-	slot = store_row(state, state->next++ - state->first_gathered);
+	slot = output_row_store(node, node->ss.ps.ps_ExprContext, state->columns, state->ncolumns,
+							state->next++ - state->first_gathered);
 	return node->ss.ps.ps_ProjInfo ? ExecProject(node->ss.ps.ps_ProjInfo) : slot;
 }
 

@@ -10,6 +10,7 @@
 #include "commands/explain.h"
 
 #include "exec/batch/batch_source.h"
+#include "exec/batch/output_rows.h"
 #include "exec/sort/topn_rank.h"
 #include "exec/expression/vector_expression.h"
 #include "exec/collection/vector_store.h"
@@ -50,14 +51,6 @@ struct TopnRank
 
 /* ---- the node ----------------------------------------------------------------------------------- */
 
-/* A column that is asked for above. */
-typedef struct TopnColumn
-{
-	AttrNumber number;
-	VectorBuffer *buffer;
-	Vector vector;
-} TopnColumn;
-
 typedef struct ColumnarTopNState
 {
 	CustomScanState custom; /* first member */
@@ -71,7 +64,7 @@ typedef struct ColumnarTopNState
 	SortKeySource *key_types;
 	AttrNumber limited; /* the column that the first key is; 0: it is none */
 	int ncolumns;
-	TopnColumn *columns;
+	OutputColumn *columns;
 	TopnRank *rank;
 	VectorStore *store; /* the columns of the rows in `rank` and of some that were forgotten */
 	VectorStore *spare; /* empty, the next store */

@@ -17,11 +17,9 @@
  */
 #include "exec/window/window_internal.h"
 
-#include "access/sysattr.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
 /* Entries of the keys: two neighbours in turn, and the last row of the batch before. */
@@ -48,15 +46,13 @@ static void
 init_outputs(ColumnarWindowState *state, CustomScan *plan)
 {
 	List *users = list_concat_copy(plan->scan.plan.targetlist, plan->scan.plan.qual);
-	Bitmapset *offsets = NULL;
-	int offset = -1;
+	ListCell *cell;
 
-	state->outputs = palloc0(sizeof(WindowColumn) * Max(state->ncolumns, 1));
-	pull_varattnos((Node *) users, INDEX_VAR, &offsets);
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
+	state->outputs = palloc0(sizeof(OutputColumn) * Max(state->ncolumns, 1));
+	foreach(cell, output_columns_find(users))
 	{
-		AttrNumber number = offset + FirstLowInvalidHeapAttributeNumber;
-		WindowColumn *column = &state->outputs[state->noutputs];
+		AttrNumber number = lfirst_int(cell);
+		OutputColumn *column = &state->outputs[state->noutputs];
 
 		/* the others are functions */
 		if (number > state->ncolumns)
@@ -134,9 +130,7 @@ init_stores(ColumnarWindowState *state, CustomScan *plan)
 	VectorKey *types = palloc0(sizeof(VectorKey) * Max(state->nstored, 1));
 
 	for (int i = 0; i < state->noutputs; i++)
-		types[i] = vector_key_of((Node *) list_nth_node(TargetEntry, plan->custom_scan_tlist,
-														state->outputs[i].number - 1)
-									 ->expr);
+		types[i] = output_column_type(plan, state->outputs[i].number);
 	for (int i = 0; i < state->nfunctions; i++)
 		if (state->functions[i].column >= state->noutputs)
 			types[state->functions[i].column] = vector_key_of(
@@ -507,25 +501,14 @@ place_rows(ColumnarWindowState *state)
 static TupleTableSlot *
 store_row(ColumnarWindowState *state, uint32 row)
 {
-	TupleTableSlot *slot = state->custom.ss.ss_ScanTupleSlot;
-	MemoryContext caller;
+	TupleTableSlot *slot = output_row_store(&state->custom, state->output, state->outputs,
+											state->noutputs, row);
+	MemoryContext caller = MemoryContextSwitchTo(state->output->ecxt_per_tuple_memory);
 
-	ResetExprContext(state->output);
-	caller = MemoryContextSwitchTo(state->output->ecxt_per_tuple_memory);
-	ExecClearTuple(slot);
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		const WindowColumn *column = &state->outputs[i];
-
-		slot->tts_values[column->number - 1] = vector_datum(&column->vector, row,
-															&slot->tts_isnull[column->number - 1]);
-	}
 	for (int i = 0; i < state->nfunctions; i++)
 		slot->tts_values[state->ncolumns + i] = window_function_value(
 			state, &state->functions[i], row, &slot->tts_isnull[state->ncolumns + i]);
-	ExecStoreVirtualTuple(slot);
 	MemoryContextSwitchTo(caller);
-	state->output->ecxt_scantuple = slot;
 	return slot;
 }
 

@@ -14,6 +14,7 @@
 #include "commands/explain.h"
 
 #include "exec/batch/batch_source.h"
+#include "exec/batch/output_rows.h"
 #include "exec/collection/sort_key.h"
 #include "exec/states/vector_aggregate_final.h"
 #include "exec/collection/vector_store.h"
@@ -75,14 +76,6 @@ typedef struct WindowFunction
 	bool isnull;
 } WindowFunction;
 
-/* A column of the child that is asked for above. */
-typedef struct WindowColumn
-{
-	AttrNumber number;
-	Vector vector;
-	VectorBuffer *buffer;
-} WindowColumn;
-
 /* Where the rows at hand are in their partition; counted from the partition's first row. */
 typedef struct WindowPlace
 {
@@ -108,7 +101,7 @@ typedef struct ColumnarWindowState
 	VectorScope scope;
 	int ncolumns; /* of the child; functions follow */
 	int noutputs; /* columns that are asked for: the store's first */
-	WindowColumn *outputs;
+	OutputColumn *outputs;
 	int nkeys;
 	int npartition; /* keys of the partition, which come first */
 	List *key_sources;
