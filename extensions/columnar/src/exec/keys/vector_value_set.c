@@ -15,6 +15,8 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
+#include "store/value/byte_hash.h"
+
 /* Look-ups that go through the steps together. */
 #define LOOK_UP_ROWS 128
 
@@ -160,70 +162,10 @@ prefetch_values(const ValueSet *set, const uint32 *hashes, const uint32 *lengths
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-static inline uint64
-load_word(const char *at)
-{
-	uint64 word;
-
-	memcpy(&word, at, sizeof(word));
-	return word;
-}
-
-static inline uint32
-load_half(const char *at)
-{
-	uint32 half;
-
-	memcpy(&half, at, sizeof(half));
-	return half;
-}
-
-/* All bits of the product of two words, folded into one. */
-static inline uint64
-fold(uint64 a, uint64 b)
-{
-	uint128 product = (uint128) a * b;
-
-	return (uint64) product ^ (uint64) (product >> 64);
-}
-
-static inline uint64
-hash_bytes_fast(const char *bytes, uint32 length)
-{
-	const uint64 first = UINT64CONST(0xA0761D6478BD642F);
-	const uint64 second = UINT64CONST(0xE7037ED1A0B428DB);
-	const char *end = bytes + length;
-	uint64 hash = length * UINT64CONST(0x9E3779B97F4A7C15);
-	uint64 a = 0;
-	uint64 b = 0;
-
-	for (; end - bytes > 16; bytes += 16)
-		hash = fold(load_word(bytes) ^ first ^ hash, load_word(bytes + 8) ^ second);
-
-	/* the last 0 .. 16 bytes, some of them twice */
-	if (end - bytes >= 8)
-	{
-		a = load_word(bytes);
-		b = load_word(end - 8);
-	}
-	else if (end - bytes >= 4)
-	{
-		a = load_half(bytes);
-		b = load_half(end - 4);
-	}
-	else if (end > bytes)
-	{
-		a = (uint64) (uint8) bytes[0] << 16 | (uint64) (uint8) bytes[(end - bytes) / 2] << 8 |
-			(uint8) end[-1];
-	}
-	hash = fold(a ^ first ^ hash, b ^ second);
-	return fold(hash ^ second, first);
-}
-
 uint64
 group_hash_bytes(const char *bytes, uint32 length)
 {
-	return hash_bytes_fast(bytes, length);
+	return byte_hash(bytes, length);
 }
 
 static inline bool
@@ -235,14 +177,14 @@ are_equal_bytes(const char *a, const char *b, uint32 length)
 
 		for (uint32 i = 0; i < last; i += 8)
 		{
-			if (load_word(a + i) != load_word(b + i))
+			if (byte_hash_word(a + i) != byte_hash_word(b + i))
 				return false;
 		}
-		return load_word(a + last) == load_word(b + last);
+		return byte_hash_word(a + last) == byte_hash_word(b + last);
 	}
 	if (length >= 4)
-		return load_half(a) == load_half(b) &&
-			   load_half(a + length - 4) == load_half(b + length - 4);
+		return byte_hash_half(a) == byte_hash_half(b) &&
+			   byte_hash_half(a + length - 4) == byte_hash_half(b + length - 4);
 	for (uint32 i = 0; i < length; i++)
 	{
 		if (a[i] != b[i])
@@ -341,7 +283,7 @@ value_set_number_bytes(ValueSet *set, const char *const *starts, const uint32 *l
 			uint64 hash;
 
 			significant[i] = value_set_significant(set, bytes, lengths[done + i]);
-			hash = hash_bytes_fast(bytes, significant[i]);
+			hash = byte_hash(bytes, significant[i]);
 			hashes[i] = (uint32) (hash ^ hash >> 32);
 		}
 		if (is_large(set->nslots))

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "store/chunk/chunk_internal.h"
+#include "store/value/byte_hash.h"
 
 #define EXACT_VALUES 1024
 
@@ -31,45 +32,6 @@
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-#define HASH_FIRST UINT64CONST(0xa0761d6478bd642f)
-#define HASH_SECOND UINT64CONST(0xe7037ed1a0b428db)
-
-/* All bits of the product of two words, folded into one. */
-static inline uint64
-fold(uint64 a, uint64 b)
-{
-	uint128 product = (uint128) a * b;
-
-	return (uint64) product ^ (uint64) (product >> 64);
-}
-
-static inline uint64
-load_word(const char *at)
-{
-	uint64 word;
-
-	memcpy(&word, at, sizeof(word));
-	return word;
-}
-
-static inline uint64
-hash_value_bytes(const char *bytes, uint32 length)
-{
-	const char *end = bytes + length;
-	uint64 hash = length * HASH_FIRST;
-
-	if (length < 8)
-		return fold(fold(bytes_first_word(bytes, length) ^ HASH_FIRST, hash ^ HASH_SECOND),
-					HASH_FIRST);
-	/* the last words may overlap with what came before */
-	for (; end - bytes > 16; bytes += 16)
-		hash = fold(load_word(bytes) ^ HASH_FIRST ^ hash, load_word(bytes + 8) ^ HASH_SECOND);
-	if (length > 16)
-		bytes = end - 16;
-	hash = fold(load_word(bytes) ^ HASH_FIRST ^ hash, load_word(end - 8) ^ HASH_SECOND);
-	return fold(hash ^ HASH_SECOND, HASH_FIRST);
-}
-
 static inline uint64
 hash_row(const ColumnValues *values, uint32 row)
 {
@@ -77,9 +39,11 @@ hash_row(const ColumnValues *values, uint32 row)
 	uint32 length;
 
 	if (values->ints != NULL)
-		return fold(fold((uint64) values->ints[row] ^ HASH_FIRST, HASH_SECOND), HASH_FIRST);
+		return byte_hash_fold(
+			byte_hash_fold((uint64) values->ints[row] ^ BYTE_HASH_FIRST, BYTE_HASH_SECOND),
+			BYTE_HASH_FIRST);
 	bytes = column_values_bytes(values, row, &length);
-	return hash_value_bytes(bytes, length);
+	return byte_hash(bytes, length);
 }
 
 static inline bool
