@@ -147,7 +147,7 @@ drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--
 	@PYTHONPATH=ansible:. $(PYTHON) -m drills --lab $(LAB) --suite $(SUITE) \
 		--markdown .cache/drill/drills.md --junit .cache/drill/drills.xml $(DRILL)
 
-lint: packages python ## Warnings on PostgreSQL 15, 17 and 18, formats, ruff, shellcheck, yamllint, ansible-lint
+lint: build python ## Warnings on PostgreSQL 15, 17 and 18, formats, ruff, shellcheck, yamllint, ansible-lint
 	@scripts/lint.sh
 
 format: python ## Format C and Python sources

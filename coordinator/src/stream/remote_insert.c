@@ -49,6 +49,7 @@
 #include "server/statement_depth.h"
 #include "stream/remote_insert.h"
 #include "transaction/remote_transaction.h"
+#include "values/row_copy.h"
 #include "values/row_format.h"
 #include "wire/connection.h"
 #include "wire/remote_role.h"
@@ -587,7 +588,7 @@ static void
 keep_row(RowBuffer *buffer, TupleTableSlot *slot)
 {
 	MemoryContext previous = MemoryContextSwitchTo(buffer->target->context);
-	MinimalTuple tuple = ExecCopySlotMinimalTuple(slot);
+	MinimalTuple tuple = row_copy(slot);
 
 	MemoryContextSwitchTo(previous);
 	buffer->kept[buffer->kept_count++] = tuple;

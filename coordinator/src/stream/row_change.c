@@ -45,6 +45,7 @@
 #include "stream/remote_command.h"
 #include "stream/remote_insert.h"
 #include "stream/row_change.h"
+#include "values/row_copy.h"
 #include "values/row_format.h"
 #include "wire/remote_role.h"
 
@@ -208,7 +209,7 @@ add_change(Relation relation, const HeldPlace *place, ChangeKind kind, TupleTabl
 	target->depth = Max(target->depth, statement_depth);
 	if (kind == CHANGE_UPDATE)
 	{
-		change->tuple = ExecCopySlotMinimalTuple(new);
+		change->tuple = row_copy(new);
 		target->bytes += change->tuple->t_len;
 		for (int i = 0; i < target->desc->natts; i++)
 		{

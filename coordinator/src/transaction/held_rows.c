@@ -30,6 +30,7 @@
 
 #include "cluster/fired_trigger.h"
 #include "server/statement_depth.h"
+#include "values/row_copy.h"
 
 #define INDEX_BITS_IN_BLOCK 17
 #define INDEX_BITS_IN_OFFSET 15
@@ -321,7 +322,7 @@ held_rows_add(HeldRows *rows, const HeldPlace *place, TupleTableSlot *slot, Item
 {
 	HeldRow *row = extend(rows);
 	MemoryContext old = MemoryContextSwitchTo(rows->context);
-	MinimalTuple tuple = ExecCopySlotMinimalTuple(slot);
+	MinimalTuple tuple = row_copy(slot);
 
 	if (place != NULL)
 	{
