@@ -1,6 +1,9 @@
 /*
  * relation_owner.h
  *		The owner of a relation that is not open.
+ *
+ * Functions ask before they lock: who may not have a relation neither waits for its locks, nor do others wait
+ * behind him.
  */
 #ifndef STRATA_RELATION_OWNER_H
 #define STRATA_RELATION_OWNER_H
@@ -9,6 +12,10 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 static inline Oid
@@ -22,6 +29,19 @@ get_relation_owner(Oid relation)
 	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
 	return owner;
+}
+
+/* ERROR unless there is such a relation, and it is the user's. */
+static inline void
+check_relation_owner(Oid relation)
+{
+	char relkind = get_rel_relkind(relation);
+
+	if (relkind == '\0')
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation with OID %u does not exist", relation)));
+	if (!compat_owns_table(relation, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relation));
 }
 
 #endif

@@ -56,6 +56,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "relation_owner.h"
 
 PG_FUNCTION_INFO_V1(strata_worker_measure_table);
 PG_FUNCTION_INFO_V1(strata_worker_set_column_statistics);
@@ -438,9 +439,7 @@ open_as_owner(Oid relation_oid, Whole *whole)
 {
 	Relation relation;
 
-	/* who may not do it does not wait for locks either, nor has others wait */
-	if (get_rel_name(relation_oid) != NULL && !compat_owns_table(relation_oid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relation_oid));
+	check_relation_owner(relation_oid);
 	relation = table_open(relation_oid, ShareUpdateExclusiveLock);
 	whole->relation = relation;
 	whole->key = RelationGetPartitionKey(relation);

@@ -305,21 +305,29 @@ format_columns(const List *columns)
 	return text.data;
 }
 
+static bool
+may_analyze(Oid relation)
+{
+	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) &&
+		   compat_may_vacuum(relation, GetUserId());
+}
+
 /* What was dropped, is locked or not the user's to analyse has had its WARNING by the coordinator's own ANALYZE. */
 static void
 analyze_target(const List *targets, const Target *target, bool skip_locked)
 {
 	const DistributedTable *table;
 
+	if (!may_analyze(target->relation)) /* others need not wait for a stranger's lock */
+		return;
 	if (!skip_locked)
 		LockRelationOid(target->relation, ShareUpdateExclusiveLock);
 	else if (!ConditionalLockRelationOid(target->relation, ShareUpdateExclusiveLock))
 		return;
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(target->relation)))
+	if (!may_analyze(target->relation))
 		return;
 	table = metadata_table(target->relation);
-	if (table == NULL || !compat_may_vacuum(target->relation, GetUserId()) ||
-		is_analyzed_with_parent(targets, target->relation))
+	if (table == NULL || is_analyzed_with_parent(targets, target->relation))
 		return;
 	if (table->kind == TABLE_DISTRIBUTED)
 	{

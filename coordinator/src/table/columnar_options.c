@@ -19,6 +19,7 @@
 
 #include "server/argument.h"
 #include "compat.h"
+#include "relation_owner.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
@@ -44,9 +45,8 @@ open_table(FunctionCallInfo fcinfo)
 
 	argument_refuse_null(fcinfo, 0, "relation");
 	relation_id = PG_GETARG_OID(0);
+	check_relation_owner(relation_id);
 	relation = table_open(relation_id, ShareUpdateExclusiveLock);
-	if (!compat_owns_table(relation_id, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(relation));
 	table = metadata_table(relation_id);
 	if (table == NULL || !table->is_columnar)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),

@@ -20,6 +20,7 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "relation_owner.h"
 
 static void
 refuse(Oid relation, const char *detail, const char *hint)
@@ -78,9 +79,9 @@ period_convert_partitioned(Oid relation, PeriodRequest *request)
 
 	if (get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE)
 		return relation;
+	check_relation_owner(relation);
 	LockRelationOid(relation, AccessExclusiveLock);
-	if (!compat_owns_table(relation, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relation));
+	check_relation_owner(relation); /* it may have changed */
 	complete_request(relation, request);
 	if (request->column == NULL || request->interval == NULL)
 		refuse(relation, "It is partitioned on the coordinator.",

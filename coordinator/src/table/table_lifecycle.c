@@ -58,6 +58,7 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
+#include "relation_owner.h"
 #include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
@@ -485,11 +486,11 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 static Relation
 open_own_table(Oid relation_oid)
 {
-	Relation relation = relation_open(relation_oid, AccessExclusiveLock);
+	Relation relation;
 
-	if (!compat_owns_table(relation_oid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relation->rd_rel->relkind),
-					   RelationGetRelationName(relation));
+	check_relation_owner(relation_oid);
+	relation = relation_open(relation_oid, AccessExclusiveLock);
+	check_relation_owner(relation_oid); /* it may have changed */
 	return relation;
 }
 

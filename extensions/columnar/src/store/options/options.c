@@ -35,6 +35,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "relation_owner.h"
 #include "store/options/options_follow.h"
 #include "store/options/options_label.h"
 #include "store/options/settings.h"
@@ -407,19 +408,13 @@ static Relation
 open_to_change(FunctionCallInfo fcinfo, OptionsLabel *label)
 {
 	Oid relid;
-	char relkind;
 	char *text;
 	Relation relation;
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("relation is null")));
 	relid = PG_GETARG_OID(0);
-	relkind = get_rel_relkind(relid);
-	if (relkind == '\0')
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-						errmsg("relation with OID %u does not exist", relid)));
-	if (!compat_owns_table(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relid));
+	check_relation_owner(relid);
 	relation = relation_open(relid, ShareUpdateExclusiveLock);
 	check_relation(relation);
 

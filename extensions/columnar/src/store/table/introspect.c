@@ -6,6 +6,7 @@
  * ownership.  What is shown is what the statement's snapshot sees.
  */
 #include "compat.h"
+#include "relation_owner.h"
 
 #include "access/htup_details.h"
 #include "access/relation.h"
@@ -69,8 +70,7 @@ columnar_open_to_read(Oid relation_id)
 Relation
 columnar_open_own_table(Oid relation_id, LOCKMODE lockmode)
 {
-	if (!compat_owns_table(relation_id, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relation_id));
+	check_relation_owner(relation_id);
 	return open_table(relation_id, lockmode);
 }
 
