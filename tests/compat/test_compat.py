@@ -49,7 +49,7 @@ def test_a_dozen_of_files_is_the_same(variant: str, tmp_path: Path, root: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_all_files_are_the_same(variant: str, tmp_path: Path, root: Path) -> None:
     run(variant, [], tmp_path, root)
