@@ -220,11 +220,15 @@ add_timeouts(Parameters *parameters)
 	add_parameter(parameters, "tcp_user_timeout", psprintf("%d", keepalives.user_timeout_ms));
 }
 
+/* From the first message on: a database's own timeout would end the greeting. */
+#define STARTUP_OPTIONS "-c statement_timeout=0 "
+
 static PGconn *
 start_connection(const HostAttempt *host)
 {
 	const HostConnect *connect = host->connect;
 	const HostConnectRequest *request = &connect->request;
+	const char *options = STARTUP_OPTIONS;
 	Parameters parameters = {0};
 	int capacity = EXTRA_PARAMETERS;
 
@@ -245,11 +249,14 @@ start_connection(const HostAttempt *host)
 			add_parameter(&parameters, "hostaddr", host->hostaddr);
 		else if (strcmp(option->keyword, "port") == 0)
 			add_parameter(&parameters, "port", host->port);
+		else if (strcmp(option->keyword, "options") == 0 && option->val != NULL)
+			options = psprintf(STARTUP_OPTIONS "%s", option->val);
 		else
 			add_parameter(&parameters, option->keyword, option->val);
 	}
 	if (request->any_role)
 		add_parameter(&parameters, "target_session_attrs", "any");
+	add_parameter(&parameters, "options", options);
 	add_parameter(&parameters, "user", request->user);
 	add_parameter(&parameters, "client_encoding", GetDatabaseEncodingName());
 	return PQconnectStartParams(parameters.keywords, parameters.values, 0);
