@@ -5,7 +5,7 @@
 SOURCES := $(shell find coordinator worker extensions -name '*.c' 2>/dev/null)
 OBJECTS := $(SOURCES:%.c=$(OUT)/%.o)
 FLAGS := -std=gnu11 -O0 -fPIC -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter \
-	-Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common \
+	-Wno-maybe-uninitialized -Wno-sign-compare -Wno-missing-field-initializers -Iextensions/common \
 	-DSTRATA_VERSION='"lint"'
 
 # where the headers of a source's extension are

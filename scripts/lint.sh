@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bin=.venv/bin
+own=${PG_MAJOR:-$(scripts/postgresql_major.sh)}
 lines_at_most=800
 failed=()
 
@@ -53,7 +54,7 @@ shell()
 echo "lint"
 mapfile -t majors < <(awk '$1 ~ /^[0-9]+$/ { print $1 }' scripts/releases)
 for major in "${majors[@]}"; do
-	[[ $major != "$PG_MAJOR" ]] || continue
+	[[ $major != "$own" ]] || continue
 	check "C against PostgreSQL $major" compile "$major"
 done
 check "layers of includes" "$bin/python" scripts/check_layers.py
