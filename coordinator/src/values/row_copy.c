@@ -41,7 +41,8 @@ row_copy(TupleTableSlot *slot)
 		Datum value = slot->tts_values[i];
 
 		if (is_out_of_line(slot, i))
-			value = PointerGetDatum(detoast_external_attr((struct varlena *) DatumGetPointer(value)));
+			value = PointerGetDatum(
+				detoast_external_attr((struct varlena *) DatumGetPointer(value)));
 		whole->tts_values[i] = value;
 	}
 	ExecStoreVirtualTuple(whole);
