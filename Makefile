@@ -119,7 +119,7 @@ check: lint install assertions .venv/tests ## All tests but the slow ones (about
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
-check-fast: install assertions .venv/tests ## The inner loop: neither fuzzer nor TPC-H (< 2 minutes)
+check-fast: install assertions .venv/tests ## The inner loop: without long tests, as fuzzer, isolation, TPC-H
 	@$(PYTHON) -m pytest -m "not slow and not long" $(PARALLEL) $(PYTEST)
 
 check-slow: install assertions .venv/tests ## The slow tests
