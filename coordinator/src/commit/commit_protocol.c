@@ -349,7 +349,7 @@ send_prepare(WorkerConnection *conn)
 }
 
 /*
- * Wait for the answer.  prepare_state is kept true at each moment: we may be interrupted between
+ * Wait for the answer.  prepared.state is kept true at each moment: we may be interrupted between
  * the answer and the end of the message.
  */
 static void

@@ -679,6 +679,8 @@ connection_drop(WorkerConnection *conn)
 	conn->silent = false;
 	conn->longest_message = 0;
 	conn->transaction = (WireTransaction){0};
+	conn->prepared = (WirePrepared){0}; /* the resolver's, if there is one */
+	conn->snapshot.command[0] = '\0';
 	session_settings_forget(conn);
 	shared_wait.count = 0; /* the kernel forgets a closed socket, the set does not */
 	if (conn->row != NULL)
