@@ -39,10 +39,10 @@
  * Timeouts are the coordinator's business, which cancels; a warning of the lexer
  * would tell the user about SQL that he has not written.
  */
-#define PINNED_SETTINGS                                                        \
-	"SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; " \
-	"SET idle_session_timeout = 0; SET escape_string_warning = off; "          \
-	"SET default_transaction_deferrable = off; "                               \
+#define PINNED_SETTINGS                                               \
+	"SET idle_in_transaction_session_timeout = 0; "                   \
+	"SET idle_session_timeout = 0; SET escape_string_warning = off; " \
+	"SET default_transaction_deferrable = off; "                      \
 	"SET array_nulls = on; SET xmloption = content; " COMPAT_PINNED_SETTINGS
 
 /* So often a statement on a worker looks whether its coordinator is still there. */

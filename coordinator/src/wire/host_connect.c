@@ -220,8 +220,8 @@ add_timeouts(Parameters *parameters)
 	add_parameter(parameters, "tcp_user_timeout", psprintf("%d", keepalives.user_timeout_ms));
 }
 
-/* From the first message on: a database's own timeout would end the greeting. */
-#define STARTUP_OPTIONS "-c statement_timeout=0 "
+/* From the first message on: a database's own timeout would end the greeting.  The last one counts. */
+#define STARTUP_OPTIONS "-c statement_timeout=0"
 
 static PGconn *
 start_connection(const HostAttempt *host)
@@ -250,7 +250,7 @@ start_connection(const HostAttempt *host)
 		else if (strcmp(option->keyword, "port") == 0)
 			add_parameter(&parameters, "port", host->port);
 		else if (strcmp(option->keyword, "options") == 0 && option->val != NULL)
-			options = psprintf(STARTUP_OPTIONS "%s", option->val);
+			options = psprintf("%s " STARTUP_OPTIONS, option->val);
 		else
 			add_parameter(&parameters, option->keyword, option->val);
 	}
