@@ -1,9 +1,6 @@
 /*
  * relation_owner.h
  *		The owner of a relation that is not open.
- *
- * Functions ask before they lock: who may not have a relation neither waits for its locks, nor do others wait
- * behind him.
  */
 #ifndef STRATA_RELATION_OWNER_H
 #define STRATA_RELATION_OWNER_H
@@ -14,6 +11,7 @@
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -42,6 +40,18 @@ check_relation_owner(Oid relation)
 						errmsg("relation with OID %u does not exist", relation)));
 	if (!compat_owns_table(relation, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relation));
+}
+
+/*
+ * Lock a relation of the user's, ERROR if it is not.  Who may not have it neither waits for its locks, nor do others
+ * wait behind him.
+ */
+static inline void
+lock_own_relation(Oid relation, LOCKMODE mode)
+{
+	check_relation_owner(relation);
+	LockRelationOid(relation, mode);
+	check_relation_owner(relation); /* it may have changed */
 }
 
 #endif

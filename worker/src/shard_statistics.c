@@ -439,8 +439,8 @@ open_as_owner(Oid relation_oid, Whole *whole)
 {
 	Relation relation;
 
-	check_relation_owner(relation_oid);
-	relation = table_open(relation_oid, ShareUpdateExclusiveLock);
+	lock_own_relation(relation_oid, ShareUpdateExclusiveLock);
+	relation = table_open(relation_oid, NoLock);
 	whole->relation = relation;
 	whole->key = RelationGetPartitionKey(relation);
 	whole->shards = whole->key == NULL ? NULL : RelationGetPartitionDesc(relation, true);

@@ -45,8 +45,8 @@ open_table(FunctionCallInfo fcinfo)
 
 	argument_refuse_null(fcinfo, 0, "relation");
 	relation_id = PG_GETARG_OID(0);
-	check_relation_owner(relation_id);
-	relation = table_open(relation_id, ShareUpdateExclusiveLock);
+	lock_own_relation(relation_id, ShareUpdateExclusiveLock);
+	relation = table_open(relation_id, NoLock);
 	table = metadata_table(relation_id);
 	if (table == NULL || !table->is_columnar)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),

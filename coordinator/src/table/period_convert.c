@@ -79,9 +79,7 @@ period_convert_partitioned(Oid relation, PeriodRequest *request)
 
 	if (get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE)
 		return relation;
-	check_relation_owner(relation);
-	LockRelationOid(relation, AccessExclusiveLock);
-	check_relation_owner(relation); /* it may have changed */
+	lock_own_relation(relation, AccessExclusiveLock);
 	complete_request(relation, request);
 	if (request->column == NULL || request->interval == NULL)
 		refuse(relation, "It is partitioned on the coordinator.",

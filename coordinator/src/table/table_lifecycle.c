@@ -486,12 +486,8 @@ table_lifecycle_enforce_foreign_keys(Oid relation, bool enforce)
 static Relation
 open_own_table(Oid relation_oid)
 {
-	Relation relation;
-
-	check_relation_owner(relation_oid);
-	relation = relation_open(relation_oid, AccessExclusiveLock);
-	check_relation_owner(relation_oid); /* it may have changed */
-	return relation;
+	lock_own_relation(relation_oid, AccessExclusiveLock);
+	return relation_open(relation_oid, NoLock);
 }
 
 void

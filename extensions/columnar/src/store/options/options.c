@@ -414,8 +414,8 @@ open_to_change(FunctionCallInfo fcinfo, OptionsLabel *label)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("relation is null")));
 	relid = PG_GETARG_OID(0);
-	check_relation_owner(relid);
-	relation = relation_open(relid, ShareUpdateExclusiveLock);
+	lock_own_relation(relid, ShareUpdateExclusiveLock);
+	relation = relation_open(relid, NoLock);
 	check_relation(relation);
 
 	text = get_label(relid);

@@ -70,8 +70,8 @@ columnar_open_to_read(Oid relation_id)
 Relation
 columnar_open_own_table(Oid relation_id, LOCKMODE lockmode)
 {
-	check_relation_owner(relation_id);
-	return open_table(relation_id, lockmode);
+	lock_own_relation(relation_id, lockmode);
+	return open_table(relation_id, NoLock);
 }
 
 /* Bytes of all chunks before general compression. */
