@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from tests.cluster import Node
 from tests.installation import give_to_server
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_ended
 
 ARMED = "strata_fault_point"
 REACHED = "strata_fault_point.reached"
@@ -35,6 +37,35 @@ def disarm(node: Node) -> None:
 
 def is_armed(node: Node) -> bool:
     return (node.data / ARMED).exists()
+
+
+@contextmanager
+def dying(node: Node, *places: tuple[str, str]) -> Iterator[None]:
+    """One of the places, which are armed, kills the server; it is back after the block.
+
+    A session from before tells that the postmaster has noticed: a client may know of a killed process
+    earlier, and a session that begins until then is ended at once.
+    """
+    postmaster = Path(f"/proc/{node.pid()}")
+    with node.connect() as witness:
+        arm(node, *places)
+        try:
+            yield
+            wait_until_ended(witness)
+        finally:
+            disarm(node)
+    node.disconnect()
+    if places[-1][1] == "crash":
+        for _ in wait_until(f"{node.name} is gone"):
+            if not postmaster.exists():
+                break
+    node.start()
+    for _ in wait_until(f"{node.name} is back"):
+        try:
+            node.connect().close()
+            return
+        except psycopg.OperationalError:
+            continue
 
 
 def wait_for_arrival(node: Node) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.cluster import Cluster
-from tests.fault_points import arm, disarm, is_armed
+from tests.fault_points import disarm, dying
 from tests.fixtures import new_root
 from tests.period.test_periods import leaves, rows_of, spelled
 from tests.waiting import wait_until
@@ -75,34 +73,14 @@ def drop_periods(worker) -> None:
     worker.disconnect()
 
 
-def restart(cluster: Cluster, postmaster: int, action: str) -> None:
-    """After a kill the server restarts by itself, after a crash it does not."""
-    cluster.coordinator.disconnect()
-    for _ in wait_until("the server died"):
-        if action == "kill" or not Path(f"/proc/{postmaster}").exists():
-            break
-    cluster.start()
-    for _ in wait_until("the coordinator is back"):
-        try:
-            cluster.coordinator.connect().close()
-            break
-        except psycopg.OperationalError:
-            continue
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("action", ["kill", "crash"])
 def test_rows_that_move_are_there_once(stopped: Cluster, step: str, action: str) -> None:
     node = stopped.coordinator
     assert rows_of(stopped, "public", "_default$") == 60
-    postmaster = node.pid()
-    arm(node, (step, action))
-    set_interval(stopped, "100ms")
-    for _ in wait_until("the maintenance died"):
-        if not is_armed(node):
-            break
-    restart(stopped, postmaster, action)
+    with dying(node, (step, action)):
+        set_interval(stopped, "100ms")
     for _ in wait_until("the rows are in their periods", timeout=60):
         assert node.query("SELECT count(*), sum(v), count(DISTINCT k) FROM t") == [(60, 60, 60)]
         if rows_of(stopped, "public", "_default$") == 0:

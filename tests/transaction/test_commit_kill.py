@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,6 +14,7 @@ from tests.cluster import ASSERTION_LIBRARIES, Cluster, Node
 from tests.fault_points import (
     arm,
     disarm,
+    dying,
     frozen,
     is_armed,
     release,
@@ -101,14 +101,13 @@ class Commit:
         assert not self.thread.is_alive()
 
 
-def wait_for_death(commit: Commit) -> None:
-    """The coordinator, or its sessions, were killed by the fault point."""
-    commit.join()
+def commit_and_die(ledger: Ledger, *places: tuple[str, str]) -> Commit:
+    """The coordinator, or its sessions, are killed while it commits."""
+    with dying(ledger.cluster.coordinator, *places):
+        commit = Commit(ledger)
+        commit.join()
     assert commit.error is not None
-    commit.ledger.cluster.coordinator.disconnect()
-    for _ in wait_until("the armed place was reached"):
-        if not is_armed(commit.ledger.cluster.coordinator):
-            return
+    return commit
 
 
 def test_libraries_without_assertions_have_no_fault_points() -> None:
@@ -127,15 +126,7 @@ def test_libraries_without_assertions_have_no_fault_points() -> None:
 def test_a_coordinator_killed_at_any_step_of_a_commit(
     ledger: Ledger, step: str, action: str
 ) -> None:
-    postmaster = ledger.cluster.coordinator.pid()
-    arm(ledger.cluster.coordinator, (step, action))
-    commit = Commit(ledger)
-    wait_for_death(commit)
-    if action == "crash":
-        for _ in wait_until("the server is gone"):
-            if not Path(f"/proc/{postmaster}").exists():
-                break
-    ledger.cluster.start()
+    commit = commit_and_die(ledger, (step, action))
     ledger.settle()
     assert (commit.n in ledger.check()) == (step in AFTER_DECISION)
 
@@ -143,9 +134,7 @@ def test_a_coordinator_killed_at_any_step_of_a_commit(
 @pytest.mark.long
 @pytest.mark.parametrize("step", ["abort", "abort_stopped", "abort_rolled_back"])
 def test_a_coordinator_killed_at_any_step_of_an_abort(ledger: Ledger, step: str) -> None:
-    arm(ledger.cluster.coordinator, ("prepared_0", "error"), (step, "kill"))
-    commit = Commit(ledger)
-    wait_for_death(commit)
+    commit = commit_and_die(ledger, ("prepared_0", "error"), (step, "kill"))
     ledger.settle()
     assert commit.n not in ledger.check()
 

@@ -24,9 +24,9 @@ from extensions.columnar.test.tiers import (
 )
 from extensions.columnar.test.twins import connect_soon
 from tests.cluster import Cluster, Node
-from tests.fault_points import arm, disarm, is_armed
+from tests.fault_points import arm, disarm, dying
 from tests.fixtures import new_root
-from tests.waiting import wait_until, wait_until_ended
+from tests.waiting import wait_until
 
 PLACES = ("move_files_made", "move_group", "move_locked", "move_copied", "move_installed")
 
@@ -65,16 +65,6 @@ def start_again(node: Node, postmaster: int) -> None:
     node.start()
 
 
-def come_back(node: Node, action: str, postmaster: int, witness: psycopg.Connection) -> None:
-    """`witness`: a session from before, which the postmaster ends when it has noticed the kill."""
-    wait_until_ended(witness)
-    if action == "crash":
-        start_again(node, postmaster)
-    connect_soon(node).close()
-    node.disconnect()
-    node.forgive_crash()
-
-
 @pytest.mark.parametrize("action", ["kill", "crash"])
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_move_leaves_the_table(node: Node, place: str, action: str) -> None:
@@ -82,15 +72,9 @@ def test_killed_move_leaves_the_table(node: Node, place: str, action: str) -> No
     fill(node, table, 50000)
     node.execute(f"DELETE FROM {table} WHERE id % 10 = 0")
     before = checksum(node, table)
-    postmaster = node.pid()
-    with node.connect() as witness:
-        arm(node, (place, action))
-        try:
-            move_and_be_killed(node, table, "cold")
-            assert not is_armed(node)
-        finally:
-            disarm(node)
-        come_back(node, action, postmaster, witness)
+    with dying(node, (place, action)):
+        move_and_be_killed(node, table, "cold")
+    node.forgive_crash()
     assert checksum(node, table) == before
     verify(node, table)
     with node.connect() as session:
