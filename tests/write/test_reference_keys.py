@@ -32,7 +32,8 @@ def check_trust(pair: Pair, *tables: str) -> None:
 
 def make_tree(pair: Pair, action: str = "") -> None:
     pair.execute(
-        "CREATE TABLE tree (id integer PRIMARY KEY, above integer REFERENCES tree" + action + ")"
+        f"CREATE TABLE tree (id integer PRIMARY KEY, above integer REFERENCES tree{action});"
+        "CREATE INDEX ON tree (above)"
     )
     pair.ours.execute("SELECT strata.create_reference_table('tree')")
     pair.execute("INSERT INTO tree SELECT g, nullif(g / 2, 0) FROM generate_series(1, 6000) AS g")
