@@ -61,7 +61,7 @@ ASSERTION_LIBRARIES = Path(__file__).parent.parent / ".cache" / "assert" / "lib"
 
 # Rules of a pg_hba.conf.  The owner of the servers, and root, are the superuser.
 LOCAL_RULES = f"""\
-local all         {SUPERUSER}               peer map=owner
+local all,replication {SUPERUSER}         peer map=owner
 local all         all                    scram-sha-256
 local replication all                    scram-sha-256
 """
@@ -290,12 +290,14 @@ class Node:
     # ---- connections ------------------------------------------------------------------------
 
     def conninfo(self, dbname: str = DATABASE, user: str | None = SUPERUSER) -> str:
-        """A libpq connection string over TCP; without a user when `user` is None.
+        """A libpq connection string; without a user when `user` is None.
 
-        With TLS a worker's shows the coordinator's certificate.
+        The superuser sits at the server: the unix socket needs no password, which costs both sides
+        more than all else of a connection.  Others come over TCP; with TLS a worker's string shows
+        the coordinator's certificate.
         """
         who = f" {make_conninfo(user=user)}" if user else ""
-        if self.rules is TLS_WORKER_RULES and user == SUPERUSER:  # administrators sit at the server
+        if user == SUPERUSER:
             return f"host={self.sockets} port={self.port} dbname={dbname}{who}"
         place = f"host=127.0.0.1 port={self.port} dbname={dbname}{who}"
         if self.host is None:
@@ -315,18 +317,8 @@ class Node:
         autocommit: bool = True,
         **options,
     ) -> psycopg.Connection:
-        """A connection of its own, over TCP; the caller closes it."""
+        """A connection of its own; the caller closes it."""
         return psycopg.connect(self.conninfo(dbname, user), autocommit=autocommit, **options)
-
-    def connect_locally(self, dbname: str = DATABASE) -> psycopg.Connection:
-        """A superuser's connection over the unix socket, which needs no password."""
-        return psycopg.connect(
-            host=str(self.sockets),
-            port=self.port,
-            dbname=dbname,
-            user=SUPERUSER,
-            autocommit=True,
-        )
 
     @property
     def connection(self) -> psycopg.Connection:
@@ -356,7 +348,7 @@ class Node:
 
     def set_password(self, role: str, password: str) -> None:
         """Set a role's password, as a verifier: the password itself reaches no log."""
-        with self.connect_locally("postgres") as connection:
+        with self.connect("postgres") as connection:
             verifier = connection.pgconn.encrypt_password(
                 password.encode(), role.encode(), b"scram-sha-256"
             )
@@ -476,6 +468,8 @@ class Cluster:
             settings["shared_preload_libraries"] = f"'strata_columnar, strata_tiering{ours}'"
         if self.assertions:
             settings |= self._assertion_settings()
+            if name == "coordinator":
+                settings["strata.shard_count"] = "4"
         if not self.durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
         node = Node(name, self.root, port, self.sockets, settings)
@@ -611,7 +605,7 @@ class Cluster:
         node.start()
         if node.rules is not TLS_WORKER_RULES:
             self._give_password(node, SUPERUSER)
-        with node.connect_locally("postgres") as connection:
+        with node.connect("postgres") as connection:
             home = "pg_default"
             if self.extension and node.name not in ("coordinator", "plain"):
                 home = "hot"
@@ -687,7 +681,7 @@ class Cluster:
         nodes = [self.coordinator, self.plain] if self.tls else self.nodes
         for node in filter(None, nodes):
             name = psycopg.sql.Identifier(role)
-            with node.connect_locally() as connection:
+            with node.connect() as connection:
                 known = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
                 if known.fetchone() is None:
                     connection.execute(

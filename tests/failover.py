@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import SUPERUSER, Cluster, Node, free_port
+from tests.cluster import Cluster, Node, free_port
 from tests.installation import find_binaries, give_to_server, run_as_server
 from tests.waiting import wait_until
 
@@ -43,9 +43,6 @@ def frozen(node: Node, choose: Callable[[Node], list[int]] = Node.processes) -> 
 def make_standby(cluster: Cluster, primary: Node, name: str) -> Node:
     """A running standby of a worker, which the coordinator knows nothing of."""
     standby = cluster._make_node(name, free_port({node.port for node in cluster.nodes}))
-    command = [find_binaries() / "pg_basebackup", "-D", standby.data, "-X", "stream", "-c", "fast"]
-    command += ["-h", primary.sockets, "-p", str(primary.port), "-U", SUPERUSER]
-    # the socket lets the account of the servers in, but not for replication
     passwords = primary.passfile.read_text()
     for line in passwords.splitlines():
         if line.startswith(f"127.0.0.1:{primary.port}:*:"):
@@ -53,9 +50,8 @@ def make_standby(cluster: Cluster, primary: Node, name: str) -> Node:
             passwords += f"127.0.0.1:{standby.port}:*:{role_and_password}\n"
     primary.passfile.write_text(passwords)
     give_to_server(primary.passfile, 0o600)
-    conninfo = primary.conninfo("postgres").replace("dbname=postgres", "").strip()
-    command[command.index("-h") :] = ["-d", conninfo]
-    command += primary.tablespace_mapping(name)
+    command = [find_binaries() / "pg_basebackup", "-d", primary.conninfo(), "-D", standby.data]
+    command += ["-X", "stream", "-c", "fast", *primary.tablespace_mapping(name)]
     result = run_as_server(command, capture_output=True)
     assert result.returncode == 0, result.stderr
     become_standby(standby, primary)

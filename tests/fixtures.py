@@ -93,21 +93,34 @@ def _no_server_crashes() -> Iterator[None]:
 LONG = ("tests/fuzz/", "tests/isolation/", "tests/tpch/")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-case", action="store_true", help="of a test with several cases only the first"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is too long for `make check-fast`: all of LONG that is not marked fast.
 
     What needs a newer PostgreSQL than the one under test is no test here.
     """
-    newer = []
+    chosen, left_out = [], []
+    tests = set()
     for item in items:
         if item.nodeid.startswith(LONG) and not item.get_closest_marker("fast"):
             item.add_marker("long")
+        test = item.nodeid.partition("[")[0]
         since = item.get_closest_marker("since")
-        if since is not None and server_major() < since.args[0]:
-            newer.append(item)
-    items[:] = [item for item in items if item not in newer]
-    config.hook.pytest_deselected(items=newer)
+        newer = since is not None and server_major() < since.args[0]
+        further = config.option.first_case and test in tests
+        if newer or further:
+            left_out.append(item)
+        else:
+            chosen.append(item)
+            tests.add(test)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=left_out)
 
 
 # ---- what the servers logged during a failed test ------------------------------------------------

@@ -119,7 +119,7 @@ class Pair:
         table: str,
         key: str,
         colocate_with: str = "none",
-        shards: int = 8,
+        shards: int = 4,
         storage: str = "columnar",
     ) -> None:
         if colocate_with not in ("none", "default"):
@@ -151,10 +151,9 @@ class Pair:
         """The single value that the query yields on each worker."""
         values = []
         for worker in self.cluster.workers:
-            with worker.connect() as connection:
-                connection.execute(f"SET search_path = {self.schema}, public")
-                ((value,),) = connection.execute(query).fetchall()
-                values.append(value)
+            with worker.connection.transaction():
+                worker.execute(f"SET LOCAL search_path = {self.schema}, public")
+                values.append(worker.value(query))
         return values
 
     # ---- plans ----

@@ -615,7 +615,7 @@ def test_everybody_may_look_at_the_views_without_secrets(reader: Twin) -> None:
     assert "password" not in str(rows)
     rows = reader.ours.execute("SELECT * FROM strata.tables").fetchall()
     assert len([row for row in rows if "closed" in str(row)]) == 2
-    for table, count in (("open_table", 8), ("closed", 0)):
+    for table, count in (("open_table", 4), ("closed", 0)):
         rows = reader.ours.execute(
             "SELECT count(*), count(*) FILTER (WHERE bytes > 0) FROM strata.shards"
             f" WHERE relation = '{table}'::regclass"

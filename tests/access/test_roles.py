@@ -612,7 +612,7 @@ def test_a_database_may_have_another_name_on_a_worker(cluster: Cluster) -> None:
             session.execute("SELECT strata.add_worker('renamed', %s)", (conninfo,))
             session.execute("ALTER ROLE a IN DATABASE strata SET jit = on")
             assert faults(cluster) == []
-            with node.connect_locally("elsewhere") as there:
+            with node.connect("elsewhere") as there:
                 (settings,) = there.execute("SELECT setconfig FROM pg_db_role_setting").fetchone()
             assert sorted(settings) == ["jit=on", "work_mem=5MB"]
             remove_worker(session, "renamed")

@@ -134,7 +134,7 @@ def test_the_workers_configuration_does_not_change_answers(pair: Pair) -> None:
     finally:
         # RESET ALL would need a writable session
         worker.disconnect()
-        with worker.connect_locally("postgres") as connection:
+        with worker.connect("postgres") as connection:
             connection.execute("ALTER DATABASE strata RESET ALL")
             connection.execute("ALTER DATABASE strata SET search_path = DEFAULT")
 

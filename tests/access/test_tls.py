@@ -65,20 +65,18 @@ def test_roles_need_no_passwords_on_workers(cluster: Cluster) -> None:
 
 
 def test_every_session_of_the_coordinator_is_encrypted_and_shows_its_certificate(
-    cluster: Cluster,
+    cluster: Cluster, ann: psycopg.Connection
 ) -> None:
-    with cluster.coordinator.connect() as connection:
-        assert connection.execute("SELECT count(*) FROM app.item").fetchone() == (20,)
-        assert connection.execute(
-            "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-        ).fetchone() == (True,)
-        for worker in cluster.workers:
-            sessions = worker.query(
-                "SELECT s.ssl, s.client_dn FROM pg_stat_ssl AS s JOIN pg_stat_activity AS a USING (pid)"
-                " WHERE a.application_name ~ '^strata' AND a.client_addr IS NOT NULL"
-            )
-            assert sessions
-            assert set(sessions) == {(True, "/CN=coordinator-client")}
+    assert ann.execute("SELECT count(*) FROM app.kept").fetchone() == (10,)
+    encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+    assert ann.execute(encrypted).fetchone() == (True,)
+    for worker in cluster.workers:
+        sessions = worker.query(
+            "SELECT s.ssl, s.client_dn FROM pg_stat_ssl AS s JOIN pg_stat_activity AS a USING (pid)"
+            " WHERE a.application_name ~ '^strata' AND a.client_addr IS NOT NULL"
+        )
+        assert sessions
+        assert set(sessions) == {(True, "/CN=coordinator-client")}
 
 
 def test_a_view_of_a_role_without_login_is_read_with_its_rights(

@@ -344,7 +344,7 @@ def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> 
             session.execute("SET strata.worker_timeout = '4s'; SELECT count(*) FROM t")
             session.execute("BEGIN")  # what is a part of a transaction is not repeated
         threads = {name: threading.Thread(target=run, args=[name]) for name in statements}
-        holder = stack.enter_context(victim.connect_locally())
+        holder = stack.enter_context(victim.connect())
         holder.execute("BEGIN")
         holder.execute("LOCK TABLE t")
         threads["waits"].start()
@@ -398,7 +398,7 @@ def test_a_worker_that_is_cut_off_ends_the_coordinators_sessions(cluster: Cluste
         locks = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'strata' AND state <> 'idle'"
         assert worker.value(locks) == 2
         worker.disconnect()
-        with packets_dropped(worker), worker.connect_locally() as witness:
+        with packets_dropped(worker), worker.connect() as witness:
             for _ in wait_until("the sessions end", timeout=12):
                 if witness.execute(locks).fetchone() == (0,):
                     break

@@ -545,7 +545,7 @@ def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
         node.execute("DELETE FROM strata_worker.cluster")
 
         node.disconnect()
-        with node.connect_locally("postgres") as connection:
+        with node.connect("postgres") as connection:
             connection.execute("ALTER DATABASE strata RENAME TO aside")
             connection.execute(
                 "CREATE DATABASE strata TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"
@@ -554,7 +554,7 @@ def test_servers_that_cannot_be_workers_are_refused_and_can_be_mended(
             add(node)
         assert caught.value.sqlstate == "55000"
         assert caught.value.diag.message_hint
-        with node.connect_locally("postgres") as connection:
+        with node.connect("postgres") as connection:
             connection.execute("DROP DATABASE strata")
             connection.execute("ALTER DATABASE aside RENAME TO strata")
 

@@ -71,9 +71,8 @@ def begin_archiving(node: Node) -> None:
     make_directory(archive)
     node.settings |= {"archive_mode": "on", "archive_command": f"'cp %p {archive}/%f'"}
     node.restart()
-    conninfo = node.conninfo("postgres").replace("dbname=postgres", "")
     command = [find_binaries() / "pg_basebackup", "-D", node.root / f"{node.name}.base"]
-    command += ["-X", "stream", "-c", "fast", "-d", conninfo]
+    command += ["-X", "stream", "-c", "fast", "-d", node.conninfo()]
     command += node.tablespace_mapping(f"{node.name}.base")
     result = run_as_server(command, capture_output=True)
     assert result.returncode == 0, result.stderr
