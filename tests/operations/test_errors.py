@@ -252,12 +252,12 @@ def test_a_method_where_the_number_of_shards_belongs(
 
 @pytest.mark.parametrize(
     ("arguments", "shards"),
-    [("4", 4), ("'4'", 4), ("NULL, 'none'", 32), ("3, 'none', 'heap'", 3), ("'5', 'none'", 5)],
+    [("4", 4), ("'4'", 4), ("NULL, 'none'", 7), ("3, 'none', 'heap'", 3), ("'5', 'none'", 5)],
 )
 def test_the_number_of_shards_is_third(pair: Pair, arguments: str, shards: int) -> None:
     with pair.ours.transaction(force_rollback=True):
         pair.ours.execute(
-            "CREATE TABLE counted (id bigint);"
+            "SET LOCAL strata.shard_count = 7; CREATE TABLE counted (id bigint);"
             f"SELECT strata.create_distributed_table('counted', 'id', {arguments})"
         )
         assert pair.rows(
