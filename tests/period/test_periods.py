@@ -54,7 +54,6 @@ def rows_of(cluster: Cluster, schema: str, pattern: str) -> int:
             (schema, spelled(pattern)),
         ):
             count += worker.value(f'SELECT count(*) FROM {schema}."{name}"')
-        worker.disconnect()
     return count
 
 
