@@ -25,8 +25,8 @@ PYTHON := .venv/bin/python
 EXTENSIONS := extensions/columnar extensions/tiering worker coordinator
 DEMO := $(PYTHON) -m tests.demo
 JOBS := $(shell nproc)
-# file by file, with one process more than cores, as tests also wait; more than four would wait for the disk
-PARALLEL := -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4))) --no-loadscope-reorder
+# file by file; tests also wait, the lab's most of the time, and more than four would wait for the disk
+PARALLEL := -n 4 --no-loadscope-reorder
 
 LAB ?= lab
 SUITE ?= trixie
