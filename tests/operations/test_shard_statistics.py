@@ -30,7 +30,7 @@ def pair(data: Pair) -> Iterator[Pair]:
     data.execute("CREATE SCHEMA s; SET search_path = s, strata")
     yield data
     data.reset()
-    data.execute(f"DROP SCHEMA s CASCADE; SET search_path = {SCHEMA}, strata")
+    data.execute(f"RESET ROLE; DROP SCHEMA s CASCADE; SET search_path = {SCHEMA}, strata")
 
 
 def make(pair: Pair, table: str, key: str, rows: str, storage: str = "columnar") -> None:
@@ -186,3 +186,43 @@ def test_values_that_disobey_their_type(pair: Pair) -> None:
     common = "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 't' AND attname = 'd'"
     assert on_workers(pair, common) == [("{good,bad}",)] * 2
     pair.ours.execute("SELECT count(*) FROM t WHERE d = 'good'")
+
+
+@pytest.mark.parametrize("command", ["VACUUM", "VACUUM FREEZE", "VACUUM FULL"])
+@pytest.mark.parametrize("storage", ["columnar", "heap"])
+def test_vacuum_counts_rows_as_postgresql_does(pair: Pair, storage: str, command: str) -> None:
+    """Also for an owner who is nobody else, beside an old snapshot, and with nothing left."""
+    pair.cluster.create_role("vacuum_owner")
+    pair.execute("CREATE TABLE t (k integer, v integer)")
+    pair.ours.execute(
+        f"SELECT create_distributed_table('t', 'k', {SHARDS}, storage => '{storage}')"
+    )
+    pair.execute(
+        "GRANT USAGE, CREATE ON SCHEMA s TO vacuum_owner; ALTER TABLE t OWNER TO vacuum_owner"
+    )
+    count = "SELECT reltuples FROM pg_class WHERE oid = 't'::regclass"
+    pair.execute(
+        "SET ROLE vacuum_owner; INSERT INTO t SELECT g, g FROM generate_series(1, 3000) AS g"
+    )
+    with pair.cluster.coordinator.connect() as beside:
+        beside.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        pair.execute(f"{command} t")
+        assert pair.same(count) == [("3000",)]
+    pair.execute("DELETE FROM t WHERE k % 3 = 0")
+    pair.execute(f"{command} t")
+    assert pair.same(count) == [("2000",)]
+    pair.execute("DELETE FROM t")
+    pair.execute(f"{command} t")
+    assert pair.same(count) == [("0",)]
+
+
+def test_vacuum_counts_the_rows_of_all_periods(pair: Pair) -> None:
+    pair.execute("CREATE TABLE t (k integer, at timestamptz NOT NULL)")
+    pair.ours.execute(
+        "SELECT create_distributed_table('t', 'k', 4, partition_by => 'at', partition_interval => '1 day')"
+    )
+    pair.execute(
+        "INSERT INTO t SELECT g, now() - g % 5 * interval '1 day' FROM generate_series(1, 500) AS g"
+    )
+    pair.execute("VACUUM t")
+    assert pair.same("SELECT reltuples FROM pg_class WHERE oid = 't'::regclass") == [("500",)]

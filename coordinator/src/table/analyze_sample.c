@@ -23,7 +23,6 @@
 
 #include <math.h>
 
-#include "catalog/pg_type.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "postmaster/autovacuum.h"
@@ -36,7 +35,6 @@
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
-#include "stream/remote_scan.h"
 #include "table/shard_statistics.h"
 #include "table/shell_reader.h"
 #include "wire/remote_role.h"
@@ -80,37 +78,13 @@ measure_shards(Relation relation, const DistributedTable *table)
 {
 	const Bitmapset *workers = metadata_table_workers(table);
 	const char *name = relation_name_qualified(RelationGetRelid(relation));
-	TupleDesc desc = CreateTemplateTupleDesc(1);
-	TupleTableSlot *slot;
-	RemoteScan *scan;
-	double rows = 0;
-	char *sql;
 
 	if (shard_statistics_are_alike(relation, table))
-		sql = psprintf("SELECT strata_worker.measure_table(%s)", quote_literal_cstr(name));
-	else
-	{
-		remote_command_run(workers, REMOTE_WRITE, psprintf("ANALYZE %s", name));
-		sql = psprintf("SELECT coalesce(sum(c.reltuples), 0)::pg_catalog.float8"
-					   " FROM pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) p"
-					   " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
-					   " WHERE p.isleaf AND c.reltuples OPERATOR(pg_catalog.>) 0",
-					   quote_literal_cstr(name));
-	}
-	TupleDescInitEntry(desc, 1, "rows", FLOAT8OID, -1, 0);
-	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	scan = remote_scan_begin(remote_transaction_ready_all(workers), REMOTE_WRITE, sql, desc);
-	while (remote_scan_next(scan, slot))
-	{
-		bool null;
-		Datum value = slot_getattr(slot, 1, &null);
-
-		if (!null)
-			rows += DatumGetFloat8(value);
-	}
-	remote_scan_end(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	return rows;
+		return shard_statistics_sum(
+			workers, REMOTE_WRITE,
+			psprintf("SELECT strata_worker.measure_table(%s)", quote_literal_cstr(name)));
+	remote_command_run(workers, REMOTE_WRITE, psprintf("ANALYZE %s", name));
+	return shard_statistics_rows(relation, table);
 }
 
 /* Set up a sample of a distributed table, as the current user. */

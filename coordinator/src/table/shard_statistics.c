@@ -7,6 +7,8 @@
  * cannot tell (worker/src/shard_statistics.c).  It is done when ANALYZE has ended (ddl/maintenance.c): no hook is called when
  * pg_statistic is written.
  *
+ * The other way come the numbers of rows that VACUUM has counted there.
+ *
  * Values travel as text, and operators, types and collations by their names, as whatever else differs in its OID.  The
  * types' output functions run as the table's owner, restricted, as all code does in ANALYZE.
  */
@@ -17,6 +19,8 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "catalog/pg_statistic.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -29,6 +33,7 @@
 
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
+#include "stream/remote_scan.h"
 #include "values/row_format.h"
 #include "wire/remote_role.h"
 
@@ -140,6 +145,44 @@ format_statistics(Relation relation)
 	appendStringInfoChar(&json, ']');
 	row_format_leave_sql_mode(settings);
 	return json.data;
+}
+
+double
+shard_statistics_sum(const Bitmapset *workers, RemoteAccess access, const char *sql)
+{
+	TupleDesc desc = CreateTemplateTupleDesc(1);
+	TupleTableSlot *slot;
+	RemoteScan *scan;
+	double sum = 0;
+
+	TupleDescInitEntry(desc, 1, "sum", FLOAT8OID, -1, 0);
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	scan = remote_scan_begin(remote_transaction_ready_all(workers), access, sql, desc);
+	while (remote_scan_next(scan, slot))
+	{
+		bool null;
+		Datum value = slot_getattr(slot, 1, &null);
+
+		if (!null)
+			sum += DatumGetFloat8(value);
+	}
+	remote_scan_end(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	return sum;
+}
+
+double
+shard_statistics_rows(Relation relation, const DistributedTable *table)
+{
+	const char *name = relation_name_qualified(RelationGetRelid(relation));
+
+	return shard_statistics_sum(
+		metadata_table_workers(table), REMOTE_READ,
+		psprintf("SELECT sum(c.reltuples)::pg_catalog.float8"
+				 " FROM pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) p"
+				 " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.relid"
+				 " WHERE p.isleaf AND c.reltuples OPERATOR(pg_catalog.>) 0",
+				 quote_literal_cstr(name)));
 }
 
 void

@@ -42,6 +42,7 @@
 #include "nodes/execnodes.h"
 #include "optimizer/plancat.h"
 #include "pgstat.h"
+#include "postmaster/autovacuum.h"
 #include "replication/logicalworker.h"
 #include "storage/procarray.h"
 #include "storage/smgr.h"
@@ -58,9 +59,11 @@
 #include "stream/row_change.h"
 #include "table/analyze_sample.h"
 #include "table/index_validity.h"
+#include "table/shard_statistics.h"
 #include "table/shell_reader.h"
 #include "table/table_lifecycle.h"
 #include "transaction/held_rows.h"
+#include "wire/remote_role.h"
 
 /* Rows the planner assumes in a shell that was never analysed. */
 #define UNANALYSED_ROWS 1000
@@ -504,14 +507,32 @@ distributed_copy_data(Relation relation, const CompatFileLocator *locator)
 	smgrclose(storage);
 }
 
-/* VACUUM FULL and CLUSTER: nothing is stored, and the row count stays as it was. */
+/* Rows of the shards as VACUUM, CLUSTER or ANALYZE has counted them, for the shell that is vacuumed after them. */
+static double
+count_vacuumed(Relation relation)
+{
+	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
+	RemoteRole caller;
+	double rows;
+
+	/* autovacuum, which freezes, asks nobody */
+	if (table == NULL || bms_is_empty(metadata_table_workers(table)) ||
+		compat_is_autovacuum_worker())
+		return relation->rd_rel->reltuples; /* -1: not known */
+	caller = remote_role_enter(remote_role_for_relation(relation));
+	rows = shard_statistics_rows(relation, table);
+	(void) remote_role_enter(caller);
+	return rows;
+}
+
+/* VACUUM FULL and CLUSTER: nothing is stored. */
 static void
 distributed_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index,
 							 bool use_sort, TransactionId oldest_xmin, TransactionId *xid_cutoff,
 							 MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
 							 double *tups_recently_dead)
 {
-	*num_tuples = Max(0, old_table->rd_rel->reltuples);
+	*num_tuples = count_vacuumed(old_table);
 	*tups_vacuumed = 0;
 	*tups_recently_dead = 0;
 }
@@ -549,13 +570,14 @@ distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessS
 	bool frozen_updated;
 	bool multi_updated;
 	TimestampTz start = GetCurrentTimestamp();
+	double rows = count_vacuumed(relation);
 
-	compat_update_relstats(relation, relation->rd_rel->relpages, relation->rd_rel->reltuples, 0,
+	compat_update_relstats(relation, relation->rd_rel->relpages, rows, 0,
 						   relation->rd_rel->relhasindex,
 						   GetOldestNonRemovableTransactionId(relation), GetOldestMultiXactId(),
 						   &frozen_updated, &multi_updated, false);
 	compat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
-						 Max(0, (PgStat_Counter) relation->rd_rel->reltuples), 0, start);
+						 Max(0, (PgStat_Counter) rows), 0, start);
 }
 
 static bool
