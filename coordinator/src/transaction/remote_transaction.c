@@ -564,8 +564,9 @@ remote_transaction_transaction_event(XactEvent event)
 			pending_rows_flush();
 			if (participating)
 				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-								errmsg("cannot PREPARE a transaction that has used distributed or "
-									   "reference tables"),
+								errmsg("cannot PREPARE a transaction in which workers take part"),
+								errdetail("It has used distributed or reference tables, or changed "
+										  "what workers have, too, such as functions and types."),
 								errhint("Use COMMIT: it is atomic over all workers.")));
 			break;
 		case XACT_EVENT_PREPARE: /* wires may have been opened, but not used */
