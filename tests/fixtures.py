@@ -90,7 +90,28 @@ def _no_server_crashes() -> Iterator[None]:
 
 # ---- the inner loop ------------------------------------------------------------------------------
 
-LONG = ("tests/fuzz/", "tests/isolation/", "tests/tpch/")
+# what kills, moves, waits or plays at random, and PostgreSQL's and TPC-H's own; of the columnar store,
+# what measures memory, and the comparisons of each operator with each type
+LONG = (
+    "tests/compat/",
+    "tests/failure/",
+    "tests/fuzz/",
+    "tests/history/",
+    "tests/isolation/",
+    "tests/move/",
+    "tests/period/",
+    "tests/provisioning/",
+    "tests/tier/",
+    "tests/tpch/",
+    "extensions/columnar/test/test_batch_inserts.py",
+    "extensions/columnar/test/test_crowds.py",
+    "extensions/columnar/test/test_differential.py",
+    "extensions/columnar/test/test_durability.py",
+    "extensions/columnar/test/test_table_move.py",
+    "extensions/columnar/test/test_unit.py",
+    "extensions/columnar/test/test_vacuum_memory.py",
+    "extensions/columnar/test/test_vector_",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
