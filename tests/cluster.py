@@ -255,6 +255,16 @@ class Node:
             wait_until_ended(witness)
         self.disconnect()
 
+    def wait_until_back(self) -> None:
+        """Until it accepts sessions again, after a crash or a start that recovers."""
+        self.disconnect()
+        for _ in wait_until(f"{self.name} is back"):
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                continue
+
     def pid(self) -> int | None:
         """The process id of the running server, or None."""
         try:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-
 from tests.cluster import Node
 from tests.installation import give_to_server
 from tests.waiting import wait_until, wait_until_ended
@@ -54,18 +52,12 @@ def dying(node: Node, *places: tuple[str, str]) -> Iterator[None]:
             wait_until_ended(witness)
         finally:
             disarm(node)
-    node.disconnect()
     if places[-1][1] == "crash":
         for _ in wait_until(f"{node.name} is gone"):
             if not postmaster.exists():
                 break
     node.start()
-    for _ in wait_until(f"{node.name} is back"):
-        try:
-            node.connect().close()
-            return
-        except psycopg.OperationalError:
-            continue
+    node.wait_until_back()
 
 
 def wait_for_arrival(node: Node) -> None:

@@ -106,13 +106,7 @@ def wait_until_resolved(cluster: Cluster) -> None:
 def wait_until_back(cluster: Cluster) -> None:
     cluster.start()
     for node in cluster.nodes:
-        node.disconnect()
-        for _ in wait_until(f"{node.name} is back"):
-            try:
-                node.connect().close()
-                break
-            except psycopg.OperationalError:
-                continue
+        node.wait_until_back()
 
 
 @pytest.mark.parametrize("step", STEPS + STEPS_AFTER_COMMIT)

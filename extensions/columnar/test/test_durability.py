@@ -29,7 +29,6 @@ from extensions.columnar.test.servers import (
 from tests.cluster import Node
 from tests.data_directory import make_data_directory
 from tests.installation import find_binaries
-from tests.waiting import wait_until
 
 MakeServer = Callable[..., Node]
 
@@ -105,10 +104,7 @@ def test_kill_9_of_one_session_leaves_the_others_intact(make_server: MakeServer)
         "BEGIN; INSERT INTO t SELECT g, 0, 'x' FROM generate_series(5000, 9000) AS g; DELETE FROM t WHERE id < 1000"
     )
     node.kill_process(session.info.backend_pid)
-    for _ in wait_until("the server is back"):
-        with suppress(psycopg.OperationalError):
-            node.value("SELECT 1")
-            break
+    node.wait_until_back()
     assert checksum(node) == before
     verify(node, "t")
     node.execute("INSERT INTO t SELECT g, 0, 'again' FROM generate_series(5000, 9000) AS g")
