@@ -78,12 +78,6 @@ def copy_coordinator(cluster: Cluster, name: str, *options: str) -> Node:
     result = run_as_server(arguments, capture_output=True)
     assert result.returncode == 0, result.stderr
     give_to_server(copy.data, 0o700)
-    entry = next(
-        line
-        for line in cluster.passfile.read_text().splitlines()
-        if line.startswith(f"127.0.0.1:{primary.port}:*:postgres:")
-    )
-    cluster._remember_password(copy, "postgres", entry.rpartition(":")[2])
     return copy
 
 
