@@ -254,6 +254,8 @@ def outcome_difference(actual: Outcome, expected: Outcome, ordered: bool) -> str
 
 
 def rows_difference(actual: list[Row], expected: list[Row], ordered: bool) -> str:
+    if actual == expected:
+        return ""
     if ordered:
         for number, (a, b) in enumerate(zip(actual, expected, strict=False), 1):
             if a != b:
