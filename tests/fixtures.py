@@ -88,10 +88,10 @@ def _no_server_crashes() -> Iterator[None]:
         pytest.fail("a server crashed:\n" + "\n".join(crashes), pytrace=False)
 
 
-# ---- the inner loop ------------------------------------------------------------------------------
+# ---- which tests run when ------------------------------------------------------------------------
 
-# what kills, moves, waits or plays at random, and PostgreSQL's and TPC-H's own; of the columnar store,
-# what measures memory, and the comparisons of each operator with each type
+# too long for `make check-fast`: what kills, moves, waits or plays at random, and PostgreSQL's and TPC-H's
+# own; of the columnar store, what measures memory, and the comparisons of each operator with each type
 LONG = (
     "tests/compat/",
     "tests/failure/",
@@ -113,6 +113,9 @@ LONG = (
     "extensions/columnar/test/test_vector_",
 )
 
+# and each test whose first case took more than a second; long.py makes the list
+LONG_TESTS = frozenset(Path(__file__).with_name("long.txt").read_text().split())
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -122,26 +125,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is too long for `make check-fast`: all of LONG that is not marked fast.
+    """Mark what is `long` or `slow` by the rules above and below; leave out what is no test here.
 
-    What needs a newer PostgreSQL than the one under test is no test here.
+    What needs a newer PostgreSQL than the one under test is none.
     """
     chosen, left_out = [], []
-    tests = set()
+    tests: dict[str, list[pytest.Item]] = {}  # those that are chosen, by name
     for item in items:
-        if item.nodeid.startswith(LONG) and not item.get_closest_marker("fast"):
-            item.add_marker("long")
         test = item.nodeid.partition("[")[0]
+        if test.startswith(LONG) or test in LONG_TESTS:
+            item.add_marker("long")
         since = item.get_closest_marker("since")
         newer = since is not None and server_major() < since.args[0]
-        further = config.option.first_case and test in tests
-        if newer or further:
+        if newer or (config.option.first_case and test in tests):
             left_out.append(item)
         else:
             chosen.append(item)
-            tests.add(test)
+            tests.setdefault(test, []).append(item)
+    places: Counter[Path] = Counter()  # how many tests of each file were looked at
+    for cases in tests.values():
+        mark_sample(cases, places[cases[0].path])
+        places[cases[0].path] += 1
     items[:] = chosen
     config.hook.pytest_deselected(items=left_out)
+
+
+def mark_sample(cases: list[pytest.Item], place: int) -> None:
+    """Of a test marked sample(n) `make check` runs each n-th case, `make check-slow` the others.
+
+    `place`: the test's in its file.  Neighbours begin with different cases, so that each type or size
+    which is a case of many tests is run by some of them.
+    """
+    sample = cases[0].get_closest_marker("sample")
+    if sample is None:
+        return
+    step = min(sample.args[0], len(cases))
+    for number, item in enumerate(cases):
+        if (place + number) % step:
+            item.add_marker("slow")
 
 
 # ---- what the servers logged during a failed test ------------------------------------------------

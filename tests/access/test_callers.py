@@ -85,6 +85,7 @@ def unchanged(pair: Pair) -> Iterator[None]:
 # ---- who runs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("view", VIEW_NAMES[:-1])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_code_over_a_view_is_the_callers(mallory: Twin, view: str, expression: str) -> None:
@@ -156,6 +157,7 @@ def test_prepared_statements_and_cursors_are_the_callers(mallory: Twin, mode: st
 # ---- what is tried -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("caller", ["attempt", "attempt_all"])
 def test_what_code_tries_on_workers_is_not_done(

@@ -17,7 +17,6 @@ from tests.pair import Pair, open_pair
 
 SCHEMA = "test_injection"
 
-pytestmark = pytest.mark.long
 
 HOSTILE = [
     "a\"b'; DROP TABLE public.canary; --",

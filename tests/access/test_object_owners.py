@@ -394,6 +394,7 @@ def clean(cluster: Cluster) -> Iterator[None]:
             session.execute(statement)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("path", PATHS)
 def test_owners_and_grants_are_the_same_everywhere(stage: Stage, path: str) -> None:

@@ -258,7 +258,6 @@ def test_maintenance_by_hand_on_a_worker_changes_no_copy(pair: Pair, command: st
     assert pair.on_workers("SELECT n FROM counter") == before
 
 
-@pytest.mark.long
 def test_autovacuum_on_a_worker_changes_no_copy(pair: Pair) -> None:
     worker = pair.cluster.workers[0]
     worker.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
@@ -298,7 +297,6 @@ def test_only_an_owner_attaches_an_index(pair: Pair) -> None:
         worker.execute(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM strata_stranger")
 
 
-@pytest.mark.long
 def test_lost_shards_are_made_anew_with_their_owners_rights(
     make_cluster: Callable[..., Cluster],
 ) -> None:

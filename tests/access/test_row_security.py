@@ -92,6 +92,7 @@ def run_copy(connection: psycopg.Connection, query: str) -> bytes:
         return b"".join(bytes(chunk) for chunk in copy)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("query", POLICY_QUERIES)
 @pytest.mark.parametrize("role", [ANN, BOB, READER, OTHER])
 def test_policies_hold_for_every_query(
@@ -148,6 +149,7 @@ POLICY_WRITES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("statement", POLICY_WRITES)
 @pytest.mark.parametrize("role", [ANN, BOB, READER])
 def test_policies_hold_for_every_write(

@@ -96,6 +96,7 @@ def stranger(pair: Pair, as_role) -> Twin:
     return twin
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_stranger_waits_only_where_postgresql_lets_him_wait(
     pair: Pair, stranger: Twin, statement: str

@@ -42,7 +42,7 @@ def run(variant: str, files: list[str], tmp_path: Path, root: Path) -> None:
     assert not campaign.unexplained, "\n\n".join(campaign.unexplained)
 
 
-@pytest.mark.long
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("variant", ["local", "reference", "key"])
 def test_a_dozen_of_files_is_the_same(variant: str, tmp_path: Path, root: Path) -> None:
     run(variant, A_DOZEN, tmp_path, root)

@@ -217,7 +217,6 @@ def test_an_altered_type_moves(pair: Pair) -> None:
     assert pair.on_workers(TYPES) == [0, 0]
 
 
-@pytest.mark.long
 def test_a_new_worker_does_not_get_them(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(workers=1)
     cluster.coordinator.execute("CREATE TABLE here (a integer)")

@@ -17,8 +17,6 @@ from tests.failover import Proxy, behind_proxy, copy_coordinator
 from tests.fixtures import new_root
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:

@@ -13,8 +13,6 @@ from tests.failover import wait_for_status
 from tests.fixtures import new_root
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.long
-
 WRITE_OFF = "SELECT strata.remove_worker('worker2', lost => true)"
 FAULTS = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
 STATUS = "SELECT status FROM strata.workers WHERE name = %s"

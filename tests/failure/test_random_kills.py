@@ -178,13 +178,11 @@ def durable() -> Iterator[Cluster]:
             node.forgive_crash()
 
 
-@pytest.mark.long
 def test_random_kills_tear_and_lose_nothing(durable: Cluster) -> None:
     storm = Storm(durable, seed=20)
     assert storm.run(kills=12, check_every=6) > 12
 
 
-@pytest.mark.long
 def test_failovers_of_the_coordinator_tear_and_lose_nothing(durable: Cluster) -> None:
     storm = Storm(durable, seed=21, failover=Failover(durable))
     storm.kinds = [storm.failover.take_over, storm.kill_worker]

@@ -22,8 +22,6 @@ from tests.failover import backends_of, frozen
 from tests.fixtures import new_root
 from tests.waiting import patience, wait_until
 
-pytestmark = pytest.mark.long
-
 # The longest that a session may need to end, in seconds: a second, and what a busy machine adds.
 PROMPT = 2.5
 

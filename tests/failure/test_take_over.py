@@ -17,8 +17,6 @@ from tests.fixtures import new_root
 from tests.ledger import Ledger
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.long
-
 EPOCH = "SELECT epoch FROM strata.cluster"
 WORKER_EPOCH = "SELECT epoch FROM strata_worker.cluster"
 

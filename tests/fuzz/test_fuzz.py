@@ -40,11 +40,13 @@ def run_seeds(fuzzer: Fuzzer, mode: str, seeds: range) -> None:
     assert not failures, f"{len(failures)} failures, the first:\n{failures[0]}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_generated_queries_answer_as_plain_postgresql_does(fuzzer: Fuzzer, chunk: int) -> None:
     run_chunk(fuzzer, "queries", QUERIES, chunk)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_generated_transactions_do_what_they_do_on_plain_postgresql(
     fuzzer: Fuzzer, chunk: int
@@ -52,6 +54,7 @@ def test_generated_transactions_do_what_they_do_on_plain_postgresql(
     run_chunk(fuzzer, "transactions", TRANSACTIONS, chunk)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_generated_ddl_makes_the_tables_that_plain_postgresql_makes(
     fuzzer: Fuzzer, chunk: int
@@ -59,6 +62,7 @@ def test_generated_ddl_makes_the_tables_that_plain_postgresql_makes(
     run_chunk(fuzzer, "ddl", DDL, chunk)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_tenants_see_the_rows_that_they_see_on_plain_postgresql(fuzzer: Fuzzer, chunk: int) -> None:
     run_chunk(fuzzer, "roles", AS_ROLES, chunk)
@@ -96,13 +100,11 @@ def test_much_more_ddl(fuzzer: Fuzzer) -> None:
     run_seeds(fuzzer, "ddl", range(3_000_000, 3_000_500))
 
 
-@pytest.mark.fast
 def test_a_seed_is_a_query() -> None:
     assert all(generator.generate(n).sql == generator.generate(n).sql for n in range(50))
     assert len({generator.generate(n).sql for n in range(200)}) > 190
 
 
-@pytest.mark.fast
 def test_the_grammar_reaches_every_feature() -> None:
     seen = set().union(*(generator.generate(SEED + n).features for n in range(QUERIES)))
     assert seen >= {

@@ -17,7 +17,7 @@ from tests.history.workload import CLERK, KEEPER, Faults, create_tables, record
 SECONDS = 14
 
 
-@pytest.mark.long
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("storage", ["heap", "columnar"])
 def test_history_has_no_anomalies(

@@ -27,6 +27,7 @@ def test_there_are_specs() -> None:
     assert len(SPECS) >= 8
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_sessions_meet_as_on_one_postgresql(quick: Cluster, path: Path) -> None:
     assert play_spec(path, quick.coordinator, quick.plain) > 0

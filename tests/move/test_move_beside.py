@@ -268,6 +268,7 @@ def answers(cursor: psycopg.Cursor) -> list:
             return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_transactions_span_the_phases(table: Table, seed: int) -> None:
     """Of all isolation levels but the one for a single worker; what they read is what they read on one PostgreSQL."""

@@ -15,8 +15,6 @@ from tests.fixtures import new_root
 from tests.move.test_move_beside import orphans
 from tests.waiting import patience, wait_until
 
-pytestmark = pytest.mark.long
-
 ROWS = 400
 STEPS = [
     "shard_move_prepared",
@@ -109,6 +107,7 @@ def wait_until_back(cluster: Cluster) -> None:
         node.wait_until_back()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("step", STEPS + STEPS_AFTER_COMMIT)
 @pytest.mark.parametrize("action", ["error", "kill", "crash"])
 def test_the_coordinator_dies(cluster: Cluster, step: str, action: str) -> None:
@@ -193,6 +192,7 @@ def move_beside(cluster: Cluster, go_on: Callable[[], None]) -> None:
     check_written(cluster, rows)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("step", [*ROUNDS, "prepare_sent_0", "decision_written", "committed"])
 @pytest.mark.parametrize("action", ["kill", "crash"])
 def test_the_coordinator_dies_beside_writers(cluster: Cluster, step: str, action: str) -> None:
@@ -208,6 +208,7 @@ def test_the_coordinator_dies_beside_writers(cluster: Cluster, step: str, action
     assert [orphans(worker) for worker in cluster.workers] == before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("step", [*ROUNDS, "prepared_0", "decision_written"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_dies_beside_writers(cluster: Cluster, step: str, victim: int) -> None:

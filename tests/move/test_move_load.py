@@ -61,7 +61,6 @@ def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
     assert cluster.coordinator.query(faults) == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("storage", ["columnar", "heap"])
 def test_eight_clients(make_cluster, storage: str) -> None:
     run(make_cluster, storage, clients=8, seconds=20)

@@ -121,7 +121,6 @@ class LocalFaults:
         threading.Timer(0.5, self.nodes[host].start).start()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("group", ["worker_1", "coordinator"])
 def test_a_drill_runs_from_beginning_to_end(make_cluster, group: str, monkeypatch) -> None:
     monkeypatch.setattr(runner, "STEADY", 1)

@@ -276,7 +276,6 @@ class Traffic:
                 return
 
 
-@pytest.mark.long
 def test_live_writers_and_readers_see_no_error_in_a_planned_switchover(make_cluster) -> None:
     """The primary stops, its standby is promoted; clients of both workers stay connected."""
     cluster = make_cluster(workers=2)

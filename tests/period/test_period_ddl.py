@@ -90,6 +90,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement_reaches_all_leaves(cluster: Cluster, schema: str, table: str, statement: str):
     on_both(cluster, statement)

@@ -73,7 +73,7 @@ def drop_periods(worker) -> None:
     worker.disconnect()
 
 
-@pytest.mark.long
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("action", ["kill", "crash"])
 def test_rows_that_move_are_there_once(stopped: Cluster, step: str, action: str) -> None:

@@ -150,6 +150,7 @@ def test_nothing_fires_on_a_cluster_that_is_well(promtool: Path, tmp_path: Path)
     assert firing(promtool, tmp_path, WELL) == set()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("alert", "change"), ILL)
 def test_an_alert_fires(promtool: Path, tmp_path: Path, alert: str, change: dict):
     assert set(change) <= set(WELL)

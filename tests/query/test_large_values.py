@@ -72,7 +72,7 @@ def grown(node: Node, schema: str, doing: str) -> tuple[float, float]:
     return (peak - before) / (MEGABYTES * 1024), (kept - before) / (MEGABYTES * 1024)
 
 
-@pytest.mark.long
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("doing", DOINGS)
 @pytest.mark.parametrize("kind", ["heap", "columnar", "reference"])
 def test_large_values_cost_little_memory(
@@ -135,6 +135,7 @@ CHECK = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("encoding", ["UTF8", "LATIN1"])
 def test_large_rows_of_all_formats_arrive_whole(
     cluster: Cluster, mixed: str, encoding: str

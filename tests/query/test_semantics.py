@@ -361,7 +361,6 @@ def test_autovacuum_has_a_changed_table_analysed(make_cluster) -> None:
             break
 
 
-@pytest.mark.long
 def test_what_cannot_be_analysed_now_is_analysed_later(make_cluster) -> None:
     """Its worker is away when autovacuum finds that the table has changed."""
     cluster = make_cluster(workers=1)

@@ -120,7 +120,7 @@ def test_libraries_without_assertions_have_no_fault_points() -> None:
 # ---- the coordinator dies ----------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("action", ["kill", "crash"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_coordinator_killed_at_any_step_of_a_commit(
@@ -131,7 +131,6 @@ def test_a_coordinator_killed_at_any_step_of_a_commit(
     assert (commit.n in ledger.check()) == (step in AFTER_DECISION)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", ["abort", "abort_stopped", "abort_rolled_back"])
 def test_a_coordinator_killed_at_any_step_of_an_abort(ledger: Ledger, step: str) -> None:
     commit = commit_and_die(ledger, ("prepared_0", "error"), (step, "kill"))
@@ -143,7 +142,6 @@ RESOLVER_STEPS = ["resolver_listed", "resolver_decided", "resolver_ended"]
 DELETION_STEPS = ["resolver_confirmed", "resolver_deleted"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "step"),
     [
@@ -167,7 +165,7 @@ def test_a_coordinator_killed_again_while_it_resolves(
 # ---- a worker dies, or both ------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_worker_killed_at_any_step_of_a_commit(ledger: Ledger, step: str, victim: int) -> None:
@@ -189,7 +187,7 @@ def test_a_worker_killed_at_any_step_of_a_commit(ledger: Ledger, step: str, vict
         assert present
 
 
-@pytest.mark.long
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("step", STEPS)
 def test_coordinator_and_worker_killed_together_at_any_step(ledger: Ledger, step: str) -> None:
     worker = ledger.cluster.workers[1]

@@ -123,7 +123,6 @@ def decided_by(bank: Bank, writer: int) -> int:
     return bank.value(f"SELECT moved FROM ledger WHERE writer = {writer}")
 
 
-@pytest.mark.long
 def test_all_nodes_are_recovered_to_a_restore_point_without_half_transactions(
     make_cluster,
 ) -> None:

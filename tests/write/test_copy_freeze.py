@@ -209,7 +209,6 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_pgbench_makes_its_tables_and_runs(pair: Pair, layout: str) -> None:
     coordinator = pair.cluster.coordinator

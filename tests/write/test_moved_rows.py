@@ -75,6 +75,7 @@ RETURNING = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_rows(pair: Pair, statement: str) -> None:
     pair.same(statement)

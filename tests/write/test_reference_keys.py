@@ -39,6 +39,7 @@ def make_tree(pair: Pair, action: str = "") -> None:
     pair.execute("INSERT INTO tree SELECT g, nullif(g / 2, 0) FROM generate_series(1, 6000) AS g")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "delete",
     [
@@ -111,6 +112,7 @@ def test_changes_of_several_tables_keep_their_order(pair: Pair) -> None:
     check_copies(pair, "seen")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "statement",
     [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.cluster import Cluster, Node
 from tests.waiting import wait_until
 
@@ -78,7 +76,6 @@ def progress(target: Node, table: str, lsn: str) -> bool:
     )
 
 
-@pytest.mark.long
 def test_a_subscription_applies_or_fails(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_pair(make_cluster)
     source, target = cluster.plain, cluster.coordinator

@@ -182,6 +182,7 @@ def test_a_heap_table_gets_every_row(source: Twins) -> None:
 # ---- what is written -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("type_", EVERY_TYPE, ids=lambda t: t.name)
 def test_every_type(twins: Twins, type_: EveryType) -> None:
     """Values, sizes, and what the store keeps of a column are those of rows that came one by one."""

@@ -144,6 +144,7 @@ HEAPS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", HEAPS)
 @pytest.mark.parametrize("method", INDEXES)
 def test_indexes_of_heap_tables_are_planned_beside_the_library(

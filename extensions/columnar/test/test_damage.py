@@ -376,6 +376,7 @@ def damaged() -> Iterator[Tables]:
 # ---- each kind of damage ------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_an_error_and_never_a_wrong_row(damaged: Tables, name: str) -> None:
     damage = DAMAGES[name]
@@ -389,6 +390,7 @@ def test_damage_is_an_error_and_never_a_wrong_row(damaged: Tables, name: str) ->
         connection.execute(f"DROP TABLE {name}")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_records_that_lie_with_a_right_checksum_crash_nothing(damaged: Tables, name: str) -> None:
     with connect_soon(damaged.node) as connection:

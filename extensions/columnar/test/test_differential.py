@@ -22,7 +22,7 @@ def tell(node: Node, seeds: range) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_stories_end_on_columnar_as_on_heap(node: Node, chunk: int) -> None:
     size = SEEDS // CHUNKS

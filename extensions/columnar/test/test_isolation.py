@@ -47,6 +47,7 @@ WRITES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
 @pytest.mark.parametrize("second", WRITES)

@@ -97,6 +97,7 @@ def test_blocks_without_a_key_are_left_out(tables: Twins) -> None:
     assert 50 < count(plan, "Blocks Removed") < 60
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("third", KINDS)

@@ -88,6 +88,7 @@ def read(side: Side, way: str) -> list:
     return [side.execute(query) for query in QUERIES]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_maintenance_hides_nothing_from_older_snapshots(
     twins: Twins, aged: dict[str, list[Side]], command: str

@@ -526,7 +526,6 @@ def test_errors_keep_their_place(tree: Twins) -> None:
     tree.same("SELECT id > 0 FROM t LIMIT 1")
 
 
-@pytest.mark.long
 def test_types_of_a_tree_of_more_leaves_stay(twins: Twins) -> None:
     """What the session knows of the columns of each leaf, scan after scan."""
     side = twins.columnar

@@ -119,7 +119,6 @@ def perform(twins: Twins, seed: int) -> None:
         raise AssertionError(f"play {seed}\n{error}") from None
 
 
-@pytest.mark.long
 def test_random_plays_of_two_sessions(twins: Twins) -> None:
     twins.execute(SETUP)
     for seed in range(PLAYS):

@@ -65,6 +65,7 @@ def start_again(node: Node, postmaster: int) -> None:
     node.start()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("action", ["kill", "crash"])
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_move_leaves_the_table(node: Node, place: str, action: str) -> None:

@@ -94,6 +94,7 @@ def check_type(twins: Twins, type_: EveryType, shapes: tuple, binary: bool = Tru
     twins.verify()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_values_come_back_and_are_found(sides: Twins, name: str) -> None:
     check_type(sides, TYPES[name], SHAPES)
@@ -107,7 +108,6 @@ def test_values_come_back_from_whole_row_groups(sides: Twins, name: str) -> None
     check_type(sides, TYPES[name], shapes)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("rows", WHOLE_GROUPS)
 def test_a_row_group_and_a_row_more_or_less(twins: Twins, rows: int) -> None:
     """One wide table of the types that have encodings of their own, at the border of a row group."""

@@ -26,7 +26,6 @@ def run(seconds: int, seed: int, timeout: int) -> None:
     assert result.stdout.count(" ok") == len(list(UNIT.glob("test_*.c"))), result.stdout
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_encoders_decoders_and_a_moment_of_damage() -> None:
     run(seconds=1, seed=1, timeout=500)

@@ -11,8 +11,6 @@ from extensions.columnar.test.test_row_numbers import settle
 from extensions.columnar.test.twins import Side, Twins
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.long
-
 ENTRIES = re.compile(r'index "(\w+)": (\d+) dead entries removed, (\d+) left; passes: (\d+)')
 
 

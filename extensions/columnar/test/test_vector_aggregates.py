@@ -281,20 +281,21 @@ def each(kinds: tuple[Kind, ...]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.name)
 
 
+@pytest.mark.sample(2)
 @each(KINDS)
 def test_aggregates_equal_those_of_heap(sides: Twins, kind: Kind) -> None:
     for grouping in GROUPINGS:
         all_same_by_batch(sides, ask(kind, grouping))
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @each(KINDS)
 def test_aggregates_of_selected_rows_equal_those_of_heap(sides: Twins, kind: Kind) -> None:
     for grouping in GROUPINGS[:3]:
         all_same_by_batch(sides, ask(kind, grouping, " WHERE id % 10 <> 3"))
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @each(KINDS)
 def test_aggregates_of_expressions_equal_those_of_heap(sides: Twins, kind: Kind) -> None:
     """Arguments that come as datums, not as the arrays of a block, and such that are computed."""
@@ -308,6 +309,7 @@ def test_aggregates_of_expressions_equal_those_of_heap(sides: Twins, kind: Kind)
             all_same_by_batch(sides, iter([query]))
 
 
+@pytest.mark.sample(4)
 @each(KINDS)
 def test_no_rows_give_what_they_give_on_heap(sides: Twins, kind: Kind) -> None:
     for grouping in GROUPINGS[:2]:
@@ -315,7 +317,7 @@ def test_no_rows_give_what_they_give_on_heap(sides: Twins, kind: Kind) -> None:
         all_same_by_batch(sides, ask(kind, grouping, " WHERE id + 0 < 0"))
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @each(KINDS)
 def test_vectors_off_changes_nothing(sides: Twins, kind: Kind) -> None:
     with settings(sides, strata_columnar__enable_vector="off"):
@@ -324,7 +326,7 @@ def test_vectors_off_changes_nothing(sides: Twins, kind: Kind) -> None:
             sides.same(query)
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @each(KINDS)
 def test_parallel_aggregation_equals_that_of_heap(sides: Twins, kind: Kind) -> None:
     parallel = {
@@ -338,7 +340,7 @@ def test_parallel_aggregation_equals_that_of_heap(sides: Twins, kind: Kind) -> N
             sides.all_same(ask(kind, grouping, limit_to_exact=True))
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @each(tuple(kind for kind in KINDS if kind.exact))
 def test_states_that_pass_the_memory_equal_those_of_heap(sides: Twins, kind: Kind) -> None:
     with settings(sides, work_mem="64kB", hash_mem_multiplier="1", enable_sort="off"):
@@ -379,6 +381,7 @@ CASES = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES)
 def test_sums_of_several_scales_show_that_of_core(sides: Twins, case: str) -> None:
     """The largest display scale in each group, and how many values had it."""

@@ -49,6 +49,7 @@ def tables(sides: Twins) -> Iterator[Twins]:
     sides.execute("SET max_parallel_workers_per_gather = 0")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type(tables: Twins, name: str) -> None:
     type_: EveryType = TYPES[name]
@@ -167,6 +168,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("memory", ["64kB", "1MB"])
 @pytest.mark.parametrize("value", LARGE)
 def test_values_that_do_not_fit_into_memory(large: Twins, value: str, memory: str) -> None:

@@ -190,6 +190,7 @@ def values_of(expression: str, table: str, where: str = "") -> str:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("family", VALUE_FAMILIES)
 def test_values_are_those_of_core(tables: Twins, family: str, table: str) -> None:
@@ -198,6 +199,7 @@ def test_values_are_those_of_core(tables: Twins, family: str, table: str) -> Non
         tables.same(values_of(expression, table, "WHERE id % 97 = 3"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("family", CONDITION_FAMILIES)
 def test_conditions_are_those_of_core(tables: Twins, family: str, table: str) -> None:

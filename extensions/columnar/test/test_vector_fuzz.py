@@ -31,7 +31,7 @@ def check(fuzzer: Fuzzer, seeds: range) -> None:
     assert fuzzer.counts.slow < fuzzer.counts.queries * 0.01, fuzzer.counts
 
 
-@pytest.mark.long
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_queries_answer_on_columnar_as_on_heap(node: Node, chunk: int) -> None:
     size = SEEDS // CHUNKS

@@ -91,6 +91,7 @@ def fill_with(twins: Twins, type_: EveryType, rows: int, nulls: int) -> None:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("nulls", [0, 30])
 @pytest.mark.parametrize("name", TYPES)
 def test_groups_of_every_type(sides: Twins, name: str, nulls: int) -> None:
@@ -177,6 +178,7 @@ def key_lists() -> list[tuple[str, ...]]:
     return [*lists, tuple(COLUMNS)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("keys", key_lists(), ids=lambda keys: "_".join(keys)[:40])
 def test_groups_of_one_to_many_keys(mixed: Twins, keys: tuple[str, ...]) -> None:
     shown = ", ".join(SHOWN.get(key, key) for key in keys)
@@ -225,7 +227,7 @@ KEYS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("kind", KEYS)
 def test_any_number_of_groups(many: Twins, kind: str, number: int) -> None:
@@ -233,7 +235,6 @@ def test_any_number_of_groups(many: Twins, kind: str, number: int) -> None:
     same_many_groups(many, f"SELECT {keys}, count(*), sum(id) FROM t GROUP BY {keys}")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("keys", ["h", "s", "id", "s, h", "id, s", "h, id % 2, s"])
 def test_as_many_groups_as_values(many: Twins, keys: str) -> None:
     same_many_groups(many, f"SELECT {keys}, count(*), sum(id) FROM t GROUP BY {keys}")

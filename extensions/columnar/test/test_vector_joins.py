@@ -114,6 +114,7 @@ def both_sides(kind: str, left: str, right: str, condition: str) -> str:
     return f"SELECT {shown} FROM {source}"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys(tables: Twins, kind: str, key: str) -> None:
@@ -331,6 +332,7 @@ def large(sides: Twins) -> Twins:
     return sides
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", ["k", "t", "n"])
 def test_build_sides_beyond_memory(large: Twins, kind: str, key: str) -> None:
@@ -364,6 +366,7 @@ def test_one_key_beyond_memory(large: Twins) -> None:
 # ---- at random -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_joins(tables: Twins, seed: int) -> None:
     """Joins of up to four tables in random kinds, over random keys, with conditions and aggregates."""

@@ -113,6 +113,7 @@ AGGREGATES = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("key", [key for key in KEYS if key not in FEW])
 def test_keys_of_every_kind(many: Twins, key: str, mode: str) -> None:
@@ -124,6 +125,7 @@ def test_keys_of_every_kind(many: Twins, key: str, mode: str) -> None:
     shows_first(many, key)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "keys",
@@ -154,6 +156,7 @@ NUMERICS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["aside", "shared"])
 @pytest.mark.parametrize("series", NUMERICS)
 def test_numerics_written_differently(many: Twins, series: str, mode: str) -> None:
@@ -330,6 +333,7 @@ def test_tables_of_a_tree_and_joins(many: Twins, mode: str) -> None:
         many.same(DIGEST.format(query))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", [*MODES, "plain"])
 @pytest.mark.parametrize(
     "keys",

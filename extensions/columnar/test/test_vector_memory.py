@@ -17,8 +17,6 @@ import pytest
 
 from tests.cluster import Node
 
-pytestmark = pytest.mark.long
-
 ROWS = 1_500_000
 MEGABYTE = 1024 * 1024
 # beside work_mem: the shared buffers that are touched, decoded blocks, buffers of temporary files
@@ -155,6 +153,7 @@ def prepared(
         yield connection, plan
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", QUERIES)
 def test_memory_of(tables: Node, kind: str) -> None:
     node, query = QUERIES[kind]
@@ -164,6 +163,7 @@ def test_memory_of(tables: Node, kind: str) -> None:
         assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB\n{plan}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", PARALLEL)
 def test_memory_of_parallel(tables: Node, kind: str) -> None:
     node, query = PARALLEL[kind]

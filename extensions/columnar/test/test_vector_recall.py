@@ -45,6 +45,7 @@ def tables(sides: Twins) -> Iterator[Twins]:
     sides.execute(SERIAL, "RESET work_mem")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("work_mem", ["64kB", "4MB", "64MB"])
 @pytest.mark.parametrize(
     "query",

@@ -83,6 +83,7 @@ def keys_are_right(twins: Twins, table: str, key: str, order: str) -> None:
 # ---- every type ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("nulls", [0, 30])
 @pytest.mark.parametrize("type_", [t for t in EVERY_TYPE if t.ordered], ids=lambda t: t.name)
 def test_every_type(tables: Twins, type_, nulls: int) -> None:
@@ -108,6 +109,7 @@ def test_every_type(tables: Twins, type_, nulls: int) -> None:
 # ---- keys ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("key", COLUMNS)
 def test_keys(tables: Twins, key: str, parallel: bool) -> None:
@@ -341,6 +343,7 @@ def test_turned_off(tables: Twins) -> None:
 # ---- at random -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_orders(tables: Twins, seed: int) -> None:
     rng = random.Random(f"sort {seed}")

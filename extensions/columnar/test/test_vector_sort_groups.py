@@ -101,6 +101,7 @@ def test_other_shapes(tables: Twins, query: str) -> None:
     tables.same(query)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "type_", [t for t in EVERY_TYPE if t.ordered and t.equal], ids=lambda t: t.name
 )

@@ -117,6 +117,7 @@ def keys_are_right(twins: Twins, table: str, key: str, order: str, limit: int, o
 # ---- every type ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("nulls", [0, 30])
 @pytest.mark.parametrize("type_", [t for t in EVERY_TYPE if t.ordered], ids=lambda t: t.name)
 def test_every_type(tables: Twins, type_, nulls: int) -> None:
@@ -144,6 +145,7 @@ def test_every_type(tables: Twins, type_, nulls: int) -> None:
 # ---- keys and bounds -------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("key", COLUMNS)
 def test_keys(tables: Twins, key: str, parallel: bool) -> None:
@@ -435,6 +437,7 @@ def test_many_rows_are_forgotten(tables: Twins, key: str) -> None:
 # ---- at random -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_orders(tables: Twins, seed: int) -> None:
     rng = random.Random(f"topn {seed}")

@@ -103,6 +103,7 @@ def same_rows(twins: Twins, query: str) -> None:
 # ---- functions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize(
     "partition", ["", "PARTITION BY few", "PARTITION BY word, few", "PARTITION BY id"]
@@ -264,6 +265,7 @@ def test_run_conditions_leave_calls_to_core(tables: Twins) -> None:
 # ---- types -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("nulls", [0, 30])
 @pytest.mark.parametrize("type_", [t for t in EVERY_TYPE if t.ordered], ids=lambda t: t.name)
 def test_every_type(tables: Twins, type_, nulls: int) -> None:
