@@ -265,7 +265,7 @@ def test_a_coordinator_that_dies_leaves_it_to_be_completed(
 
 def test_two_who_drop_and_one_who_completes(pair: Pair) -> None:
     """Of several sessions one after the other gets it; nobody leaves a valid index that a worker lacks."""
-    for _ in range(3):
+    for _ in range(8):
         pair.ours.execute("CREATE INDEX IF NOT EXISTS i ON t (v)")
         with ThreadPoolExecutor() as pool:
             sessions = [pair.cluster.coordinator.connect() for _ in range(3)]

@@ -575,7 +575,8 @@ read_periods(HeapTuple tuple, Relation catalog, PeriodRule *rule)
 
 /*
  * Read a relation's row of strata.distributed_table into *table; false when there
- * is none.
+ * is none.  Its colocation group is NULL when the generation is older than the table: the row is
+ * read with a newer snapshot, and invalidations come one after the other.
  */
 static bool
 read_table(Generation *generation, Oid relation, DistributedTable *table)
@@ -612,12 +613,14 @@ read_table(Generation *generation, Oid relation, DistributedTable *table)
 			table->colocation = find_colocation(generation, DatumGetInt32(value));
 	}
 	end_catalog_scan(scan, catalog);
-
-	if (found && table->kind == TABLE_DISTRIBUTED && table->colocation == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("colocation group of table %u is missing in strata.colocation", relation)));
 	return found;
+}
+
+/* Does the table's row name a group that the generation lacks? */
+static bool
+lacks_colocation(const DistributedTable *table)
+{
+	return table->kind == TABLE_DISTRIBUTED && table->colocation == NULL;
 }
 
 const DistributedTable *
@@ -643,6 +646,18 @@ metadata_table(Oid relation)
 	 */
 	before = invalidations;
 	found = read_table(generation, relation, &table);
+	if (found && lacks_colocation(&table))
+	{
+		/* a generation read after the row has its group, or the row is gone now */
+		current_is_stale = true;
+		generation = get_generation();
+		before = invalidations;
+		found = read_table(generation, relation, &table);
+		if (found && lacks_colocation(&table))
+			ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+							errmsg("colocation group of table %u is missing in strata.colocation",
+								   relation)));
+	}
 	entry = hash_search(generation->tables, &relation, HASH_FIND, NULL);
 	if (entry != NULL)
 		remembered = entry->table;

@@ -13,10 +13,24 @@
 #include "utils/lsyscache.h"
 
 char *
+relation_name(Oid relation)
+{
+	char *name = get_rel_name(relation);
+
+	if (name == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation with OID %u does not exist", relation),
+						errdetail("It was dropped by another session.")));
+	return name;
+}
+
+char *
 relation_name_qualified(Oid relation)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-									  get_rel_name(relation));
+	char *name = relation_name(relation);
+	char *schema = get_namespace_name(get_rel_namespace(relation));
+
+	return quote_qualified_identifier(schema, name);
 }
 
 char *

@@ -10,7 +10,13 @@
 /* Bytes of a shard's name whose table has periods: pg_partman cuts its leaves' names off otherwise. */
 #define RELATION_NAME_SHARD_BYTES 41
 
-/* Quoted and schema-qualified, palloc'd. */
+/*
+ * The name, palloc'd.  Whoever holds no lock on the relation needs this in place of get_rel_name(): an ERROR
+ * when another session has dropped it.
+ */
+extern char *relation_name(Oid relation);
+
+/* The same, quoted and schema-qualified. */
 extern char *relation_name_qualified(Oid relation);
 
 /*

@@ -25,8 +25,9 @@
  *	3. here, as PostgreSQL does it.
  *
  * What stops this leaves an invalid index, too: some workers have it.  The same command again drops it, and
- * REINDEX builds what is missing.  ShareUpdateExclusiveLock on an invalid index, taken before locks on the table, is what keeps
- * those who complete it and those who drop it apart.
+ * REINDEX builds what is missing.  ShareUpdateExclusiveLock on the index, taken before locks on the table, is what
+ * keeps those who complete it and those who drop it apart; an index that was valid may be half dropped
+ * when it comes.
  */
 #include "postgres.h"
 
@@ -220,14 +221,14 @@ build_question(Oid index, Oid table)
 		DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index)));
 	bool unique = strncmp(definition, "CREATE UNIQUE", strlen("CREATE UNIQUE")) == 0;
 	char *start = psprintf("CREATE %sINDEX %s ON %s ", unique ? "UNIQUE " : "",
-						   quote_identifier(get_rel_name(index)), relation_name_qualified(table));
+						   quote_identifier(relation_name(index)), relation_name_qualified(table));
 
 	row_format_leave_sql_mode(level);
 	if (strncmp(definition, start, strlen(start)) != 0)
 		elog(ERROR, "unexpected index definition \"%s\"", definition);
 	return psprintf("SELECT strata_worker.next_index_command(%s, %s, %s, %s)",
 					quote_literal_cstr(relation_name_qualified(table)),
-					quote_literal_cstr(get_rel_name(index)), unique ? "true" : "false",
+					quote_literal_cstr(relation_name(index)), unique ? "true" : "false",
 					quote_literal_cstr(definition + strlen(start)));
 }
 
@@ -264,15 +265,17 @@ build_on_workers(char *question)
 }
 
 /*
- * The workers build what they lack of the index, and the new parts get its options.  False if it is gone: dropped by who had
- * the lock.
+ * The workers build what they lack of the index, and the new parts get its options.  False if it is gone, or its
+ * table is no longer distributed: dropped or undistributed by who had the lock.
  */
 static bool
-complete_on_workers(Oid index, const DistributedTable *table)
+complete_on_workers(Oid index, Oid table_id)
 {
-	if (!get_index_isvalid(index))
-		LockRelationOid(index, ShareUpdateExclusiveLock);
-	if (!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
+	const DistributedTable *table;
+
+	LockRelationOid(index, ShareUpdateExclusiveLock);
+	table = metadata_table(table_id);
+	if (table == NULL || !SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
 		return false;
 	build_on_workers(build_question(index, table->relation));
 	if (table->kind == TABLE_DISTRIBUTED)
@@ -305,7 +308,7 @@ create_concurrently(UtilityCall *call, Oid table_id)
 
 	begin_next_transaction();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	(void) complete_on_workers(index, metadata_table(table_id));
+	(void) complete_on_workers(index, table_id);
 	begin_next_transaction();
 
 	LockRelationOid(table_id, ShareUpdateExclusiveLock);
@@ -322,7 +325,7 @@ ddl_complete_index(Oid table, Oid index, bool concurrently)
 	if (OidIsValid(get_index_constraint(index)) ||
 		get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX)
 		return;
-	if (!complete_on_workers(index, metadata_table(table)) || get_index_isvalid(index))
+	if (!complete_on_workers(index, table) || get_index_isvalid(index))
 		return;
 	if (metadata_table(table)->kind == TABLE_DISTRIBUTED)
 	{
@@ -335,10 +338,13 @@ ddl_complete_index(Oid table, Oid index, bool concurrently)
 void
 ddl_complete_indexes(Oid table, bool concurrently)
 {
-	Relation relation = table_open(table, AccessShareLock);
-	List *indexes = RelationGetIndexList(relation);
+	Relation relation = try_table_open(table, AccessShareLock);
+	List *indexes;
 	ListCell *cell;
 
+	if (relation == NULL)
+		return; /* core says so */
+	indexes = RelationGetIndexList(relation);
 	table_close(relation, AccessShareLock);
 	foreach(cell, indexes)
 	{
@@ -424,9 +430,17 @@ build_drop(Oid index, const DistributedTable *table, bool cascade)
 	if (table->kind == TABLE_DISTRIBUTED && !get_index_isvalid(index))
 		parts = psprintf("SELECT strata_worker.drop_index_parts(%s, %s); ",
 						 quote_literal_cstr(relation_name_qualified(table->relation)),
-						 quote_literal_cstr(get_rel_name(index)));
+						 quote_literal_cstr(relation_name(index)));
 	return psprintf("%sDROP INDEX IF EXISTS %s%s", parts, relation_name_qualified(index),
 					cascade ? " CASCADE" : "");
+}
+
+/* The same, tried again and again until nobody has the leaves. */
+static char *
+build_patient_drop(Oid index, const DistributedTable *table)
+{
+	return psprintf("SELECT strata_worker.execute_patiently(%s)",
+					quote_literal_cstr(build_drop(index, table, false)));
 }
 
 /* Does anything need the index, so that PostgreSQL would not drop it? */
@@ -484,12 +498,11 @@ drop_concurrently(UtilityCall *call, Oid index, const DistributedTable *table)
 		remote_ddl_note_change();
 		return;
 	}
-	sql = psprintf("SELECT strata_worker.execute_patiently(%s)",
-				   quote_literal_cstr(build_drop(index, table, false)));
 	LockRelationIdForSession(&lock, ShareUpdateExclusiveLock);
 	AcceptInvalidationMessages(); /* it may have waited for who has dropped it */
 	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
 	{
+		sql = MemoryContextStrdup(caller, build_patient_drop(index, table));
 		end_use(index, table->relation);
 		maintenance_run(GetUserId(), sql);
 		begin_next_transaction();

@@ -45,6 +45,7 @@
 
 #include "fault_point.h"
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "cluster/metadata_write.h"
 #include "server/service_transaction.h"
 #include "server/settings.h"
@@ -224,8 +225,7 @@ list_work(Oid relation, int worker, List **items)
 	for (int i = 1; i <= 3; i++)
 		TupleDescInitEntry(desc, i, "text", TEXTOID, -1, 0);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-									  get_rel_name(relation));
+	name = relation_name_qualified(relation);
 	sql = psprintf("SELECT w.shard::pg_catalog.text, w.task, w.value"
 				   " FROM strata_worker.period_work(%s::pg_catalog.regclass, %s) AS w",
 				   quote_literal_cstr(name),

@@ -771,8 +771,7 @@ table_lifecycle_forget(Oid relation_oid, bool drop_on_workers)
 
 	if (table == NULL)
 		return;
-	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation_oid)),
-									  get_rel_name(relation_oid));
+	name = relation_name_qualified(relation_oid);
 
 	remote_ddl_note_change();
 	metadata_write_lock_placement();

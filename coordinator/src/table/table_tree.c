@@ -492,7 +492,7 @@ table_tree_index_names(const List *members)
 				&parts, "%s(%s, %s, %s)", parts.len > 0 ? ", " : "",
 				quote_literal_cstr(relation_name_qualified(get_partition_parent(index, false))),
 				quote_literal_cstr(relation_name_qualified(IndexGetRelation(index, false))),
-				quote_literal_cstr(get_rel_name(index)));
+				quote_literal_cstr(relation_name(index)));
 	}
 	if (parts.len == 0)
 		return "";

@@ -37,6 +37,7 @@
 #include "utils/rel.h"
 
 #include "cluster/metadata.h"
+#include "cluster/relation_name.h"
 #include "cluster/metadata_write.h"
 #include "cluster/shard_map.h"
 #include "server/argument.h"
@@ -96,8 +97,7 @@ report_loss(const DistributedTable *table, int worker_id)
 	int lost = count_shards(colocation, worker_id);
 	int left = colocation->shard_count - colocation->lost_count;
 	float4 rows = get_row_estimate(table->relation);
-	char *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->relation)),
-											get_rel_name(table->relation));
+	char *name = relation_name_qualified(table->relation);
 
 	ereport(NOTICE,
 			(errmsg("table %s loses %d of %d shards with worker \"%s\"", name, lost,

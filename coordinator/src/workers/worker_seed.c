@@ -248,8 +248,7 @@ worker_seed_undo_command(void)
 		Oid relation = lfirst_oid(cell);
 
 		appendStringInfo(&sql, "DROP TABLE IF EXISTS %s CASCADE;\n",
-						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-													get_rel_name(relation)));
+						 relation_name_qualified(relation));
 	}
 	return sql.data;
 }
