@@ -39,13 +39,13 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "commit/decision_log.h"
 #include "wire/connection_internal.h"
 #include "fault_point.h"
 #include "cluster/metadata.h"
+#include "cluster/retry.h"
 #include "cluster/worker_state.h"
 #include "commit/in_doubt.h"
 #include "commit/prepared_gid.h"
@@ -59,23 +59,13 @@
 /* How long to wait for the coordinator's replica before the transaction is left for later. */
 #define REPLICA_WAIT_MS 1000
 
-/* How soon a worker in doubt is visited again: at first, and at most. */
-#define FIRST_RETRY_MS 200
-#define LAST_RETRY_MS 2000
+/* The longest distance of visits to a worker that is in doubt. */
+#define LONGEST_RETRY_MS 2000
 
 /* A name that is not on the worker may still come there while a lost session works on it. */
 #define LATE_PREPARE_MS 2000
 
-/* What this process remembers of a worker. */
-typedef struct Visit
-{
-	int worker_id;
-	TimestampTz next;				 /* not before, while it is in doubt */
-	int retry_ms;					 /* the last distance */
-	char complaint[NAMEDATALEN * 4]; /* the error logged last */
-} Visit;
-
-static List *visits = NIL; /* of Visit, in TopMemoryContext */
+static List *visits = NIL; /* of Retry: the workers in doubt */
 static TimestampTz last_full_round = 0;
 static TimestampTz last_run_end = 0;
 static uint32 seen_generation = 0;
@@ -98,43 +88,13 @@ resolver_interval_ms(void)
 	{
 		foreach(cell, visits)
 		{
-			const Visit *visit = lfirst(cell);
+			const Retry *visit = lfirst(cell);
 
-			if (visit->retry_ms > 0 && visit->next < next)
+			if (visit->distance_ms > 0 && visit->next < next)
 				next = visit->next;
 		}
 	}
 	return (int) Min(TimestampDifferenceMilliseconds(last_run_end, next), INT_MAX);
-}
-
-static Visit *
-find_visit(int worker_id)
-{
-	Visit *visit;
-	ListCell *cell;
-	MemoryContext previous;
-
-	foreach(cell, visits)
-	{
-		visit = lfirst(cell);
-		if (visit->worker_id == worker_id)
-			return visit;
-	}
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	visit = palloc0(sizeof(Visit));
-	visit->worker_id = worker_id;
-	visits = lappend(visits, visit);
-	MemoryContextSwitchTo(previous);
-	return visit;
-}
-
-/* The worker still has something: come back, later each time. */
-static void
-postpone(Visit *visit)
-{
-	visit->retry_ms = visit->retry_ms == 0 ? FIRST_RETRY_MS
-										   : Min(2 * visit->retry_ms, LAST_RETRY_MS);
-	visit->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), visit->retry_ms);
 }
 
 static int64
@@ -339,13 +299,11 @@ confirm_durability(int worker_id)
 }
 
 static void
-log_failure(Visit *visit, const ErrorData *error)
+log_failure(Retry *visit, const ErrorData *error)
 {
-	if (strncmp(visit->complaint, error->message, sizeof(visit->complaint) - 1) == 0)
-		return;
-	strlcpy(visit->complaint, error->message, sizeof(visit->complaint));
-	ereport(LOG, (errmsg("could not resolve transactions in doubt: %s", error->message),
-				  error->detail ? errdetail_internal("%s", error->detail) : 0));
+	if (retry_is_new_complaint(visit, error))
+		ereport(LOG, (errmsg("could not resolve transactions in doubt: %s", error->message),
+					  error->detail ? errdetail_internal("%s", error->detail) : 0));
 }
 
 /* A visit of one worker. */
@@ -372,7 +330,7 @@ run_attempt(void *argument)
  * heartbeat knows to be down is not even tried: others wait for their turn.
  */
 static bool
-try_worker(Visit *visit, bool confirm, List **gids)
+try_worker(Retry *visit, bool confirm, List **gids)
 {
 	Attempt attempt = {visit->worker_id, confirm, NIL};
 	ErrorData *error;
@@ -467,7 +425,7 @@ delete_decisions(const Bitmapset *workers, List *decisions)
 		return;
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		if (!try_worker(find_visit(worker_id), true, NULL))
+		if (!try_worker(retry_find(&visits, worker_id, sizeof(Retry)), true, NULL))
 			return;
 	}
 	/* nobody needs this deletion to last: without it they are deleted again */
@@ -488,7 +446,6 @@ forget_removed_workers(const Bitmapset *workers)
 {
 	InDoubtEntry *entries;
 	int count = in_doubt_entries(0, &entries);
-	ListCell *cell;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -496,16 +453,7 @@ forget_removed_workers(const Bitmapset *workers)
 			in_doubt_forget(entries[i].worker_id);
 	}
 	pfree(entries);
-
-	foreach(cell, visits)
-	{
-		Visit *visit = lfirst(cell);
-
-		if (bms_is_member(visit->worker_id, workers))
-			continue;
-		visits = foreach_delete_current(visits, cell);
-		pfree(visit);
-	}
+	retry_forget_others(&visits, workers);
 }
 
 void
@@ -529,7 +477,7 @@ resolver_run(void)
 	}
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		Visit *visit = find_visit(worker_id);
+		Retry *visit = retry_find(&visits, worker_id, sizeof(Retry));
 		List *gids = NIL;
 
 		if (full || (is_in_doubt(worker_id) && visit->next <= now))
@@ -539,10 +487,10 @@ resolver_run(void)
 		{
 			work_left = true;
 			if (visit->next <= now)
-				postpone(visit);
+				retry_postpone(visit, LONGEST_RETRY_MS);
 		}
 		else
-			visit->retry_ms = 0;
+			visit->distance_ms = 0;
 	}
 	if (full && complete)
 		delete_decisions(workers, subtract_listed(decisions, listed));

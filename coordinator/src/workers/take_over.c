@@ -67,7 +67,6 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -75,6 +74,7 @@
 #include "cluster/cluster_identity.h"
 #include "cluster/coordinator_mark.h"
 #include "cluster/metadata.h"
+#include "cluster/retry.h"
 #include "cluster/worker_state.h"
 #include "server/clock.h"
 #include "server/launcher.h"
@@ -87,9 +87,8 @@
 #include "wire/wire_cleanup.h"
 #include "workers/dead_sessions.h"
 
-/* How soon a worker that could not be told is visited again: at first, and at most. */
-#define FIRST_RETRY_MS 200
-#define LAST_RETRY_MS 5000
+/* The longest distance of visits to a worker that could not be told. */
+#define LONGEST_RETRY_MS 5000
 
 /* While it is down: how often we look whether it is up. */
 #define DOWN_LOOK_MS 200
@@ -100,15 +99,12 @@
 /* What the maintenance worker remembers of a worker. */
 typedef struct Telling
 {
-	int worker_id;
+	Retry retry;
 	int64 epoch;	/* that it was told */
 	uint32 returns; /* how often it had come back then, as the heartbeat counts */
-	int retry_ms;
-	TimestampTz next;
-	char complaint[NAMEDATALEN * 4]; /* the error logged last */
 } Telling;
 
-static List *tellings = NIL; /* of Telling, in TopMemoryContext */
+static List *tellings = NIL; /* of Telling */
 static bool has_run = false;
 static uint32 seen_requests = 0;
 static bool request_at_commit = false;
@@ -180,33 +176,12 @@ take_over_interval_ms(void)
 	{
 		const Telling *telling = lfirst(cell);
 
-		if (telling->retry_ms > 0)
-			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->next), 1));
-		else if (telling->returns != count_returns(telling->worker_id))
-			wait = Min(wait, FIRST_RETRY_MS); /* since the last run, which is at once */
+		if (telling->retry.distance_ms > 0)
+			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->retry.next), 1));
+		else if (telling->returns != count_returns(telling->retry.worker_id))
+			wait = Min(wait, RETRY_FIRST_MS); /* since the last run, which is at once */
 	}
 	return (int) wait;
-}
-
-static Telling *
-find_telling(int worker_id)
-{
-	Telling *telling;
-	ListCell *cell;
-	MemoryContext previous;
-
-	foreach(cell, tellings)
-	{
-		telling = lfirst(cell);
-		if (telling->worker_id == worker_id)
-			return telling;
-	}
-	previous = MemoryContextSwitchTo(TopMemoryContext);
-	telling = palloc0(sizeof(Telling));
-	telling->worker_id = worker_id;
-	tellings = lappend(tellings, telling);
-	MemoryContextSwitchTo(previous);
-	return telling;
 }
 
 /* Open a wire that greets the worker in this way; a wire that there is is closed. */
@@ -259,15 +234,11 @@ tell_worker(int worker_id, const ClusterIdentity *identity)
 static void
 note_failure(Telling *telling, const ErrorData *error)
 {
-	telling->retry_ms = telling->retry_ms == 0 ? FIRST_RETRY_MS
-											   : Min(2 * telling->retry_ms, LAST_RETRY_MS);
-	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), telling->retry_ms);
-	if (strncmp(telling->complaint, error->message, sizeof(telling->complaint) - 1) == 0)
-		return;
-	strlcpy(telling->complaint, error->message, sizeof(telling->complaint));
-	ereport(LOG, (errmsg("could not take over a worker: %s", error->message),
-				  error->detail ? errdetail_internal("%s", error->detail) : 0,
-				  error->hint ? errhint("%s", error->hint) : 0));
+	retry_postpone(&telling->retry, LONGEST_RETRY_MS);
+	if (retry_is_new_complaint(&telling->retry, error))
+		ereport(LOG, (errmsg("could not take over a worker: %s", error->message),
+					  error->detail ? errdetail_internal("%s", error->detail) : 0,
+					  error->hint ? errhint("%s", error->hint) : 0));
 }
 
 typedef struct Attempt
@@ -288,19 +259,19 @@ run_attempt(void *argument)
 static void
 try_worker(Telling *telling, const ClusterIdentity *identity)
 {
-	Attempt attempt = {telling->worker_id, identity};
-	uint32 returns = count_returns(telling->worker_id);
+	Attempt attempt = {telling->retry.worker_id, identity};
+	uint32 returns = count_returns(telling->retry.worker_id);
 	ErrorData *error = subtransaction_try(run_attempt, &attempt);
 
 	if (error == NULL)
 	{
 		telling->epoch = identity->epoch;
 		telling->returns = returns;
-		telling->retry_ms = 0;
-		telling->complaint[0] = '\0';
+		telling->retry.distance_ms = 0;
+		telling->retry.complaint[0] = '\0';
 		return;
 	}
-	connection_drop_worker(telling->worker_id);
+	connection_drop_worker(telling->retry.worker_id);
 	note_failure(telling, error);
 	FreeErrorData(error);
 }
@@ -309,8 +280,8 @@ try_worker(Telling *telling, const ClusterIdentity *identity)
 static void
 postpone(Telling *telling)
 {
-	telling->retry_ms = Max(telling->retry_ms, FIRST_RETRY_MS);
-	telling->next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DOWN_LOOK_MS);
+	telling->retry.distance_ms = Max(telling->retry.distance_ms, RETRY_FIRST_MS);
+	telling->retry.next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DOWN_LOOK_MS);
 }
 
 /* Somebody was refused: what the workers know may not be what they were told. */
@@ -327,39 +298,22 @@ take_requests(void)
 		((Telling *) lfirst(cell))->epoch = 0;
 }
 
-/* Nobody counts their returns. */
-static void
-forget_removed_workers(const Bitmapset *workers)
-{
-	ListCell *cell;
-
-	foreach(cell, tellings)
-	{
-		Telling *telling = lfirst(cell);
-
-		if (bms_is_member(telling->worker_id, workers))
-			continue;
-		tellings = foreach_delete_current(tellings, cell);
-		pfree(telling);
-	}
-}
-
 static void
 tell_workers(const ClusterIdentity *identity)
 {
 	Bitmapset *workers = bms_copy(metadata_all_workers());
 	int worker_id = -1;
 
-	forget_removed_workers(workers);
+	retry_forget_others(&tellings, workers); /* nobody counts their returns */
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		Telling *telling = find_telling(worker_id);
+		Telling *telling = retry_find(&tellings, worker_id, sizeof(Telling));
 
 		if (telling->epoch == identity->epoch && telling->returns == count_returns(worker_id))
 			continue;
 		if (worker_state_is_down(worker_id))
 			postpone(telling);
-		else if (telling->retry_ms == 0 || telling->next <= GetCurrentTimestamp())
+		else if (telling->retry.distance_ms == 0 || telling->retry.next <= GetCurrentTimestamp())
 			try_worker(telling, identity);
 	}
 }
@@ -373,7 +327,7 @@ take_over_run(void)
 	take_requests();
 	cluster_identity_read(&identity);
 	if (identity.timeline == 0 || !cluster_identity_is_member(&identity))
-		forget_removed_workers(NULL); /* it has none */
+		retry_forget_others(&tellings, NULL); /* it has none */
 	if (cluster_identity_is_free_copy(&identity))
 	{
 		ereport(LOG, (errmsg("this database is a copy without workers and becomes a cluster of its "

@@ -39,6 +39,23 @@ choose_form(const SortKey *key)
 	return SORT_DATUM;
 }
 
+SortKeySource *
+sort_key_sources(const List *expressions, const List *operators, const List *nulls_first)
+{
+	SortKeySource *sources = palloc0(sizeof(SortKeySource) * Max(list_length(expressions), 1));
+	ListCell *cell;
+
+	foreach(cell, expressions)
+	{
+		int i = foreach_current_index(cell);
+
+		sources[i].value = vector_key_of(lfirst(cell));
+		sources[i].sort_operator = list_nth_oid(operators, i);
+		sources[i].nulls_first = list_nth_int(nulls_first, i);
+	}
+	return sources;
+}
+
 void
 sort_key_init(SortKey *key, const SortKeySource *source)
 {

@@ -52,6 +52,10 @@ typedef struct SortKey
 	Datum *datums;
 } SortKey;
 
+/* An array of a plan's keys: the expressions, and of each its operator's OID and whether NULLs come first. */
+extern SortKeySource *
+sort_key_sources(const List *expressions, const List *operators, const List *nulls_first);
+
 /* Support functions are looked up in the current memory context. */
 extern void sort_key_init(SortKey *key, const SortKeySource *source);
 

@@ -602,6 +602,18 @@ vector_expression_compile(Expr *expression, VectorScope *scope)
 	return node;
 }
 
+VectorExpression **
+vector_expression_compile_list(List *expressions, VectorScope *scope)
+{
+	VectorExpression **compiled = palloc(sizeof(VectorExpression *) *
+										 Max(list_length(expressions), 1));
+	ListCell *cell;
+
+	foreach(cell, expressions)
+		compiled[foreach_current_index(cell)] = vector_expression_compile(lfirst(cell), scope);
+	return compiled;
+}
+
 VectorExpression *
 vector_expression_compile_quals(List *quals, VectorScope *scope)
 {

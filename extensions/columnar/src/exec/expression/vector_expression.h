@@ -30,6 +30,9 @@ typedef struct VectorScope
 /* Compiles in scope->context; never fails. The expression has no subplans, aggregates or volatile functions. */
 extern VectorExpression *vector_expression_compile(Expr *expression, VectorScope *scope);
 
+/* Each expression of a list, in its order. */
+extern VectorExpression **vector_expression_compile_list(List *expressions, VectorScope *scope);
+
 /*
  * The conditions of a scan, all of which must be true: one that is false or NULL for a row
  * keeps the next from being evaluated for it.  Faster than a filter for each of them.

@@ -47,17 +47,12 @@ init_keys(JoinSide *side, List *keys)
 {
 	ListCell *cell;
 
-	side->keys = palloc(sizeof(VectorExpression *) * list_length(keys));
+	side->keys = vector_expression_compile_list(keys, &side->scope);
 	side->key_types = palloc(sizeof(VectorKey) * list_length(keys));
 	side->key_values = palloc(sizeof(Vector *) * list_length(keys));
 	side->key_sources = keys;
 	foreach(cell, keys)
-	{
-		int i = foreach_current_index(cell);
-
-		side->keys[i] = vector_expression_compile(lfirst(cell), &side->scope);
-		side->key_types[i] = vector_key_of(lfirst(cell));
-	}
+		side->key_types[foreach_current_index(cell)] = vector_key_of(lfirst(cell));
 }
 
 /* Which of the node's columns come from the side. */

@@ -82,26 +82,18 @@ find_key_column(ColumnarSortState *state, const Node *expression)
 static void
 init_keys(ColumnarSortState *state, CustomScan *plan)
 {
-	List *operators = list_nth(plan->custom_private, SORT_PRIVATE_OPERATORS);
-	List *nulls = list_nth(plan->custom_private, SORT_PRIVATE_NULLS);
-	ListCell *cell;
-
 	state->key_sources = plan->custom_exprs;
-	state->nkeys = list_length(operators);
-	state->expressions = palloc(sizeof(VectorExpression *) * state->nkeys);
-	state->key_types = palloc0(sizeof(SortKeySource) * state->nkeys);
+	state->nkeys = list_length(state->key_sources);
+	state->expressions = vector_expression_compile_list(state->key_sources, &state->scope);
+	state->key_types = sort_key_sources(state->key_sources,
+										list_nth(plan->custom_private, SORT_PRIVATE_OPERATORS),
+										list_nth(plan->custom_private, SORT_PRIVATE_NULLS));
 	state->keys = palloc0(sizeof(SortKey) * state->nkeys);
 	state->key_columns = palloc(sizeof(int) * state->nkeys);
-	foreach(cell, state->key_sources)
+	for (int i = 0; i < state->nkeys; i++)
 	{
-		int i = foreach_current_index(cell);
-
-		state->expressions[i] = vector_expression_compile(lfirst(cell), &state->scope);
-		state->key_types[i].value = vector_key_of(lfirst(cell));
-		state->key_types[i].sort_operator = list_nth_oid(operators, i);
-		state->key_types[i].nulls_first = list_nth_int(nulls, i);
 		sort_key_init(&state->keys[i], &state->key_types[i]);
-		state->key_columns[i] = find_key_column(state, lfirst(cell));
+		state->key_columns[i] = find_key_column(state, list_nth(state->key_sources, i));
 		if (state->keys[i].form == SORT_DATUM && state->keys[i].type.form != FORM_NUMERIC)
 			state->row_memory += SORT_DATUM_MEMORY;
 	}

@@ -53,23 +53,12 @@ find_limited_column(const Node *first)
 static void
 init_keys(ColumnarTopNState *state, CustomScan *plan)
 {
-	List *operators = list_nth(plan->custom_private, TOPN_PRIVATE_OPERATORS);
-	List *nulls = list_nth(plan->custom_private, TOPN_PRIVATE_NULLS);
-	ListCell *cell;
-
 	state->key_sources = plan->custom_exprs;
-	state->nkeys = list_length(operators);
-	state->keys = palloc(sizeof(VectorExpression *) * state->nkeys);
-	state->key_types = palloc0(sizeof(SortKeySource) * state->nkeys);
-	foreach(cell, state->key_sources)
-	{
-		int i = foreach_current_index(cell);
-
-		state->keys[i] = vector_expression_compile(lfirst(cell), &state->scope);
-		state->key_types[i].value = vector_key_of(lfirst(cell));
-		state->key_types[i].sort_operator = list_nth_oid(operators, i);
-		state->key_types[i].nulls_first = list_nth_int(nulls, i);
-	}
+	state->nkeys = list_length(state->key_sources);
+	state->keys = vector_expression_compile_list(state->key_sources, &state->scope);
+	state->key_types = sort_key_sources(state->key_sources,
+										list_nth(plan->custom_private, TOPN_PRIVATE_OPERATORS),
+										list_nth(plan->custom_private, TOPN_PRIVATE_NULLS));
 	state->limited = find_limited_column(linitial(state->key_sources));
 	state->rank = topn_rank_create(state->nkeys, state->key_types, state->bound);
 }

@@ -69,21 +69,14 @@ init_keys(ColumnarWindowState *state, CustomScan *plan)
 {
 	List *operators = list_nth(plan->custom_private, WINDOW_PRIVATE_OPERATORS);
 	List *nulls = list_nth(plan->custom_private, WINDOW_PRIVATE_NULLS);
-	ListCell *cell;
 
 	state->nkeys = list_length(operators);
 	state->key_sources = list_copy_head(plan->custom_exprs, state->nkeys);
-	state->key_expressions = palloc(sizeof(VectorExpression *) * Max(state->nkeys, 1));
-	state->key_types = palloc0(sizeof(SortKeySource) * Max(state->nkeys, 1));
+	state->key_expressions = vector_expression_compile_list(state->key_sources, &state->scope);
+	state->key_types = sort_key_sources(state->key_sources, operators, nulls);
 	state->keys = palloc0(sizeof(SortKey) * Max(state->nkeys, 1));
-	foreach(cell, state->key_sources)
+	for (int i = 0; i < state->nkeys; i++)
 	{
-		int i = foreach_current_index(cell);
-
-		state->key_expressions[i] = vector_expression_compile(lfirst(cell), &state->scope);
-		state->key_types[i].value = vector_key_of(lfirst(cell));
-		state->key_types[i].sort_operator = list_nth_oid(operators, i);
-		state->key_types[i].nulls_first = list_nth_int(nulls, i);
 		sort_key_init(&state->keys[i], &state->key_types[i]);
 		sort_key_reserve(&state->keys[i], state->context, ENTRIES);
 	}

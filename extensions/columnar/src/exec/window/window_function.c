@@ -194,7 +194,6 @@ window_function_init(ColumnarWindowState *state, WindowFunction *function, const
 					 List *arguments)
 {
 	WindowFunc *numbered = (WindowFunc *) copyObject(source);
-	ListCell *cell;
 
 	function->source = source;
 	check_user(source->winfnoid);
@@ -219,11 +218,8 @@ window_function_init(ColumnarWindowState *state, WindowFunction *function, const
 	else
 		arguments = NIL;
 	function->narguments = list_length(arguments);
-	function->arguments = palloc(sizeof(VectorExpression *) * Max(function->narguments, 1));
+	function->arguments = vector_expression_compile_list(arguments, &state->scope);
 	function->values = palloc(sizeof(Vector *) * Max(function->narguments, 1));
-	foreach(cell, arguments)
-		function->arguments[foreach_current_index(cell)] = vector_expression_compile(lfirst(cell),
-																					 &state->scope);
 }
 
 /* ---- rows come ---------------------------------------------------------------------------------- */
