@@ -107,6 +107,7 @@ VALUE_STATEMENTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 @pytest.mark.parametrize("text", HOSTILE, ids=IDS)
 def test_a_constant_is_a_value(pair: Pair, text: str, conforming: str) -> None:
@@ -167,6 +168,7 @@ def test_a_setting_is_a_value(pair: Pair, text: str) -> None:
 # ---- names ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 @pytest.mark.parametrize("text", HOSTILE, ids=IDS)
 def test_a_name_is_a_name(pair: Pair, text: str, conforming: str) -> None:

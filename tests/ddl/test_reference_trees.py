@@ -137,6 +137,7 @@ def replicate(pair: Pair, *tables: str) -> None:
         pair.ours.execute("SELECT strata.create_reference_table(%s::regclass)", (table,))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", PARTITIONED)
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 def test_partitioned(pair: Pair, kind: str, first: bool) -> None:

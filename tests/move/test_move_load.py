@@ -63,7 +63,7 @@ def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
 
 @pytest.mark.parametrize("storage", ["columnar", "heap"])
 def test_eight_clients(make_cluster, storage: str) -> None:
-    run(make_cluster, storage, clients=8, seconds=20)
+    run(make_cluster, storage, clients=8, seconds=10)
 
 
 @pytest.mark.slow

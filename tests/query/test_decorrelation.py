@@ -81,6 +81,7 @@ LEFT_ALONE = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["off", "on", "always"])
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers(pair: Pair, query: str, mode: str) -> None:

@@ -119,6 +119,7 @@ def watch_transfers(bank: Bank, name: str, seconds: float, writers: int, readers
     assert bank.value("SELECT sum(v) FROM account") == TOTAL
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*STATEMENTS, "repeatable read"])
 def test_no_reader_sees_half_a_transfer(bank: Bank, name: str) -> None:
     watch_transfers(bank, name, seconds=2.5, writers=8, readers=8)

@@ -64,6 +64,7 @@ def test_rows_of_both_tables(pair: Pair) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("action", ["NO ACTION", "CASCADE", "SET NULL"])
 @pytest.mark.parametrize("when", ["", "DEFERRABLE INITIALLY DEFERRED"])
 def test_the_key_is_updated(pair: Pair, action: str, when: str) -> None:

@@ -69,6 +69,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "rules",
     [

@@ -118,6 +118,7 @@ def test_functions(tables: Twins, partition: str, frame: str) -> None:
         same_rows(tables, f"SELECT id, {sums}, sum(real) OVER w FROM t {window}")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("frame", FRAMES)
 def test_peers(tables: Twins, frame: str) -> None:
     if frame.startswith("ROWS"):
