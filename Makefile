@@ -115,11 +115,11 @@ endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install assertions .venv/tests ## All tests but the slow ones (some 40 minutes on 2 cores)
+check: lint install assertions .venv/tests ## All tests but the slow ones (some 25 minutes on 2 cores)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
-check-fast: install assertions .venv/tests ## The inner loop: the first case of each test, no kills, moves, fuzzer, TPC-H
+check-fast: install assertions .venv/tests ## The inner loop, below 2 minutes: the first case of each short test, no kills, moves, fuzzer, TPC-H
 	@$(PYTHON) -m pytest -m "not slow and not long" --first-case $(PARALLEL) $(PYTEST)
 
 check-slow: install assertions .venv/tests ## The slow tests

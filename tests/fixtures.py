@@ -113,7 +113,7 @@ LONG = (
     "extensions/columnar/test/test_vector_",
 )
 
-# and each test whose first case took more than a second; long.py makes the list
+# and each test whose first case took more than half a second; long.py makes the list
 LONG_TESTS = frozenset(Path(__file__).with_name("long.txt").read_text().split())
 
 

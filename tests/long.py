@@ -2,7 +2,7 @@
 
     make check PYTEST="--junitxml=check.xml" && python -m tests.long check.xml
 
-A test is long when its first case, with what it sets up, took more than a second beside three others on two cores.
+A test is long when its first case, with what it sets up, took more than half a second beside three others on two cores.
 Folders and files that are long as a whole stand in tests/fixtures.py and are not listed.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fixtures import LONG
 
 LIST = Path(__file__).with_name("long.txt")
-LONGEST = 1.0  # seconds
+LONGEST = 0.5  # seconds
 
 
 def long_tests(junit: Path) -> list[str]:
