@@ -263,16 +263,16 @@ def peak_memory(side: Side) -> int:
 
 
 def test_long_computed_values_are_not_made_for_a_batch_at_once(source: Twins) -> None:
-    """A batch of them would take 600 MB."""
+    """A batch of them would take 400 MB."""
     side = source.open_side("columnar")
     try:
         side.execute("SET strata_columnar.write_memory = '1MB'; SET max_parallel_workers_per_gather = 0")  # fmt: skip
-        side.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 300000) AS w FROM raw WHERE id <= 1500")  # fmt: skip
+        side.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 200000) AS w FROM raw WHERE id <= 1100")  # fmt: skip
         assert peak_memory(side) < 250
     finally:
         side.connection.close()
     assert side.schema == source.columnar.schema
-    source.heap.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 300000) AS w FROM raw WHERE id <= 1500")  # fmt: skip
+    source.heap.execute("CREATE TABLE long AS SELECT id, repeat(id % 10 || '.', 200000) AS w FROM raw WHERE id <= 1100")  # fmt: skip
     source.same("SELECT id, length(w), left(w, 4) FROM long")
 
 

@@ -273,6 +273,7 @@ def seconds(side: Side, query: str) -> float:
     return min(once() for _ in range(5))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", ["", "order_by => 'v'"])
 @pytest.mark.parametrize("keep", [3, 20])
 def test_look_ups_in_merged_groups_take_as_long_as_in_others(
