@@ -55,6 +55,7 @@ bool strata_explain_all_workers;
 bool strata_enable_join_pushdown = true;
 bool strata_enable_aggregate_pushdown = true;
 int strata_enable_decorrelation = DECORRELATE_ON;
+int strata_enable_distinct_branches = DECORRELATE_ON;
 
 void _PG_init(void);
 
@@ -117,6 +118,12 @@ define_settings(void)
 							 "Only those that read a distributed table. on: where it is cheaper. "
 							 "always: where it is possible.",
 							 &strata_enable_decorrelation, DECORRELATE_ON, decorrelate_modes,
+							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+	DefineCustomEnumVariable("strata.enable_distinct_branches",
+							 "Lets the planner compute aggregates over each distinct value apart.",
+							 "Only those of a distributed table. on: where it is cheaper. "
+							 "always: where it is possible.",
+							 &strata_enable_distinct_branches, DECORRELATE_ON, decorrelate_modes,
 							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 	local_extension_initialize();
 	MarkGUCPrefixReserved("strata");

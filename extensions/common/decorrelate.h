@@ -105,6 +105,9 @@ extern PlannedStmt *
 decorrelate_plan(Query *query, const char *query_string, int cursor_options, ParamListInfo params,
 				 DecorrelateMode mode, DecorrelateJudge judge, planner_hook_type planner);
 
+/* The cheaper one of two plans of the same statement. */
+extern PlannedStmt *decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options);
+
 /* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
 extern bool decorrelate_is_restricted(const RangeTblEntry *rte);
 

@@ -29,8 +29,8 @@ plan_cost(PlannedStmt *plan, int cursor_options)
 	return startup + fraction * (plan->planTree->total_cost - startup);
 }
 
-static PlannedStmt *
-choose_cheaper(PlannedStmt *best, PlannedStmt *other, int cursor_options)
+PlannedStmt *
+decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options)
 {
 	int more = compat_disabled_nodes(other->planTree) - compat_disabled_nodes(best->planTree);
 
@@ -59,10 +59,10 @@ decorrelate_plan(Query *query, const char *query_string, int cursor_options, Par
 	if (mode == DECORRELATE_ALWAYS)
 		return planner(restricted ? restricted : joined, query_string, cursor_options, params);
 	best = planner(query, query_string, cursor_options, params);
-	best = choose_cheaper(best, planner(joined, query_string, cursor_options, params),
-						  cursor_options);
-	if (restricted != NULL)
-		best = choose_cheaper(best, planner(restricted, query_string, cursor_options, params),
+	best = decorrelate_choose(best, planner(joined, query_string, cursor_options, params),
 							  cursor_options);
+	if (restricted != NULL)
+		best = decorrelate_choose(best, planner(restricted, query_string, cursor_options, params),
+								  cursor_options);
 	return best;
 }

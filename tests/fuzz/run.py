@@ -147,14 +147,16 @@ class Fuzzer:
 
     # ---- queries ----
 
-    def decorrelate(self, seed: int | str) -> None:
-        """Every other query has its correlated sub-selects made joins, whatever that costs."""
-        mode = "always" if zlib.crc32(str(seed).encode()) % 2 else "on"
-        self.ours.execute(f"SET strata.enable_decorrelation = {mode}")
+    def choose_forms(self, seed: int | str) -> None:
+        """Every other query gets other forms, correlated sub-selects as joins, say, whatever that costs."""
+        number = zlib.crc32(str(seed).encode())
+        for bit, form in enumerate(("decorrelation", "distinct_branches")):
+            mode = "always" if number >> bit & 1 else "on"
+            self.ours.execute(f"SET strata.enable_{form} = {mode}")
 
     def run_query(self, seed: int | str) -> None:
         query = generator.generate(seed)
-        self.decorrelate(seed)
+        self.choose_forms(seed)
         self.report.queries += 1
         self.report.features.update(query.features)
         statements = query.statements()

@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 
 #include "plan/approximate.h"
+#include "plan/distinct_branches.h"
 #include "compat.h"
 #include "decorrelate.h"
 #include "cluster/metadata.h"
@@ -221,6 +222,37 @@ plan_form(Query *query, const char *query_string, int cursor_options, ParamListI
 }
 
 static PlannedStmt *
+plan_decorrelated(Query *query, const char *query_string, int cursor_options,
+				  ParamListInfo bound_params)
+{
+	return decorrelate_plan(query, query_string, cursor_options, bound_params,
+							strata_enable_decorrelation, reads_distributed_table, plan_form);
+}
+
+/* The cheapest form of a SELECT that changes nothing. */
+static PlannedStmt *
+plan_select(Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params)
+{
+	Query *branches = NULL;
+	PlannedStmt *plan;
+
+	if (strata_enable_distinct_branches != DECORRELATE_OFF && distinct_branches_may_apply(query))
+	{
+		branches = copyObject(query);
+		if (!distinct_branches_rewrite(branches))
+			branches = NULL;
+	}
+	if (branches != NULL && strata_enable_distinct_branches == DECORRELATE_ALWAYS)
+		return plan_decorrelated(branches, query_string, cursor_options, bound_params);
+	plan = plan_decorrelated(query, query_string, cursor_options, bound_params);
+	if (branches != NULL)
+		plan = decorrelate_choose(
+			plan, plan_decorrelated(branches, query_string, cursor_options, bound_params),
+			cursor_options);
+	return plan;
+}
+
+static PlannedStmt *
 plan_statement(Query *parse, const char *query_string, int cursor_options,
 			   ParamListInfo bound_params)
 {
@@ -232,9 +264,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		parse = approximate_rewrite(parse);
 		period_cutoff_apply(parse);
 		if (parse->commandType == CMD_SELECT && !parse->hasModifyingCTE)
-			return decorrelate_plan(parse, query_string, cursor_options, bound_params,
-									strata_enable_decorrelation, reads_distributed_table,
-									plan_form);
+			return plan_select(parse, query_string, cursor_options, bound_params);
 		local_keys_add(parse);
 		call.original = copyObject(parse);
 		call.shares = parse->hasModifyingCTE && statement_parts_share(call.original);

@@ -33,6 +33,17 @@ typedef RTEPermissionInfo CompatPermissions;
 typedef RangeTblEntry CompatPermissions;
 #endif
 
+/* The relations that permissions are asked for are no longer among the query's. */
+static inline void
+compat_forget_permissions(Query *query)
+{
+#if PG_VERSION_NUM >= 160000
+	query->rteperminfos = NIL;
+#else
+	(void) query;
+#endif
+}
+
 /* What is asked of a relation of a query that is not planned yet; NULL if nothing is. */
 static inline CompatPermissions *
 compat_get_permissions(Query *query, RangeTblEntry *rte)

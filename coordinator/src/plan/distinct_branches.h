@@ -1,0 +1,21 @@
+/*
+ * distinct_branches.h
+ *		Aggregates over different distinct values as branches of a UNION ALL, one for each.
+ */
+#ifndef STRATA_DISTINCT_BRANCHES_H
+#define STRATA_DISTINCT_BRANCHES_H
+
+#include "postgres.h"
+
+#include "nodes/parsenodes.h"
+
+/* Has the query, in FROM or WITH or itself, such aggregates over distributed tables? */
+extern bool distinct_branches_may_apply(Query *query);
+
+/*
+ * Rewrites these levels of the query in place: give it a copy if the original is needed.  False if nothing changed.
+ * The result is for the planner.
+ */
+extern bool distinct_branches_rewrite(Query *query);
+
+#endif
