@@ -108,45 +108,71 @@ mark_build_row(ColumnarJoinState *state, uint32 row)
 	state->marks[row >> 6] |= UINT64CONST(1) << (row & 63);
 }
 
-/* Of so many rows it is asked together whether any has a partner. */
-#define MATCH_STEP 8
+/* So many rows are looked at together, a bit for each. */
+#define MATCH_STEP 64
 
-/* Has none of the MATCH_STEP rows from here on a partner? */
-static inline bool
-are_unmatched(const uint32 *found)
+/* Up to so many rows of a step are listed bit by bit; more of them by a look at each row. */
+#define MATCH_FEW 16
+
+/* Bits of the rows that have a partner among the MATCH_STEP from here on. */
+static pg_attribute_always_inline uint64
+matched_bits(const uint32 *restrict found)
 {
-	uint64 pairs[MATCH_STEP / 2];
+	uint8 matches[MATCH_STEP];
+	uint64 bits = 0;
 
-	StaticAssertStmt(VECTOR_NO_ROW == PG_UINT32_MAX,
-					 "a row's number must have a bit that is clear");
-	memcpy(pairs, found, sizeof(pairs));
-	return (pairs[0] & pairs[1] & pairs[2] & pairs[3]) == PG_UINT64_MAX;
+	for (int i = 0; i < MATCH_STEP; i++)
+		matches[i] = found[i] != VECTOR_NO_ROW;
+	for (int i = 0; i < MATCH_STEP; i += 8)
+	{
+		uint64 eight;
+
+		/* the product has the lowest bits of the eight bytes side by side at its top */
+		memcpy(&eight, matches + i, sizeof(eight));
+		bits |= (eight * UINT64CONST(0x0102040810204080)) >> 56 << i;
+	}
+	return bits;
 }
 
 /* Lists the rows of the probe batch with a partner (its row beside them). */
+VECTOR_KERNEL static uint32
+list_matched_rows(const uint16 *restrict selection, const uint32 *restrict found, uint32 nselected,
+				  uint16 *restrict positions, uint32 *restrict rows)
+{
+	uint32 n = 0;
+	uint32 i = 0;
+
+	while (i < nselected)
+	{
+		uint32 end = Min(i + MATCH_STEP, nselected);
+		uint64 bits = end == i + MATCH_STEP ? matched_bits(found + i) : PG_UINT64_MAX;
+
+		if (__builtin_popcountll(bits) <= MATCH_FEW)
+		{
+			for (; bits != 0; bits &= bits - 1)
+			{
+				uint32 row = i + (uint32) __builtin_ctzll(bits);
+
+				positions[n] = selection[row];
+				rows[n++] = found[row];
+			}
+			i = end;
+		}
+		for (; i < end; i++)
+		{
+			positions[n] = selection[i];
+			rows[n] = found[i];
+			n += found[i] != VECTOR_NO_ROW;
+		}
+	}
+	return n;
+}
+
 static uint32
 list_matched(ColumnarJoinState *state)
 {
-	const uint16 *restrict selection = state->input.selection;
-	const uint32 *restrict found = state->found;
-	uint16 *restrict positions = state->positions;
-	uint32 *restrict rows = state->rows;
-	uint32 nselected = state->input.nselected;
-	uint32 n = 0;
-
-	for (uint32 i = 0; i < nselected; i++)
-	{
-		/* where few rows have one, most are passed by so */
-		if (i % MATCH_STEP == 0 && i + MATCH_STEP <= nselected && are_unmatched(found + i))
-		{
-			i += MATCH_STEP - 1;
-			continue;
-		}
-		positions[n] = selection[i];
-		rows[n] = found[i];
-		n += found[i] != VECTOR_NO_ROW;
-	}
-	return n;
+	return list_matched_rows(state->input.selection, state->found, state->input.nselected,
+							 state->positions, state->rows);
 }
 
 static uint32

@@ -9,7 +9,9 @@
  * blocks lie side by side, so a request may be as large as the kernel takes it.
  *
  * Blocks in shared buffers are not asked for, as the kernel may no longer have them.
- * Those of a temporary table are: local buffers are few.
+ * Those of a temporary table are: local buffers are few.  A column's blocks come and go
+ * together, so one of LOOK_BLOCKS is looked up for all of them: the middle one, since a first
+ * or last block may be there for the neighbour that shares it.
  *
  * The file is opened beside the storage manager's own descriptors, which only that can
  * use; what goes wrong here is left to the read that follows.
@@ -27,8 +29,7 @@
 /* Blocks of a request: kernels cut off what is more than they like to read at once. */
 #define REQUEST_BLOCKS (1024 * 1024 / BLCKSZ)
 
-/* So many blocks that are in buffers are asked for all the same, to ask only once. */
-#define GAP_BLOCKS 8
+#define LOOK_BLOCKS 8
 
 static bool
 is_buffered(Relation relation, BlockNumber block)
@@ -93,24 +94,24 @@ void
 read_ahead_blocks(Relation relation, BlockNumber first, BlockNumber end)
 {
 	BlockNumber start = InvalidBlockNumber; /* of the request that is being put together */
-	BlockNumber last = InvalidBlockNumber;
 
 	if (compat_reads_bypass_kernel())
 		return;
-	for (BlockNumber block = first; block < end; block++)
+	for (BlockNumber block = first; block < end; block += LOOK_BLOCKS)
 	{
+		BlockNumber next = Min(block + LOOK_BLOCKS, end);
+
 		CHECK_FOR_INTERRUPTS();
-		if (is_buffered(relation, block))
-			continue;
-		if (start != InvalidBlockNumber && block - last > GAP_BLOCKS)
+		if (!is_buffered(relation, block + (next - block) / 2))
 		{
-			request(relation, start, last + 1);
-			start = InvalidBlockNumber;
+			if (start == InvalidBlockNumber)
+				start = block;
+			continue;
 		}
-		if (start == InvalidBlockNumber)
-			start = block;
-		last = block;
+		if (start != InvalidBlockNumber)
+			request(relation, start, block);
+		start = InvalidBlockNumber;
 	}
 	if (start != InvalidBlockNumber)
-		request(relation, start, last + 1);
+		request(relation, start, end);
 }

@@ -9,7 +9,7 @@
 
 #include "utils/rel.h"
 
-/* Asks for the blocks [first, end) of the main fork that are in no buffer; only a hint. */
+/* Asks for the blocks [first, end) of the main fork unless they are in buffers; only a hint. */
 extern void read_ahead_blocks(Relation relation, BlockNumber first, BlockNumber end);
 
 #endif

@@ -70,6 +70,8 @@ columnar_index_fetch_end(IndexFetchTableData *base)
 /*
  * Rows that every snapshot sees deleted are reported, so that their index entries
  * are marked and skipped from then on.  (Rows that are gone altogether are left to VACUUM.)
+ * The planner, which looks for a column's extremes, takes their values from the index: it only
+ * asks whether a row is there.
  */
 static bool
 columnar_index_fetch_tuple(IndexFetchTableData *base, ItemPointer tid, Snapshot snapshot,
@@ -89,6 +91,8 @@ columnar_index_fetch_tuple(IndexFetchTableData *base, ItemPointer tid, Snapshot 
 		MemoryContextSwitchTo(caller);
 	}
 	row = row_number_from_tid(tid);
+	if (snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE)
+		slot = NULL;
 	if (row_fetch_row(state->fetch, row, snapshot, NULL, slot))
 		return true;
 	if (all_dead)

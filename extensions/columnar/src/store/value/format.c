@@ -129,7 +129,9 @@ byte_source_read(ByteSource *source, uint64 offset, uint64 length, char *into)
 void
 format_place_set(const char *relation, uint64 group, int column)
 {
-	strlcpy(format_place.relation, relation, sizeof(format_place.relation));
+	/* the same as before, most often: to compare is less than to copy */
+	if (strcmp(format_place.relation, relation) != 0)
+		strlcpy(format_place.relation, relation, sizeof(format_place.relation));
 	format_place.group = group;
 	format_place.column = column;
 	format_place.block = -1;
