@@ -236,6 +236,8 @@ def test_cluster_leaves_older_snapshots_their_rows(twins: Twins, index: str) -> 
         twins.execute(
             "SAVEPOINT s; UPDATE t SET a = 0; ROLLBACK TO s; UPDATE t SET a = 3 WHERE id = 20"
         )
+        # unless it was read since, a heap of 18.6 loses a row of this transaction whose update was rolled back
+        twins.same(everything)
         twins.execute(f"CLUSTER t USING {index}")
         twins.same(everything)
         twins.execute("UPDATE t SET b = 'after' WHERE id = 21; DELETE FROM t WHERE id = 22")
