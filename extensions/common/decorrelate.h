@@ -25,7 +25,9 @@
  *	 x IN (SELECT t.y FROM t WHERE correlated) as a condition
  *		EXISTS (SELECT FROM t WHERE correlated AND x = t.y), which core pulls up
  *	 x NOT IN (SELECT ...), x <> ALL (SELECT ...) as a condition, when neither side can be NULL
- *		NOT EXISTS (...), which core pulls up as an anti join
+ *		NOT EXISTS (...), which core pulls up as an anti join; of a sub-select of tables without
+ *		correlation also when they can: AND (x IS NOT NULL OR NOT EXISTS (SELECT ...)) AND
+ *		NOT EXISTS (SELECT ... WHERE y IS NULL)
  *	 x op ANY/ALL (SELECT agg ...)
  *		x op (SELECT agg ...), as there is exactly one row
  *

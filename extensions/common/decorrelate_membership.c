@@ -5,7 +5,9 @@
  * A condition that is NULL is as good as false, so IN is EXISTS with one more condition.  NOT IN
  * is NULL for a row where a comparison is NULL and none is true, NOT EXISTS is true: they are the
  * same only where no comparison can be NULL.  That is derived from NOT NULL columns, whose change
- * invalidates plans, and from other conditions of the same WHERE.
+ * invalidates plans, and from other conditions of the same WHERE.  Where it cannot be, x NOT IN (SELECT y ...)
+ * without correlation also wants that no y is NULL, and that x is not, unless there is no row at all: two more
+ * sub-selects, each run once.
  */
 #include "compat.h"
 
@@ -152,7 +154,20 @@ is_argument_never_null(Node *argument, Query *query, Node *quals, Query *subsele
 						 subselect->jointree->quals);
 }
 
-/* Can no comparison of the test be NULL?  With `equality`, all must be the equality of a join. */
+/* Does it compare two values, so that it is NULL only if one of them is?  With `equality`, as a join can. */
+static bool
+is_comparison(OpExpr *comparison, bool equality)
+{
+	Oid type;
+
+	if (list_length(comparison->args) != 2 || compat_op_interpretations(comparison->opno) == NIL)
+		return false;
+	type = exprType(linitial(comparison->args));
+	return !equality || op_mergejoinable(comparison->opno, type) ||
+		   op_hashjoinable(comparison->opno, type);
+}
+
+/* Can no comparison of the test be NULL? */
 static bool
 is_test_never_null(Node *test, Query *query, Node *quals, Query *subselect, bool equality)
 {
@@ -161,16 +176,9 @@ is_test_never_null(Node *test, Query *query, Node *quals, Query *subselect, bool
 	foreach(cell, decorrelate_conjuncts(test))
 	{
 		OpExpr *comparison = lfirst(cell);
-		Node *left;
 
-		if (!IsA(comparison, OpExpr) || list_length(comparison->args) != 2 ||
-			compat_op_interpretations(comparison->opno) == NIL)
-			return false;
-		left = linitial(comparison->args);
-		if (equality && !op_mergejoinable(comparison->opno, exprType(left)) &&
-			!op_hashjoinable(comparison->opno, exprType(left)))
-			return false;
-		if (!is_argument_never_null(left, query, quals, subselect) ||
+		if (!IsA(comparison, OpExpr) || !is_comparison(comparison, equality) ||
+			!is_argument_never_null(linitial(comparison->args), query, quals, subselect) ||
 			!is_argument_never_null(lsecond(comparison->args), query, quals, subselect))
 			return false;
 	}
@@ -281,6 +289,90 @@ negate_comparison(Node *test)
 	return (Node *) result;
 }
 
+static Node *
+make_exists(Query *query, int location)
+{
+	SubLink *result = makeNode(SubLink);
+
+	result->subLinkType = EXISTS_SUBLINK;
+	result->subselect = (Node *) query;
+	result->location = location;
+	return (Node *) result;
+}
+
+static Node *
+make_not_exists(Query *query, int location)
+{
+	return (Node *) makeBoolExpr(NOT_EXPR, list_make1(make_exists(query, location)), -1);
+}
+
+static Node *
+make_null_test(Node *argument, NullTestType type)
+{
+	NullTest *result = makeNode(NullTest);
+
+	result->arg = (Expr *) copyObject(argument);
+	result->nulltesttype = type;
+	result->location = -1;
+	return (Node *) result;
+}
+
+/* Does the sub-select find the same rows whenever it runs?  Nothing chooses among its rows, or computes of them. */
+static bool
+finds_the_same_rows(Query *subselect)
+{
+	ListCell *cell;
+
+	foreach(cell, subselect->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
+
+		if (rte->rtekind != RTE_RELATION && rte->rtekind != RTE_JOIN)
+			return false;
+	}
+	return decorrelate_is_simple_exists(subselect) && subselect->limitCount == NULL &&
+		   !subselect->hasDistinctOn && !subselect->hasSubLinks && subselect->cteList == NIL;
+}
+
+/*
+ * What x NOT IN (SELECT y ...) asks of NULLs beside NOT EXISTS: conditions, appended to *result.  The test is
+ * `x = y`.  False if it cannot be said.
+ */
+static bool
+ask_for_nulls(Query *query, Node *quals, SubLink *link, Node *test, List **result)
+{
+	Query *subselect = (Query *) link->subselect;
+	ListCell *cell;
+
+	if (!IsA(test, OpExpr) || !is_comparison((OpExpr *) test, true) ||
+		!finds_the_same_rows(subselect))
+		return false;
+	foreach(cell, ((OpExpr *) test)->args)
+	{
+		Node *argument = lfirst(cell);
+
+		if (is_argument_never_null(argument, query, quals, subselect))
+			continue;
+		if (type_is_rowtype(
+				exprType(argument))) /* a row of NULLs is NULL for IS NULL, but not for = */
+			return false;
+		if (find_output(argument) != NULL)
+		{
+			Query *nulls = wrap_with_test(subselect, make_null_test(argument, IS_NULL));
+
+			*result = lappend(*result, make_not_exists(nulls, link->location));
+		}
+		else
+		{
+			Node *none = make_not_exists(wrap_with_test(subselect, NULL), link->location);
+			Node *given = make_null_test(argument, IS_NOT_NULL);
+
+			*result = lappend(*result, makeBoolExpr(OR_EXPR, list_make2(given, none), -1));
+		}
+	}
+	return true;
+}
+
 /*
  * A condition of the query's WHERE, or of ON of an inner join: ANY (negated or not) or ALL (not
  * negated), of a sub-select that is movable.  The same as [NOT] EXISTS if core can make a join of that, else NULL.
@@ -291,8 +383,9 @@ decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
 	Query *subselect = (Query *) link->subselect;
 	bool correlated = contain_vars_of_level((Node *) subselect, 1);
 	Node *test = copyObject(link->testexpr);
+	Node *quals = in_where ? query->jointree->quals : NULL;
 	bool absent = negated;
-	SubLink *exists;
+	List *conditions = NIL;
 	Query *tested;
 
 	if (link->subLinkType == ALL_SUBLINK && !negated)
@@ -305,8 +398,8 @@ decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
 	if (test == NULL || checkExprHasSubLink(test) || contain_volatile_functions(test) ||
 		!contain_vars_of_level(test, 0) || (!absent && !correlated))
 		return NULL;
-	if (absent && !is_test_never_null(test, query, in_where ? query->jointree->quals : NULL,
-									  subselect, !correlated))
+	if (absent && !is_test_never_null(test, query, quals, subselect, !correlated) &&
+		(correlated || !ask_for_nulls(query, quals, link, test, &conditions)))
 		return NULL;
 
 	IncrementVarSublevelsUp(test, 1, 0);
@@ -316,9 +409,7 @@ decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
 	/* a join meets its conditions for rows that no row outside asks for */
 	if (correlated && decorrelate_rows_may_fail(tested))
 		return NULL;
-	exists = makeNode(SubLink);
-	exists->subLinkType = EXISTS_SUBLINK;
-	exists->subselect = (Node *) tested;
-	exists->location = link->location;
-	return absent ? (Node *) makeBoolExpr(NOT_EXPR, list_make1(exists), -1) : (Node *) exists;
+	if (!absent)
+		return make_exists(tested, link->location);
+	return decorrelate_conjunction(lcons(make_not_exists(tested, link->location), conditions));
 }

@@ -71,6 +71,13 @@ QUERIES = [
     "SELECT o, sum(q) > (SELECT avg(m.q) * 2 FROM line AS m WHERE m.o = l.o) FROM line AS l GROUP BY o",
     "SELECT o, (SELECT count(*) FROM line AS m WHERE m.o = l.o) + count(*) FROM line AS l GROUP BY o",
     "SELECT p, CASE WHEN size > 3 THEN (SELECT 10 / min(q) FROM line AS l WHERE l.p = part.p AND q > 0) END FROM part",
+    # NULL on both sides, on one, and an empty sub-select
+    "SELECT o, q FROM line WHERE p NOT IN (SELECT p FROM part)",
+    "SELECT o, q FROM line WHERE q NOT IN (SELECT cost FROM supply)",
+    "SELECT o, q FROM line WHERE o NOT IN (SELECT q FROM line WHERE q < 20)",
+    "SELECT p FROM part WHERE p <> ALL (SELECT p FROM line WHERE p > 40)",
+    "SELECT p FROM part WHERE p NOT IN (SELECT p FROM empty)",
+    "SELECT p FROM here WHERE p NOT IN (SELECT q FROM line WHERE q IS NOT NULL AND o < 100)",
     "SELECT p FROM part WHERE size > 1 ORDER BY (SELECT count(*) FROM line AS l WHERE l.p = part.p) DESC, p LIMIT 5",
 ]
 LEFT_ALONE = [

@@ -25,6 +25,7 @@
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
 #include "plan/statement_parts.h"
+#include "plan/unnest_any.h"
 #include "server/settings.h"
 #include "window_names.h"
 
@@ -262,6 +263,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	if (metadata_available())
 	{
 		parse = approximate_rewrite(parse);
+		unnest_any_rewrite(parse);
 		period_cutoff_apply(parse);
 		if (parse->commandType == CMD_SELECT && !parse->hasModifyingCTE)
 			return plan_select(parse, query_string, cursor_options, bound_params);

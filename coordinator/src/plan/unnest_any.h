@@ -1,0 +1,15 @@
+/*
+ * unnest_any.h
+ *		x = ANY (SELECT unnest(array)) as x = ANY (array).
+ */
+#ifndef STRATA_UNNEST_ANY_H
+#define STRATA_UNNEST_ANY_H
+
+#include "postgres.h"
+
+#include "nodes/parsenodes.h"
+
+/* Rewrites the conditions of all levels of the query in place. */
+extern void unnest_any_rewrite(Query *query);
+
+#endif
