@@ -104,14 +104,35 @@ get_bits(const unsigned char *from, const unsigned char *end, uint64 bit, int wi
 	return value & (~UINT64CONST(0) >> (64 - width));
 }
 
+/* How many of the values can be read as 8 bytes from their first bit's on, none of which is after the last. */
+static uint32
+count_readable(uint32 nvalues, int width)
+{
+	uint64 size = bitpack_size(nvalues, width);
+
+	if (width > 57 || size < sizeof(uint64))
+		return 0;
+	return Min(nvalues, ((size - sizeof(uint64) + 1) * 8 + width - 1) / width);
+}
+
 static void
 unpack_short(const char *from, uint32 nvalues, int width, uint64 base, uint64 *values)
 {
 	const unsigned char *bytes = (const unsigned char *) from;
 	const unsigned char *end = bytes + bitpack_size(nvalues, width);
+	const uint64 mask = ~UINT64CONST(0) >> (64 - width);
+	uint32 readable = count_readable(nvalues, width);
+	uint64 bit = 0;
 
-	for (uint32 i = 0; i < nvalues; i++)
-		values[i] = get_bits(bytes, end, (uint64) i * width, width) + base;
+	for (uint32 i = 0; i < readable; i++, bit += width)
+	{
+		uint64 value;
+
+		memcpy(&value, bytes + bit / 8, sizeof(value));
+		values[i] = (value >> bit % 8 & mask) + base;
+	}
+	for (uint32 i = readable; i < nvalues; i++, bit += width)
+		values[i] = get_bits(bytes, end, bit, width) + base;
 }
 
 static void
