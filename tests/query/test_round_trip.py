@@ -290,6 +290,9 @@ def test_statements_that_change_rows_are_shipped_as_they_were_meant(
 @pytest.mark.parametrize(
     "query",
     [
+        # casts of sub-selects
+        "SELECT (SELECT min(o.b) FROM t AS o WHERE o.k = t.k OR o.b IS NULL)::varchar(2)::char(2) FROM t",
+        "SELECT length((SELECT min(o.b) FROM t AS o WHERE o.k = t.k OR o.n > 3)::varchar(2)) FROM t",
         "SELECT s.k, x.o, x.c FROM s LEFT JOIN LATERAL"
         " (SELECT s.a AS o, u.c FROM u WHERE u.k = s.k) x ON true ORDER BY 1, 2, 3",
         "SELECT s.k, x.o, x.c FROM s LEFT JOIN LATERAL"

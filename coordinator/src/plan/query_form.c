@@ -197,9 +197,12 @@ form_function(FuncExpr *function, FormLevel *level)
 	{
 		RelabelType *relabel = lfirst(lc);
 		int i = foreach_current_index(lc);
+		RelabelType *given = list_nth(function->args,
+									  i); /* whose argument is an expression still */
 
-		if (IsA(relabel, RelabelType) && i < count && !IsPolymorphicType(types[i]) &&
-			types[i] != ANYOID && exprCollation((Node *) relabel->arg) == relabel->resultcollid)
+		if (IsA(relabel, RelabelType) && IsA(given, RelabelType) && i < count &&
+			!IsPolymorphicType(types[i]) && types[i] != ANYOID &&
+			exprCollation((Node *) given->arg) == given->resultcollid)
 			lfirst(lc) = relabel->arg;
 	}
 	return is_repeated(result) ? linitial(result->args) : (Node *) result;
@@ -271,12 +274,14 @@ form_expr(Node *node, FormLevel *level)
 		case T_RelabelType:
 		{
 			RelabelType *relabel = (RelabelType *) expression_tree_mutator(node, form_expr, level);
-			Node *arg = (Node *) relabel->arg;
+			Node *given =
+				(Node *) ((RelabelType *) node)->arg; /* whose form may be no expression */
 
 			/* only the modifier is another, and nothing reads it */
 			relabel->resulttypmod = -1;
-			if (exprType(arg) == relabel->resulttype && exprCollation(arg) == relabel->resultcollid)
-				return arg;
+			if (exprType(given) == relabel->resulttype &&
+				exprCollation(given) == relabel->resultcollid)
+				return (Node *) relabel->arg;
 			return (Node *) relabel;
 		}
 		case T_RowExpr:
