@@ -45,8 +45,9 @@ typedef struct GatherScanState
 	bool reading_store;
 	TupleTableSlot *store_slot;
 
-	List *traffic;			 /* RemoteTraffic * of each worker, in the scans that have ended */
-	struct PlanState *child; /* GATHER_INSERT_ROWS */
+	List *traffic;				 /* RemoteTraffic * of each worker, in the scans that have ended */
+	struct PlanState *child;	 /* GATHER_INSERT_ROWS, or whose rows are the keys */
+	struct PartnerKeyList *keys; /* NULL until they have been read */
 } GatherScanState;
 
 extern void gather_initialize(void); /* registers the custom scan methods */

@@ -38,6 +38,7 @@
 #include "execute/gather.h"
 #include "execute/gather_retry.h"
 #include "execute/hold_row.h"
+#include "execute/partner_keys.h"
 #include "execute/statement_snapshot.h"
 #include "execute/upsert_rows.h"
 #include "stream/remote_command.h"
@@ -129,7 +130,9 @@ begin_gather(CustomScanState *node, EState *estate, int eflags)
 
 	if (scan->custom_plans != NIL)
 	{
-		state->child = ExecInitNode(linitial(scan->custom_plans), estate, eflags);
+		state->child = ExecInitNode(linitial(scan->custom_plans), estate,
+									eflags &
+										~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK));
 		node->custom_ps = list_make1(state->child);
 	}
 	if (plan->kind != GATHER_SELECT && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
@@ -152,6 +155,12 @@ make_literals(GatherScanState *state)
 		bool isnull;
 		Datum value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
 
+		if (count + 1 == state->plan.keys_param && state->keys != NULL &&
+			state->keys->literal != NULL)
+		{
+			literals[count++] = pstrdup(state->keys->literal);
+			continue;
+		}
 		initStringInfo(&buf);
 		row_format_append_literal(&buf, exprType((Node *) expr->expr), value, isnull);
 		literals[count++] = buf.data;
@@ -208,9 +217,11 @@ gather_substitute(GatherScanState *state, const char *sql, int offset)
 char *
 gather_current_sql(GatherScanState *state)
 {
-	if (state->params == NIL)
-		return state->plan.sql;
-	return gather_substitute(state, state->plan.sql, 0);
+	const char *sql = state->plan.sql;
+
+	if (state->keys != NULL && state->keys->count < 0)
+		sql = state->plan.unfiltered_sql;
+	return state->params == NIL ? pstrdup(sql) : gather_substitute(state, sql, 0);
 }
 
 /* Workers that hold one of an array's elements. */
@@ -558,12 +569,25 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 	}
 }
 
+/* What the other side of the join asks for, once; if that is nothing, no worker is asked. */
+static void
+read_keys(GatherScanState *state)
+{
+	MemoryContext old = MemoryContextSwitchTo(state->css.ss.ps.state->es_query_cxt);
+
+	state->keys = partner_keys_read(state);
+	state->finished = state->keys->count == 0;
+	MemoryContextSwitchTo(old);
+}
+
 /* The next row from the network; keeps it if rows are kept. */
 static bool
 receive_row(GatherScanState *state, TupleTableSlot *slot)
 {
 	bool found;
 
+	if (state->plan.keys_param > 0 && state->keys == NULL)
+		read_keys(state);
 	if (state->finished)
 	{
 		ExecClearTuple(slot);

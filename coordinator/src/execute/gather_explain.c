@@ -15,6 +15,7 @@
 #include "compat.h"
 #include "cluster/metadata.h"
 #include "execute/gather.h"
+#include "execute/partner_keys.h"
 #include "server/settings.h"
 #include "transaction/remote_transaction.h"
 
@@ -188,9 +189,14 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Workers Total", NULL, total, es);
 	}
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
+	if (state->keys != NULL && es->analyze)
+		ExplainPropertyText("Keys Sent",
+							state->keys->count < 0 ? "none, there are too many"
+												   : psprintf("%d", state->keys->count),
+							es);
 	if (es->analyze)
 		show_traffic(state, es);
-	if ((es->verbose || all) && !generic && bms_is_empty(state->param_ids) &&
-		state->plan.kind != GATHER_INSERT_ROWS)
+	if ((es->verbose || all) && (state->plan.keys_param == 0 || state->keys != NULL) && !generic &&
+		bms_is_empty(state->param_ids) && state->plan.kind != GATHER_INSERT_ROWS)
 		show_remote_plans(state, es, all);
 }

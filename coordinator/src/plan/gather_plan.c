@@ -45,6 +45,7 @@ typedef struct GatherCustomPath
 	DistPath *dist;
 	List *fetch;
 	List *local_quals;
+	PartnerKeys *keys; /* or NULL */
 	GatherModifyPlanner modify_planner;
 	void *modify_arg;
 } GatherCustomPath;
@@ -119,6 +120,26 @@ gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarge
 	return (Path *) cpath;
 }
 
+bool
+gather_path_is(const Path *path)
+{
+	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == &gather_path_methods;
+}
+
+Path *
+gather_path_create_filtered(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, List *fetch,
+							PartnerKeys *keys)
+{
+	Path *path = gather_path_create(root, rel, dist, rel->reltarget, fetch, NIL, NIL);
+	GatherCustomPath *gather = (GatherCustomPath *) path;
+
+	gather->keys = keys;
+	gather->cpath.custom_paths = list_make1(keys->source);
+	path->startup_cost += keys->source->total_cost;
+	path->total_cost += keys->source->total_cost;
+	return path;
+}
+
 Path *
 gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, double rows,
 						  GatherModifyPlanner planner, void *arg)
@@ -152,10 +173,12 @@ plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, (int) plan->held_relation);
 	numbers = lappend_int(numbers, plan->held_repeat);
 	numbers = lappend_int(numbers, plan->held_keep);
+	numbers = lappend_int(numbers, plan->keys_param);
 	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
 								  plan->sort_operators, plan->sort_collations),
-					   list_make5(plan->sort_nulls_first, plan->row_columns, plan->schemas,
-								  plan->once_columns, plan->held_columns));
+					   lcons(makeString(plan->unfiltered_sql ? plan->unfiltered_sql : ""),
+							 list_make5(plan->sort_nulls_first, plan->row_columns, plan->schemas,
+										plan->once_columns, plan->held_columns)));
 }
 
 void
@@ -177,14 +200,16 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->held_relation = (Oid) list_nth_int(numbers, i++);
 	plan->held_repeat = list_nth_int(numbers, i++);
 	plan->held_keep = list_nth_int(numbers, i++);
+	plan->keys_param = list_nth_int(numbers, i++);
 	plan->sort_columns = lthird(list);
 	plan->sort_operators = lfourth(list);
 	plan->sort_collations = list_nth(list, 4);
-	plan->sort_nulls_first = list_nth(list, 5);
-	plan->row_columns = list_nth(list, 6);
-	plan->schemas = list_nth(list, 7);
-	plan->once_columns = list_nth(list, 8);
-	plan->held_columns = list_nth(list, 9);
+	plan->unfiltered_sql = strVal(list_nth(list, 5));
+	plan->sort_nulls_first = list_nth(list, 6);
+	plan->row_columns = list_nth(list, 7);
+	plan->schemas = list_nth(list, 8);
+	plan->once_columns = list_nth(list, 9);
+	plan->held_columns = list_nth(list, 10);
 }
 
 /* Walker: what differs from row to row, though it may name no column of them. */
@@ -350,6 +375,26 @@ note_reads(DistPath *dist)
 		note_reads(lfirst(lc));
 }
 
+/* The SQL with the condition on the keys, whose place among the parameters a NULL takes: they come from the child. */
+static void
+add_keys(GatherPlan *plan, DistPath *dist, const PartnerKeys *keys, List *scan_tlist, List **params)
+{
+	DistPath *filtered = dist_path_copy(dist);
+	ListCell *lc;
+
+	filtered->quals = lappend(list_copy(dist->quals), keys->filter);
+	plan->unfiltered_sql = plan->sql;
+	plan->sql = deparse_text_transport(deparse_path_query(filtered, scan_tlist, params));
+	foreach(lc, *params)
+	{
+		if (!equal(lfirst(lc), keys->keys))
+			continue;
+		plan->keys_param = foreach_current_index(lc) + 1;
+		lfirst(lc) = makeNullConst(keys->keys->paramtype, -1, keys->keys->paramcollid);
+	}
+	Assert(plan->keys_param > 0);
+}
+
 static Plan *
 plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, List *tlist,
 			List *clauses, List *custom_plans)
@@ -390,11 +435,14 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 		scan_tlist = gather_scan_tlist(path->fetch);
 
 	plan.sql = deparse_text_transport(deparse_path_query(dist, scan_tlist, &params));
+	if (path->keys != NULL)
+		add_keys(&plan, dist, path->keys, scan_tlist, &params);
 	plan.writes = dist->locks != NIL;
 	if (locus_is_single(&dist->locus))
 		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first =
 			NIL;
 
 	scan = gather_make_scan(&plan, tlist, scan_tlist, path->local_quals, params, &dist->locus);
+	scan->custom_plans = custom_plans;
 	return (Plan *) scan;
 }

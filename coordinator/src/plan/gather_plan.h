@@ -9,6 +9,7 @@
 #include "nodes/pathnodes.h"
 
 #include "plan/dist_path.h"
+#include "plan/partner_keys.h"
 
 /* Of path, plan and methods of execution, by which the plan finds them. */
 #define GATHER_NAME "Strata Gather"
@@ -45,7 +46,9 @@ typedef struct GatherPlan
 	bool held_keep;	   /* ... and which core asks for at any time */
 	List *
 		held_columns; /* ints, 1-based: where its columns are (0: nowhere), the leaf, the tid there */
-	List *schemas;	  /* names (String) of those that the SQL names */
+	int keys_param;	  /* $n that the child's rows are, as an array (partner_keys.h); 0: none */
+	char *unfiltered_sql;	/* ... and the SQL without it, for too many of them */
+	List *schemas;			/* names (String) of those that the SQL names */
 	List *sort_columns;		/* ints, 1-based; NIL: any order */
 	List *sort_operators;	/* Oids */
 	List *sort_collations;	/* Oids */
@@ -64,6 +67,12 @@ extern void gather_plan_from_list(List *list, GatherPlan *plan);
  */
 extern Path *gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
 								PathTarget *target, List *fetch, List *local_quals, List *pathkeys);
+
+/* The same of a relation's rows that have a partner; `dist` says how many these are. */
+extern Path *gather_path_create_filtered(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
+										 List *fetch, PartnerKeys *keys);
+
+extern bool gather_path_is(const Path *path);
 
 /* Can these expressions cross the network as columns? (A row of a derived table has no type that can.) */
 extern bool gather_can_fetch(List *exprs);

@@ -18,6 +18,8 @@
 
 #include "compat.h"
 #include "plan/gather_plan.h"
+#include "plan/hash_join.h"
+#include "plan/partner_keys.h"
 #include "plan/plan_row_change.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
@@ -283,6 +285,13 @@ brings_nulled_values(RelOptInfo *joinrel)
 	return false;
 }
 
+bool
+plan_join_can_fetch(PlannerInfo *root, RelOptInfo *rel, List *fetch)
+{
+	return (rel->reloptkind == RELOPT_BASEREL || !brings_nulled_values(rel)) &&
+		   gather_can_fetch(fetch) && can_fetch_system_columns(root, fetch);
+}
+
 static void
 add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 {
@@ -290,8 +299,7 @@ add_gather(PlannerInfo *root, RelOptInfo *joinrel, DistPath *path)
 	Path *gather;
 
 	if (path->locus.kind != LOCUS_HASHED || path->outer_params != NULL ||
-		brings_nulled_values(joinrel) || !gather_can_fetch(fetch) ||
-		!can_fetch_system_columns(root, fetch))
+		!plan_join_can_fetch(root, joinrel, fetch))
 		return;
 	if (plan_row_change_is_target(root, path))
 		gather = plan_row_change_scan(root, joinrel, path, fetch, NIL);
@@ -474,6 +482,7 @@ void
 plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
 		  JoinType jointype, JoinPathExtraData *extra)
 {
+	List *clauses;
 	ListCell *lc;
 	ListCell *lc2;
 
@@ -481,6 +490,12 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel) ||
 		can_leak(root, extra->restrictlist))
 		return;
+	clauses = hash_join_clauses(joinrel, outerrel, innerrel, jointype, extra->restrictlist);
+	if (clauses != NIL)
+	{
+		partner_keys_join(root, joinrel, outerrel, innerrel, jointype, extra, clauses);
+		hash_join_replace_loops(root, joinrel, outerrel, innerrel, jointype, extra, clauses);
+	}
 	if (jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_FULL &&
 		jointype != JOIN_SEMI && jointype != JOIN_ANTI)
 		return;

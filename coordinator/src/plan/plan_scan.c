@@ -273,6 +273,12 @@ collect_fetch(RelOptInfo *rel, List *local_quals)
 	return columns;
 }
 
+List *
+plan_scan_fetch(RelOptInfo *rel)
+{
+	return rel->reloptkind == RELOPT_BASEREL ? collect_fetch(rel, NIL) : rel->reltarget->exprs;
+}
+
 /* A Gather of one relation; what its target takes from a row of another one (LATERAL) comes as a parameter. */
 static void
 add_scan_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, List *local_quals)

@@ -37,6 +37,10 @@ extern void plan_append(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblE
 /* A node of a tree of set operations, of which core has made its own paths already. */
 extern void plan_set_operation(PlannerInfo *root, RelOptInfo *rel);
 
+/* What a Gather of a relation, a table or a join, brings: columns. */
+extern List *plan_scan_fetch(RelOptInfo *rel);
+/* Can it? */
+extern bool plan_join_can_fetch(PlannerInfo *root, RelOptInfo *rel, List *fetch);
 extern void plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 					  RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra);
 extern void plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,

@@ -1,0 +1,19 @@
+/*
+ * hash_join.h
+ *		Joins here of rows that come from the workers, by hash.
+ */
+#ifndef STRATA_HASH_JOIN_H
+#define STRATA_HASH_JOIN_H
+
+#include "nodes/pathnodes.h"
+
+/* The clauses, if both sides can be had, and joined by hash; else NIL. */
+extern List *hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+							   JoinType jointype, List *restrictlist);
+
+/* Takes a join by hash in place of loops that search gathered rows once for each outer row. */
+extern void hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
+									RelOptInfo *innerrel, JoinType jointype,
+									JoinPathExtraData *extra, List *clauses);
+
+#endif
