@@ -150,7 +150,7 @@ class Fuzzer:
     def choose_forms(self, seed: int | str) -> None:
         """Every other query gets other forms, correlated sub-selects as joins, say, whatever that costs."""
         number = zlib.crc32(str(seed).encode())
-        for bit, form in enumerate(("decorrelation", "distinct_branches")):
+        for bit, form in enumerate(("decorrelation", "distinct_branches", "partner_keys")):
             mode = "always" if number >> bit & 1 else "on"
             self.ours.execute(f"SET strata.enable_{form} = {mode}")
 

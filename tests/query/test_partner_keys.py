@@ -105,6 +105,15 @@ def test_what_needs_all_rows(pair: Pair, query: str) -> None:
     assert not asks_for_partners(pair, query)
 
 
+@pytest.mark.parametrize("query", [*ASKED, *AS_THEY_ARE])
+def test_wherever_it_is_possible(pair: Pair, query: str) -> None:
+    pair.ours.execute("SET strata.enable_partner_keys = always")
+    pair.same(query)
+    pair.ours.execute("SET strata.enable_partner_keys = off")
+    assert not asks_for_partners(pair, query)
+    pair.ours.execute("RESET strata.enable_partner_keys")
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 def test_types_of_keys(pair: Pair, column: str) -> None:
     query = f"SELECT k, part.p FROM line JOIN part USING ({column}) WHERE w BETWEEN 1 AND 4"

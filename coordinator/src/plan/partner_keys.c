@@ -21,6 +21,8 @@
  */
 #include "postgres.h"
 
+#include <float.h>
+
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -35,10 +37,12 @@
 #include "utils/selfuncs.h"
 
 #include "compat.h"
+#include "decorrelate.h"
 #include "plan/gather_plan.h"
 #include "plan/partner_keys.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "server/settings.h"
 
 /* More values than that are not expected to be worth their way. */
 #define MOST_KEYS 10000.0
@@ -66,6 +70,19 @@ typedef struct Choice
 	double keys;  /* different values of the source */
 	double share; /* of the filtered side's rows, that is left */
 } Choice;
+
+/* For tests: whatever it costs. */
+static bool
+is_forced(void)
+{
+	return strata_enable_partner_keys == DECORRELATE_ALWAYS;
+}
+
+static double
+largest_share(void)
+{
+	return is_forced() ? DBL_MAX : LARGEST_SHARE;
+}
 
 /* ---- what may be read twice ------------------------------------------------------------------------------- */
 
@@ -126,7 +143,7 @@ choose_clause(const Sides *sides, List *clauses, Choice *best)
 	ListCell *lc;
 
 	memset(best, 0, sizeof(*best));
-	best->share = LARGEST_SHARE;
+	best->share = largest_share();
 	foreach(lc, clauses)
 	{
 		Choice choice;
@@ -135,14 +152,14 @@ choose_clause(const Sides *sides, List *clauses, Choice *best)
 			continue;
 		choice.keys = estimate_num_groups(sides->root, list_make1(choice.source),
 										  sides->source_path->rows, NULL, NULL);
-		if (choice.keys > MOST_KEYS)
+		if (choice.keys > MOST_KEYS && !is_forced())
 			continue;
 		choice.share = choice.keys / estimate_num_groups(sides->root, list_make1(choice.filtered),
 														 sides->filtered->rows, NULL, NULL);
 		if (choice.share < best->share)
 			*best = choice;
 	}
-	return best->share < LARGEST_SHARE;
+	return best->share < largest_share();
 }
 
 static PartnerKeys *
@@ -212,7 +229,8 @@ filter_side(const Sides *sides, List *clauses, Choice *choice)
 {
 	RelOptInfo *filtered = sides->filtered;
 
-	if (filtered->rows < LEAST_ROWS || sides->source->rows > filtered->rows * LARGEST_SHARE ||
+	if ((!is_forced() &&
+		 (filtered->rows < LEAST_ROWS || sides->source->rows > filtered->rows * LARGEST_SHARE)) ||
 		dist_paths(filtered) == NIL || !is_repeatable(sides->root, sides->source) ||
 		!choose_clause(sides, clauses, choice))
 		return NULL;
@@ -248,6 +266,8 @@ add_filtered_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	cost_qual_eval(&quals, extra->restrictlist, root);
 	path->total_cost += (quals.per_tuple + cpu_tuple_cost) * filtered->rows *
 						Max(sides.source_path->rows / choice.keys, 1);
+	if (is_forced())
+		path->startup_cost = path->total_cost = 0;
 	add_path(joinrel, path);
 }
 
@@ -257,6 +277,8 @@ partner_keys_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 {
 	bool preserves_outer = jointype == JOIN_LEFT || jointype == JOIN_ANTI;
 
+	if (strata_enable_partner_keys == DECORRELATE_OFF)
+		return;
 	if (!preserves_outer)
 		add_filtered_join(root, joinrel, outerrel, innerrel, true, jointype, extra, clauses);
 	/* the other way round an inner join comes by itself */
