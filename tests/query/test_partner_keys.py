@@ -164,7 +164,7 @@ def test_too_many_keys(pair: Pair) -> None:
         assert "Keys Sent: none" in pair.explain(
             "EXECUTE counting", "ANALYZE, COSTS OFF, TIMING OFF"
         )
-    pair.execute("RESET plan_cache_mode; DEALLOCATE counting; DROP TABLE grown")
+    pair.execute("RESET plan_cache_mode; DEALLOCATE ALL; DROP TABLE grown")
 
 
 def test_parameters(pair: Pair) -> None:
