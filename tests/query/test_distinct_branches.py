@@ -121,6 +121,7 @@ LEFT_ALONE = [
     " AS s",
     "SELECT count(DISTINCT v), count(DISTINCT h), count(*) FROM visit TABLESAMPLE BERNOULLI (100)",
     "SELECT g, count(DISTINCT v), (SELECT max(w) FROM here WHERE here.g = visit.g), sum(DISTINCT id) FROM visit GROUP BY g",
+    "SELECT (SELECT w FROM here WHERE here.g = visit.g LIMIT 1), count(DISTINCT v), count(DISTINCT h), sum(v) FROM visit GROUP BY 1",
     "SELECT (SELECT count(DISTINCT visit.v) + sum(DISTINCT visit.g) + count(*)) FROM visit",
     "SELECT count(DISTINCT w), count(DISTINCT g), count(*) FROM here",
 ]

@@ -18,8 +18,9 @@
 #include "execute/partner_keys.h"
 #include "values/row_format.h"
 
-/* More are not sent. */
+/* More are not sent, nor are more bytes of them. */
 #define MOST_KEYS 100000
+#define MOST_BYTES (16 * 1024 * 1024)
 
 /* Values on their way into the array. */
 typedef struct KeyBuilder
@@ -29,6 +30,7 @@ typedef struct KeyBuilder
 	bool by_value;
 	ArrayBuildState *array;
 	int count;
+	Size bytes;
 	Datum last; /* the value that came before, a copy */
 } KeyBuilder;
 
@@ -38,10 +40,11 @@ add_key(KeyBuilder *keys, Datum value)
 {
 	if (keys->count > 0 && datum_image_eq(keys->last, value, keys->by_value, keys->length))
 		return true;
-	if (keys->count == MOST_KEYS)
+	if (keys->count == MOST_KEYS || keys->bytes > MOST_BYTES)
 		return false;
 	keys->array = accumArrayResult(keys->array, value, false, keys->type, CurrentMemoryContext);
 	keys->last = keys->array->dvalues[keys->array->nelems - 1];
+	keys->bytes += datumGetSize(keys->last, keys->by_value, keys->length);
 	keys->count++;
 	return true;
 }

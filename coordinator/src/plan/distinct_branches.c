@@ -115,12 +115,13 @@ walk_varying(Node *node, void *context)
 	return expression_tree_walker(node, walk_varying, context);
 }
 
-/* Are FROM and WHERE the same whenever they are read? */
+/* Are FROM and WHERE, and what is grouped by, the same whenever they are read? */
 static bool
 reads_the_same(Query *query)
 {
 	return !range_table_walker(query->rtable, walk_varying, NULL, QTW_EXAMINE_RTES_BEFORE) &&
 		   !walk_varying((Node *) query->jointree, NULL) &&
+		   !walk_varying((Node *) query->targetList, NULL) &&
 		   !contain_volatile_functions((Node *) query);
 }
 
