@@ -3,6 +3,7 @@
  *		Execution of the custom scan that brings rows from the workers (plan/gather_plan.h).
  *
  *		gather_exec.c		execution
+ *		gather_request.c	the statement, with values for its parameters, and the workers that get it
  *		gather_explain.c	EXPLAIN
  */
 #ifndef STRATA_GATHER_H

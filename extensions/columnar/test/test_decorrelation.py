@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from extensions.columnar.test.twins import (
     tables_with_a_child_that_may_be_null,
 )
 from tests.cluster import Node
-from tests.tpch import data
 
 TABLES = (
     """CREATE TABLE o (id integer NOT NULL, k integer, g smallint, n bigint NOT NULL, v numeric, s text)""",
@@ -649,45 +647,6 @@ def test_the_setting_accepts_booleans(tables: Twins) -> None:
 )
 def test_errors_are_the_same(tables: Twins, query: str) -> None:
     tables.same(query)
-
-
-# ---- TPC-H --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def csv_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("tpch")
-    data.generate(directory, 0.01)
-    return directory
-
-
-@pytest.fixture
-def tpch(twins: Twins, csv_files: Path) -> Iterator[Twins]:
-    twins.execute((data.HERE / "tables.sql").read_text())
-    for table in data.TABLES:
-        twins.copy_in(
-            f"COPY {table} FROM STDIN (FORMAT csv, HEADER)",
-            (csv_files / f"{table}.csv").read_bytes(),
-        )
-    twins.execute("ANALYZE")
-    # the oracle without an index does not end soon
-    twins.heap.execute("CREATE INDEX ON lineitem (l_partkey); ANALYZE lineitem")
-    return twins
-
-
-def test_tpch_queries_without_sub_plans(tpch: Twins) -> None:
-    for name in ("q17", "q20"):
-        joined(tpch, data.QUERIES[name])
-    tpch.execute(ALWAYS)  # at this scale the primary key serves the few parts of Q2 as well
-    for name in ("q02", "q17", "q20"):
-        joined(tpch, data.QUERIES[name])
-
-
-@pytest.mark.parametrize("mode", ["on", "always"])
-def test_tpch_queries_with_sub_selects(tpch: Twins, mode: str) -> None:
-    tpch.execute(f"SET strata_columnar.enable_decorrelation = {mode}")
-    for name in ("q02", "q04", "q11", "q15", "q16", "q17", "q18", "q20", "q21", "q22"):
-        tpch.same(data.QUERIES[name])
 
 
 # ---- random queries -----------------------------------------------------------------------------------
