@@ -217,3 +217,31 @@ def test_conditions_by_row(tables: Twins) -> None:
         "SELECT count(*), sum(f.id) FROM fact f JOIN b ON f.b = b.k JOIN a ON f.a = a.k AND a.p = 3"
         " WHERE f.id < 3000 AND f.id % 2 = (SELECT count(*) % 2 FROM c WHERE c.n < f.b / 500)",
     )
+
+
+def test_row_security(tables: Twins) -> None:
+    """What policies hide stays hidden, whichever table has them, and no function sees what it hides."""
+    role = f"{tables.name}_reader"
+    tables.columnar.execute(f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}")
+    tables.execute(
+        "CREATE FUNCTION {schema}.tells(integer) RETURNS boolean COST 0.0001 LANGUAGE plpgsql AS"
+        " $$ BEGIN IF $1 % 10 = 3 THEN RAISE 'saw %', $1; END IF; RETURN true; END $$",
+        f"GRANT ALL ON SCHEMA {{schema}} TO {role}; GRANT SELECT ON fact, a, b TO {role}",
+        "CREATE POLICY p ON fact USING (id % 10 <> 3); CREATE POLICY p ON a USING (n % 10 <> 3)",
+    )
+    query = (
+        "SELECT count(*), sum(id), sum(a.n) FROM fact JOIN a ON fact.a = a.k JOIN b ON fact.b = b.k"
+    )
+    for protected in (("fact",), ("a",), ("fact", "a")):
+        for table in protected:
+            tables.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        tables.execute(f"SET ROLE {role}")
+        for condition in ("a.n < 200", "a.n < 200 AND b.n > 20"):
+            same_with_and_without(tables, f"{query} WHERE {condition}")
+            if "fact" in protected:
+                same_with_and_without(tables, f"{query} WHERE {condition} AND tells(fact.id)")
+        tables.execute("RESET ROLE")
+        for table in protected:
+            tables.execute(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+    tables.execute("DROP POLICY p ON fact; DROP POLICY p ON a; DROP FUNCTION {schema}.tells")
+    tables.columnar.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
