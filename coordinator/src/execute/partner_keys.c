@@ -28,25 +28,38 @@ typedef struct KeyBuilder
 	Oid type;
 	int16 length;
 	bool by_value;
+	MemoryContext context; /* of the array */
+	MemoryContext one;	   /* of what is made for one value */
 	ArrayBuildState *array;
 	int count;
 	Size bytes;
 	Datum last; /* the value that came before, a copy */
 } KeyBuilder;
 
-/* False if there are too many. */
+/* False if there are too many.  In the context of one value. */
 static bool
-add_key(KeyBuilder *keys, Datum value)
+add_key_here(KeyBuilder *keys, Datum value)
 {
 	if (keys->count > 0 && datum_image_eq(keys->last, value, keys->by_value, keys->length))
 		return true;
 	if (keys->count == MOST_KEYS || keys->bytes > MOST_BYTES)
 		return false;
-	keys->array = accumArrayResult(keys->array, value, false, keys->type, CurrentMemoryContext);
+	keys->array = accumArrayResult(keys->array, value, false, keys->type, keys->context);
 	keys->last = keys->array->dvalues[keys->array->nelems - 1];
 	keys->bytes += datumGetSize(keys->last, keys->by_value, keys->length);
 	keys->count++;
 	return true;
+}
+
+static bool
+add_key(KeyBuilder *keys, Datum value)
+{
+	MemoryContext old = MemoryContextSwitchTo(keys->one);
+	bool added = add_key_here(keys, value);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(keys->one);
+	return added;
 }
 
 /* The child's values in order; NULL if their type has none. */
@@ -91,10 +104,18 @@ read_sorted(KeyBuilder *keys, Tuplesortstate *sort)
 	bool isnull;
 
 	tuplesort_performsort(sort);
-	while (compat_tuplesort_getdatum(sort, &value, &isnull))
+	for (;;)
+	{
+		MemoryContext old = MemoryContextSwitchTo(keys->one);
+		bool found = compat_tuplesort_getdatum(sort, &value, &isnull);
+
+		MemoryContextSwitchTo(old);
+		CHECK_FOR_INTERRUPTS();
+		if (!found)
+			return true;
 		if (!add_key(keys, value))
 			return false;
-	return true;
+	}
 }
 
 PartnerKeyList *
@@ -102,25 +123,27 @@ partner_keys_read(GatherScanState *state)
 {
 	PartnerKeyList *result = palloc0(sizeof(PartnerKeyList));
 	Form_pg_attribute column = TupleDescAttr(state->child->ps_ResultTupleDesc, 0);
-	KeyBuilder keys = {.type = column->atttypid};
+	KeyBuilder keys = {.type = column->atttypid, .context = CurrentMemoryContext};
 	Tuplesortstate *sort;
 	StringInfoData literal;
 	bool complete;
 
 	get_typlenbyval(keys.type, &keys.length, &keys.by_value);
 	sort = begin_sort(&keys, column->attcollation);
+	keys.one = AllocSetContextCreate(keys.context, "strata partner key", ALLOCSET_SMALL_SIZES);
 	complete = read_values(state->child, &keys, sort);
 	if (sort != NULL)
 	{
 		complete = read_sorted(&keys, sort);
 		tuplesort_end(sort);
 	}
+	MemoryContextDelete(keys.one);
 	result->count = complete ? keys.count : -1;
 	if (complete && keys.count > 0)
 	{
 		initStringInfo(&literal);
 		row_format_append_literal(&literal, get_array_type(keys.type),
-								  makeArrayResult(keys.array, CurrentMemoryContext), false);
+								  makeArrayResult(keys.array, keys.context), false);
 		result->literal = literal.data;
 	}
 	return result;
