@@ -272,13 +272,15 @@ static bool
 complete_on_workers(Oid index, Oid table_id)
 {
 	const DistributedTable *table;
+	TableKind kind;
 
 	LockRelationOid(index, ShareUpdateExclusiveLock);
 	table = metadata_table(table_id);
 	if (table == NULL || !SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
 		return false;
-	build_on_workers(build_question(index, table->relation));
-	if (table->kind == TABLE_DISTRIBUTED)
+	kind = table->kind; /* what is known may be forgotten while the workers build */
+	build_on_workers(build_question(index, table_id));
+	if (kind == TABLE_DISTRIBUTED)
 		maintenance_run(GetUserId(), worker_table_sql_index_options(index));
 	return true;
 }
@@ -321,17 +323,24 @@ create_concurrently(UtilityCall *call, Oid table_id)
 void
 ddl_complete_index(Oid table, Oid index, bool concurrently)
 {
+	const DistributedTable *known;
+
 	/* a constraint's index never was invalid; that of a partitioned reference table has nothing to build */
 	if (OidIsValid(get_index_constraint(index)) ||
 		get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX)
 		return;
 	if (!complete_on_workers(index, table) || get_index_isvalid(index))
 		return;
-	if (metadata_table(table)->kind == TABLE_DISTRIBUTED)
+	known = metadata_table(table);
+	if (known != NULL && known->kind == TABLE_DISTRIBUTED)
 	{
 		LockRelationOid(table, concurrently ? ShareUpdateExclusiveLock : ShareLock);
-		index_validity_set(index, true);
+		known = metadata_table(table);
 	}
+	if (known == NULL) /* undistributed while the workers were building: core builds all of it */
+		return;
+	if (known->kind == TABLE_DISTRIBUTED)
+		index_validity_set(index, true);
 	remote_ddl_note_change();
 }
 
