@@ -110,6 +110,9 @@ decorrelate_plan(Query *query, const char *query_string, int cursor_options, Par
 /* The cheaper one of two plans of the same statement. */
 extern PlannedStmt *decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options);
 
+/* Might the relation (RTE_RELATION) have other rows when it is read again: a sample, or a foreign table, also as a partition? */
+extern bool decorrelate_rows_may_differ(const RangeTblEntry *rte);
+
 /* Is the entry of a rewritten query a sub-select that is restricted to keys that are asked for? */
 extern bool decorrelate_is_restricted(const RangeTblEntry *rte);
 

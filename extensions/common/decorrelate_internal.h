@@ -86,6 +86,8 @@ decorrelate_restrict(Query *query, FromExpr *anchor, Index varno, DecorrelateJoi
 /* decorrelate_source.c; gates: conditions on the outer row in the ON of the join */
 extern void
 decorrelate_outer_init(DecorrelateOuter *outer, Query *query, List *gates, bool is_late);
+/* No more than FROM and WHERE, over tables that give the same rows whenever they are read? */
+extern bool decorrelate_is_plain(Query *query);
 /* Can the entry tell which keys are asked for? */
 extern bool decorrelate_is_source(const DecorrelateOuter *outer, Index varno);
 extern Index decorrelate_only_source(Node *expression);

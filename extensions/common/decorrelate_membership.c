@@ -317,23 +317,6 @@ make_null_test(Node *argument, NullTestType type)
 	return (Node *) result;
 }
 
-/* Does the sub-select find the same rows whenever it runs?  Nothing chooses among its rows, or computes of them. */
-static bool
-finds_the_same_rows(Query *subselect)
-{
-	ListCell *cell;
-
-	foreach(cell, subselect->rtable)
-	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
-
-		if (rte->rtekind != RTE_RELATION && rte->rtekind != RTE_JOIN)
-			return false;
-	}
-	return decorrelate_is_simple_exists(subselect) && subselect->limitCount == NULL &&
-		   !subselect->hasDistinctOn && !subselect->hasSubLinks && subselect->cteList == NIL;
-}
-
 /*
  * What x NOT IN (SELECT y ...) asks of NULLs beside NOT EXISTS: conditions, appended to *result.  The test is
  * `x = y`.  False if it cannot be said.
@@ -345,7 +328,7 @@ ask_for_nulls(Query *query, Node *quals, SubLink *link, Node *test, List **resul
 	ListCell *cell;
 
 	if (!IsA(test, OpExpr) || !is_comparison((OpExpr *) test, true) ||
-		!finds_the_same_rows(subselect))
+		!decorrelate_is_plain(subselect))
 		return false;
 	foreach(cell, ((OpExpr *) test)->args)
 	{
@@ -353,8 +336,8 @@ ask_for_nulls(Query *query, Node *quals, SubLink *link, Node *test, List **resul
 
 		if (is_argument_never_null(argument, query, quals, subselect))
 			continue;
-		if (type_is_rowtype(
-				exprType(argument))) /* a row of NULLs is NULL for IS NULL, but not for = */
+		/* a row of NULLs is NULL for IS NULL, but not for = */
+		if (type_is_rowtype(exprType(argument)))
 			return false;
 		if (find_output(argument) != NULL)
 		{

@@ -14,6 +14,7 @@
 #include "decorrelate_internal.h"
 
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -26,9 +27,23 @@
 
 /* ---- what may be repeated ------------------------------------------------------------------------- */
 
-/* No more than FROM and WHERE, over tables that give the same rows whenever they are read? */
-static bool
-is_plain(Query *query)
+bool
+decorrelate_rows_may_differ(const RangeTblEntry *rte)
+{
+	ListCell *cell;
+
+	if (rte->tablesample != NULL || rte->relkind == RELKIND_FOREIGN_TABLE)
+		return true;
+	if (!rte->inh || !has_subclass(rte->relid))
+		return false;
+	foreach(cell, find_all_inheritors(rte->relid, NoLock, NULL))
+		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_FOREIGN_TABLE)
+			return true;
+	return false;
+}
+
+bool
+decorrelate_is_plain(Query *query)
 {
 	ListCell *cell;
 
@@ -41,9 +56,11 @@ is_plain(Query *query)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
 
-		if (rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_FOREIGN_TABLE)
+		/* a WITH query is part of the query that reads it, and then runs for each copy of that */
+		if (rte->rtekind == RTE_CTE ||
+			(rte->rtekind == RTE_RELATION && decorrelate_rows_may_differ(rte)))
 			return false;
-		if (rte->rtekind == RTE_SUBQUERY && !is_plain(rte->subquery))
+		if (rte->rtekind == RTE_SUBQUERY && !decorrelate_is_plain(rte->subquery))
 			return false;
 	}
 	return true;
@@ -53,7 +70,8 @@ is_plain(Query *query)
 static bool
 is_repeatable(Query *query)
 {
-	return is_plain(query) && decorrelate_is_movable(query) && !decorrelate_rows_may_fail(query);
+	return decorrelate_is_plain(query) && decorrelate_is_movable(query) &&
+		   !decorrelate_rows_may_fail(query);
 }
 
 /* Can the entry be read a second time, on its own? */
@@ -63,7 +81,7 @@ is_repeatable_entry(RangeTblEntry *rte)
 	if (rte->lateral || rte->security_barrier || rte->securityQuals != NIL)
 		return false;
 	if (rte->rtekind == RTE_RELATION)
-		return rte->tablesample == NULL &&
+		return !decorrelate_rows_may_differ(rte) &&
 			   (rte->relkind == RELKIND_RELATION || rte->relkind == RELKIND_MATVIEW ||
 				rte->relkind == RELKIND_PARTITIONED_TABLE);
 	return rte->rtekind == RTE_SUBQUERY && is_repeatable(rte->subquery) &&

@@ -147,6 +147,31 @@ def test_what_is_left_alone(pair: Pair, query: str) -> None:
     assert not is_split(pair, query)
 
 
+def test_foreign_tables_are_read_once(pair: Pair) -> None:
+    """What another server answers may differ from one time to the next, also as a partition."""
+    pair.execute(
+        "CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;"
+        "CREATE FOREIGN TABLE far (g integer) SERVER files OPTIONS (program 'seq 1 5');"
+        "CREATE TABLE parts (g integer) PARTITION BY LIST (g);"
+        "CREATE TABLE near PARTITION OF parts FOR VALUES IN (1, 2); INSERT INTO near VALUES (1), (2);"
+        "CREATE FOREIGN TABLE other PARTITION OF parts FOR VALUES IN (3, 4) SERVER files"
+        " OPTIONS (program 'seq 3 4')"
+    )
+    for form in ("distinct_branches", "partner_keys", "decorrelation"):
+        pair.ours.execute(f"SET strata.enable_{form} = always")
+    for table in ("far", "parts"):
+        query = f"SELECT {table}.g, count(DISTINCT v), count(DISTINCT h), sum(v) FROM visit JOIN {table} USING (g) GROUP BY 1"
+        pair.same(query)
+        assert not is_split(pair, query)
+        assert pair.explain(query).count(" Scan on " + {"far": "far", "parts": "other"}[table]) == 1
+        query = f"SELECT count(*) FROM visit WHERE v NOT IN (SELECT {table}.g FROM {table} JOIN visit USING (g))"
+        pair.same(query)
+        assert "SubPlan" in pair.explain(query)
+    pair.execute("DROP TABLE parts; DROP EXTENSION file_fdw CASCADE")
+    for form in ("distinct_branches", "partner_keys", "decorrelation"):
+        pair.ours.execute(f"RESET strata.enable_{form}")
+
+
 def test_where_it_is_cheaper(pair: Pair) -> None:
     """Not for groups that workers make whole, and not where there are hardly any duplicates."""
     pair.ours.execute("SET strata.enable_distinct_branches = on")

@@ -37,6 +37,7 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "decorrelate.h"
 #include "cluster/metadata.h"
 #include "plan/distinct_branches.h"
 
@@ -100,8 +101,8 @@ walk_varying(Node *node, void *context)
 	{
 		RangeTblEntry *rte = (RangeTblEntry *) node;
 
-		return rte->tablesample != NULL || rte->rtekind == RTE_CTE ||
-			   rte->rtekind == RTE_NAMEDTUPLESTORE;
+		return rte->rtekind == RTE_CTE || rte->rtekind == RTE_NAMEDTUPLESTORE ||
+			   (rte->rtekind == RTE_RELATION && decorrelate_rows_may_differ(rte));
 	}
 	if (IsA(node, Query))
 	{

@@ -30,6 +30,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "decorrelate.h"
 #include "cluster/metadata.h"
 #include "plan/dist_path.h"
 #include "plan/planner.h"
@@ -73,11 +74,11 @@ walk_source(Node *node, Source *source)
 	{
 		const RangeTblEntry *rte = (RangeTblEntry *) node;
 
-		source->differs |= rte->rtekind == RTE_CTE || rte->tablesample != NULL;
+		source->differs |= rte->rtekind == RTE_CTE;
 		if (rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_VIEW)
 		{
 			source->is_local |= metadata_table(rte->relid) == NULL;
-			source->differs |= rte->relkind == RELKIND_FOREIGN_TABLE;
+			source->differs |= decorrelate_rows_may_differ(rte);
 			source->rows += estimate_rows(rte->relid);
 		}
 		return false;

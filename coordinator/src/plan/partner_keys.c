@@ -23,7 +23,6 @@
 
 #include <float.h>
 
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -96,21 +95,6 @@ find_outer_param(Node *node, void *context)
 	return expression_tree_walker(node, find_outer_param, context);
 }
 
-/* Is a partition, or a child, of one of the tables a foreign table? */
-static bool
-has_foreign_member(PlannerInfo *root, RelOptInfo *rel)
-{
-	for (int rti = 1; rti < root->simple_rel_array_size; rti++)
-	{
-		RelOptInfo *member = root->simple_rel_array[rti];
-
-		if (member != NULL && member->reloptkind == RELOPT_OTHER_MEMBER_REL &&
-			member->fdwroutine != NULL && bms_overlap(member->top_parent_relids, rel->relids))
-			return true;
-	}
-	return false;
-}
-
 /* Are the rows of the relation the same when they are read once more? */
 static bool
 is_repeatable(PlannerInfo *root, RelOptInfo *rel)
@@ -124,12 +108,10 @@ is_repeatable(PlannerInfo *root, RelOptInfo *rel)
 		/* outer joins are in relids, too, since 16 */
 		if (rte == NULL || rte->rtekind == RTE_JOIN)
 			continue;
-		if (rte->rtekind != RTE_RELATION || rte->tablesample != NULL ||
-			rte->relkind == RELKIND_FOREIGN_TABLE)
+		if (rte->rtekind != RTE_RELATION || decorrelate_rows_may_differ(rte))
 			return false;
 	}
 	return root->parse->commandType == CMD_SELECT && root->rowMarks == NIL &&
-		   !has_foreign_member(root, rel) &&
 		   !contain_volatile_functions((Node *) root->parse->jointree) &&
 		   !find_outer_param((Node *) root->parse->jointree, root);
 }
