@@ -68,27 +68,6 @@ static Node *rewrite_expression(Node *node, void *context);
 
 /* ---- attaching joins ------------------------------------------------------------------------------------ */
 
-static RangeTblEntry *
-make_subquery_entry(Query *subquery)
-{
-	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	List *names = NIL;
-	ListCell *cell;
-
-	foreach(cell, subquery->targetList)
-	{
-		TargetEntry *target = lfirst_node(TargetEntry, cell);
-
-		if (!target->resjunk)
-			names = lappend(names, makeString(pstrdup(target->resname)));
-	}
-	rte->rtekind = RTE_SUBQUERY;
-	rte->subquery = subquery;
-	rte->alias = makeAlias("decorrelated", NIL);
-	rte->eref = makeAlias("decorrelated", names);
-	return rte;
-}
-
 /* The next two entries of the range table are the sub-select's and the join's. */
 static Index
 next_entry(Level *level)
@@ -105,7 +84,8 @@ attach_left_join(Level *level, DecorrelateJoin *parts)
 	JoinExpr *join = makeNode(JoinExpr);
 
 	reference->rtindex = next_entry(level);
-	level->query->rtable = lappend(level->query->rtable, make_subquery_entry(parts->query));
+	level->query->rtable = lappend(level->query->rtable,
+								   decorrelate_subquery_entry(parts->query, "decorrelated"));
 
 	/* nothing refers to columns of the join itself */
 	rte->rtekind = RTE_JOIN;
@@ -258,11 +238,8 @@ join_alternatives(SubLink *link, Level *level)
 
 	foreach(cell, decorrelate_alternatives((Query *) link->subselect))
 	{
-		SubLink *arm = makeNode(SubLink);
+		SubLink *arm = decorrelate_exists(lfirst(cell), link->location);
 
-		arm->subLinkType = EXISTS_SUBLINK;
-		arm->subselect = lfirst(cell);
-		arm->location = link->location;
 		if (!make_join(arm, level, &join))
 			return NULL;
 		arms = lappend(arms, arm);

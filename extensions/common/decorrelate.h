@@ -110,6 +110,9 @@ decorrelate_plan(Query *query, const char *query_string, int cursor_options, Par
 /* The cheaper one of two plans of the same statement. */
 extern PlannedStmt *decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options);
 
+/* The query as an entry of another one's range table, under this name. */
+extern RangeTblEntry *decorrelate_subquery_entry(Query *query, const char *name);
+
 /* Might the relation (RTE_RELATION) have other rows when it is read again: a sample, or a foreign table, also as a partition? */
 extern bool decorrelate_rows_may_differ(const RangeTblEntry *rte);
 

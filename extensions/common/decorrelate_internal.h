@@ -54,6 +54,7 @@ typedef struct DecorrelateOuter
 /* decorrelate_subselect.c: first, the conjuncts of a condition, which may be NULL, and the reverse */
 extern List *decorrelate_conjuncts(Node *quals);
 extern Node *decorrelate_conjunction(List *conjuncts);
+extern SubLink *decorrelate_exists(Query *query, int location);
 extern bool decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, void *context);
 extern bool decorrelate_is_movable(Query *subselect);
 extern bool decorrelate_limit_leaves_a_row(Query *subselect);

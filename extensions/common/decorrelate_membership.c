@@ -245,31 +245,24 @@ static Query *
 wrap_with_test(Query *subselect, Node *test)
 {
 	Query *result = makeNode(Query);
-	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	Query *inner = copyObject(subselect);
 	RangeTblRef *reference = makeNode(RangeTblRef);
-	List *names = NIL;
 	List *outputs = NIL;
 	ListCell *cell;
 
-	rte->rtekind = RTE_SUBQUERY;
-	rte->subquery = copyObject(subselect);
-	IncrementVarSublevelsUp((Node *) rte->subquery, 1, 1);
+	IncrementVarSublevelsUp((Node *) inner, 1, 1);
 	foreach(cell, subselect->targetList)
 	{
 		TargetEntry *target = lfirst_node(TargetEntry, cell);
 
-		if (target->resjunk)
-			continue;
-		names = lappend(names, makeString(pstrdup(target->resname ? target->resname : "?column?")));
-		outputs = lappend(outputs, makeVarFromTargetEntry(1, target));
+		if (!target->resjunk)
+			outputs = lappend(outputs, makeVarFromTargetEntry(1, target));
 	}
-	rte->eref = makeAlias("decorrelated", names);
-	rte->alias = makeAlias("decorrelated", NIL);
 	reference->rtindex = 1;
 
 	result->commandType = CMD_SELECT;
 	result->querySource = subselect->querySource;
-	result->rtable = list_make1(rte);
+	result->rtable = list_make1(decorrelate_subquery_entry(inner, "decorrelated"));
 	result->jointree = makeFromExpr(list_make1(reference),
 									decorrelate_replace_outputs(test, outputs));
 	return result;
@@ -290,20 +283,9 @@ negate_comparison(Node *test)
 }
 
 static Node *
-make_exists(Query *query, int location)
-{
-	SubLink *result = makeNode(SubLink);
-
-	result->subLinkType = EXISTS_SUBLINK;
-	result->subselect = (Node *) query;
-	result->location = location;
-	return (Node *) result;
-}
-
-static Node *
 make_not_exists(Query *query, int location)
 {
-	return (Node *) makeBoolExpr(NOT_EXPR, list_make1(make_exists(query, location)), -1);
+	return (Node *) makeBoolExpr(NOT_EXPR, list_make1(decorrelate_exists(query, location)), -1);
 }
 
 static Node *
@@ -393,6 +375,6 @@ decorrelate_membership(Query *query, SubLink *link, bool negated, bool in_where)
 	if (correlated && decorrelate_rows_may_fail(tested))
 		return NULL;
 	if (!absent)
-		return make_exists(tested, link->location);
+		return (Node *) decorrelate_exists(tested, link->location);
 	return decorrelate_conjunction(lcons(make_not_exists(tested, link->location), conditions));
 }

@@ -44,6 +44,39 @@ decorrelate_conjunction(List *conjuncts)
 	return (Node *) make_andclause(conjuncts);
 }
 
+RangeTblEntry *
+decorrelate_subquery_entry(Query *query, const char *name)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	List *names = NIL;
+	ListCell *cell;
+
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *target = lfirst_node(TargetEntry, cell);
+
+		if (!target->resjunk)
+			names = lappend(names,
+							makeString(pstrdup(target->resname ? target->resname : "?column?")));
+	}
+	rte->rtekind = RTE_SUBQUERY;
+	rte->subquery = query;
+	rte->alias = makeAlias(name, NIL);
+	rte->eref = makeAlias(name, names);
+	return rte;
+}
+
+SubLink *
+decorrelate_exists(Query *query, int location)
+{
+	SubLink *result = makeNode(SubLink);
+
+	result->subLinkType = EXISTS_SUBLINK;
+	result->subselect = (Node *) query;
+	result->location = location;
+	return result;
+}
+
 /* ---- which sub-selects ---------------------------------------------------------------------------- */
 
 typedef struct JudgeContext

@@ -32,7 +32,7 @@
 
 #include "plan/approximate.h"
 #include "compat.h"
-#include "cluster/metadata.h"
+#include "plan/planner.h"
 #include "server/settings.h"
 
 /* Registers of a sketch, as a power of two; postgresql-hll's own bounds are wider but cost memory. */
@@ -45,27 +45,6 @@ typedef struct ApproximateContext
 	Oid approximate; /* strata.approx_count_distinct(anyelement) */
 	bool counts_too; /* count(DISTINCT) as well */
 } ApproximateContext;
-
-static bool
-walk_distributed(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-		const DistributedTable *table;
-
-		if (rte->rtekind != RTE_RELATION)
-			return false;
-		table = metadata_table(rte->relid);
-		return table != NULL && table->kind == TABLE_DISTRIBUTED;
-	}
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_distributed, context,
-								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, walk_distributed, context);
-}
 
 /* A call of a function of schema strata, found by its argument types; arguments are coerced. */
 static Expr *
@@ -219,7 +198,7 @@ approximate_rewrite(Query *query)
 
 	context.approximate = LookupFuncName(
 		list_make2(makeString("strata"), makeString("approx_count_distinct")), 1, &any, true);
-	if (!walk_counts((Node *) query, &context) || !walk_distributed((Node *) query, NULL))
+	if (!walk_counts((Node *) query, &context) || !planner_reads_distributed((Node *) query))
 		return query;
 	return (Query *) mutate_counts((Node *) query, &context);
 }

@@ -38,8 +38,8 @@
 
 #include "compat.h"
 #include "decorrelate.h"
-#include "cluster/metadata.h"
 #include "plan/distinct_branches.h"
+#include "plan/planner.h"
 
 /* More would be planned for long, and read the rows too often. */
 #define MOST_BRANCHES 8
@@ -50,6 +50,7 @@
 /* Aggregates that one branch computes: those over the same distinct values, or those over all. */
 typedef struct Branch
 {
+	int number;		 /* from 1 */
 	List *arguments; /* what is DISTINCT, as Aggref.args; NIL: nothing */
 	bool counts;	 /* are all of them count(DISTINCT x)? */
 } Branch;
@@ -71,25 +72,6 @@ typedef struct Split
 } Split;
 
 /* ---- which levels ---------------------------------------------------------------------------------------- */
-
-static bool
-walk_distributed(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		const DistributedTable *table = ((RangeTblEntry *) node)->rtekind == RTE_RELATION
-											? metadata_table(((RangeTblEntry *) node)->relid)
-											: NULL;
-
-		return table != NULL && table->kind == TABLE_DISTRIBUTED;
-	}
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, walk_distributed, context,
-								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, walk_distributed, context);
-}
 
 /* May what is read differ from one time to the next?  Below the level of the aggregates. */
 static bool
@@ -132,8 +114,7 @@ may_be_split(Query *query)
 	return query->commandType == CMD_SELECT && query->hasAggs && query->groupingSets == NIL &&
 		   query->setOperations == NULL && query->cteList == NIL && query->rowMarks == NIL &&
 		   !query->hasModifyingCTE && !query->hasForUpdate &&
-		   range_table_walker(query->rtable, walk_distributed, NULL, QTW_EXAMINE_RTES_BEFORE) &&
-		   reads_the_same(query);
+		   planner_reads_distributed((Node *) query) && reads_the_same(query);
 }
 
 /* ---- columns --------------------------------------------------------------------------------------------- */
@@ -157,6 +138,7 @@ find_branch(Split *split, Aggref *aggregate)
 		branch->arguments = arguments;
 		branch->counts = true;
 		split->branches = lappend(split->branches, branch);
+		branch->number = list_length(split->branches);
 	}
 	branch->counts &= aggregate->aggfnoid == F_COUNT_ANY;
 	return branch;
@@ -228,7 +210,7 @@ needs_branches(List *branches)
 /* ---- the branches ---------------------------------------------------------------------------------------- */
 
 static Query *
-make_branch(Split *split, Branch *branch, int number)
+make_branch(Split *split, Branch *branch)
 {
 	Query *result = copyObject(split->query);
 	AttrNumber resno = 0;
@@ -251,7 +233,7 @@ make_branch(Split *split, Branch *branch, int number)
 	result->targetList = lappend(
 		result->targetList,
 		makeTargetEntry((Expr *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32),
-										   Int32GetDatum(number), false, true),
+										   Int32GetDatum(branch->number), false, true),
 						resno + 1, "branch", false));
 	result->havingQual = NULL;
 	result->sortClause = NIL;
@@ -267,23 +249,6 @@ make_branch(Split *split, Branch *branch, int number)
 	return result;
 }
 
-static RangeTblEntry *
-make_subquery_entry(Query *query, char *name)
-{
-	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	List *names = NIL;
-	ListCell *cell;
-
-	foreach(cell, query->targetList)
-		names = lappend(names, makeString(pstrdup(lfirst_node(TargetEntry, cell)->resname)));
-	rte->rtekind = RTE_SUBQUERY;
-	rte->subquery = query;
-	rte->alias = makeAlias(name, NIL);
-	rte->eref = makeAlias(name, names);
-	rte->inFromCl = true;
-	return rte;
-}
-
 static Node *
 add_branch(Query *all, Node *so_far, Query *branch)
 {
@@ -291,7 +256,7 @@ add_branch(Query *all, Node *so_far, Query *branch)
 	SetOperationStmt *operation;
 	ListCell *cell;
 
-	all->rtable = lappend(all->rtable, make_subquery_entry(branch, "branch"));
+	all->rtable = lappend(all->rtable, decorrelate_subquery_entry(branch, "branch"));
 	reference->rtindex = list_length(all->rtable);
 	if (so_far == NULL)
 		return (Node *) reference;
@@ -316,7 +281,6 @@ make_union(Split *split)
 {
 	Query *result = makeNode(Query);
 	Query *branch = NULL;
-	int number = 0;
 	ListCell *cell;
 
 	result->commandType = CMD_SELECT;
@@ -324,8 +288,7 @@ make_union(Split *split)
 	result->jointree = makeFromExpr(NIL, NULL);
 	foreach(cell, split->branches)
 	{
-		number++;
-		branch = make_branch(split, lfirst(cell), number);
+		branch = make_branch(split, lfirst(cell));
 		result->setOperations = add_branch(result, result->setOperations, branch);
 	}
 	foreach(cell, branch->targetList)
@@ -404,12 +367,7 @@ make_value(Split *split, Column *column, Var *value)
 							 &value->vartype, true);
 	if (OidIsValid(max))
 		return (Node *) make_aggregate(max, value->vartype, value);
-	for (int number = 1; number <= list_length(split->branches); number++)
-	{
-		if (list_nth(split->branches, number - 1) == column->branch)
-			return make_first_of_branch(split, value, number);
-	}
-	return NULL;
+	return make_first_of_branch(split, value, column->branch->number);
 }
 
 /* Expressions over groups in terms of the branches' columns. */
@@ -460,7 +418,7 @@ make_level(Split *split)
 	if (split->failed)
 		return NULL;
 	reference->rtindex = BRANCHES_VARNO;
-	result->rtable = list_make1(make_subquery_entry(make_union(split), "branches"));
+	result->rtable = list_make1(decorrelate_subquery_entry(make_union(split), "branches"));
 	compat_forget_permissions(result);
 	result->jointree = makeFromExpr(list_make1(reference), NULL);
 	return result;

@@ -202,13 +202,39 @@ run_planner(PlannerCall *call, Query *parse, const char *query_string, int curso
 	return plan;
 }
 
-/* A sub-select over a distributed table that becomes a join is not searched for each outer row. */
-static bool
-reads_distributed_table(RangeTblEntry *rte, void *context)
+bool
+planner_is_distributed(const RangeTblEntry *rte)
 {
-	const DistributedTable *table = metadata_table(rte->relid);
+	const DistributedTable *table = rte->rtekind == RTE_RELATION ? metadata_table(rte->relid)
+																 : NULL;
 
 	return table != NULL && table->kind == TABLE_DISTRIBUTED;
+}
+
+static bool
+walk_distributed(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+		return planner_is_distributed((RangeTblEntry *) node);
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, walk_distributed, context,
+								 QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, walk_distributed, context);
+}
+
+bool
+planner_reads_distributed(Node *node)
+{
+	return walk_distributed(node, NULL);
+}
+
+/* A sub-select over a distributed table that becomes a join is not searched for each outer row. */
+static bool
+judge_entry(RangeTblEntry *rte, void *context)
+{
+	return planner_is_distributed(rte);
 }
 
 /* Plan a form of a SELECT that changes nothing, apart from other forms. */
@@ -227,7 +253,7 @@ plan_decorrelated(Query *query, const char *query_string, int cursor_options,
 				  ParamListInfo bound_params)
 {
 	return decorrelate_plan(query, query_string, cursor_options, bound_params,
-							strata_enable_decorrelation, reads_distributed_table, plan_form);
+							strata_enable_decorrelation, judge_entry, plan_form);
 }
 
 /* The cheapest form of a SELECT that changes nothing. */

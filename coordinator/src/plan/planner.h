@@ -55,6 +55,10 @@ extern void plan_upper(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *i
  */
 extern void plan_modify(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *final_rel);
 
+/* Is the entry a distributed table?  Does the tree, a Query at any level, read one? */
+extern bool planner_is_distributed(const RangeTblEntry *rte);
+extern bool planner_reads_distributed(Node *node);
+
 extern bool planner_is_active(void);
 
 /* The statement being planned, as it was before planning; NULL for a SELECT that modifies nothing. */
