@@ -30,7 +30,7 @@ make_literals(GatherScanState *state)
 		ExprState *expr = lfirst(lc);
 		StringInfoData buf;
 		bool isnull;
-		Datum value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
+		Datum value;
 
 		if (count + 1 == state->plan.keys_param && state->keys != NULL &&
 			state->keys->literal != NULL)
@@ -38,6 +38,7 @@ make_literals(GatherScanState *state)
 			literals[count++] = pstrdup(state->keys->literal);
 			continue;
 		}
+		value = ExecEvalExprSwitchContext(expr, econtext, &isnull);
 		initStringInfo(&buf);
 		row_format_append_literal(&buf, exprType((Node *) expr->expr), value, isnull);
 		literals[count++] = buf.data;
@@ -94,11 +95,11 @@ gather_substitute(GatherScanState *state, const char *sql, int offset)
 char *
 gather_current_sql(GatherScanState *state)
 {
-	const char *sql = state->plan.sql;
+	char *sql = state->plan.sql;
 
 	if (state->keys != NULL && state->keys->count < 0)
 		sql = state->plan.unfiltered_sql;
-	return state->params == NIL ? pstrdup(sql) : gather_substitute(state, sql, 0);
+	return state->params == NIL ? sql : gather_substitute(state, sql, 0);
 }
 
 /* Workers that hold one of an array's elements. */

@@ -15,6 +15,23 @@
 #include "plan/gather_plan.h"
 #include "plan/hash_join.h"
 
+static bool
+has_sides(const RestrictInfo *rinfo, const RelOptInfo *left, const RelOptInfo *right)
+{
+	return bms_is_subset(rinfo->left_relids, left->relids) &&
+		   bms_is_subset(rinfo->right_relids, right->relids);
+}
+
+/* Does the path bring all rows of the workers, whatever the outer row is? */
+static bool
+brings_gathered_rows(Path *path)
+{
+	while (IsA(path, MaterialPath) || IsA(path, ProjectionPath))
+		path = IsA(path, MaterialPath) ? ((MaterialPath *) path)->subpath
+									   : ((ProjectionPath *) path)->subpath;
+	return gather_path_is(path) && PATH_REQ_OUTER(path) == NULL;
+}
+
 List *
 hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
 				  JoinType jointype, List *restrictlist)
@@ -29,6 +46,9 @@ hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerre
 		(jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_RIGHT &&
 		 jointype != JOIN_SEMI && jointype != JOIN_ANTI))
 		return NIL;
+	/* joins of local tables alone are core's business */
+	if (dist_paths(outerrel) == NIL && dist_paths(innerrel) == NIL && !brings_gathered_rows(inner))
+		return NIL;
 	foreach(lc, restrictlist)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
@@ -36,23 +56,21 @@ hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerre
 		if (!rinfo->can_join || !OidIsValid(rinfo->hashjoinoperator) ||
 			(IS_OUTER_JOIN(jointype) && RINFO_IS_PUSHED_DOWN(rinfo, joinrel->relids)))
 			continue;
-		rinfo->outer_is_left = bms_is_subset(rinfo->left_relids, outerrel->relids) &&
-							   bms_is_subset(rinfo->right_relids, innerrel->relids);
-		if (rinfo->outer_is_left || (bms_is_subset(rinfo->left_relids, innerrel->relids) &&
-									 bms_is_subset(rinfo->right_relids, outerrel->relids)))
+		if (has_sides(rinfo, outerrel, innerrel) || has_sides(rinfo, innerrel, outerrel))
 			result = lappend(result, rinfo);
 	}
 	return result;
 }
 
-/* Does the path bring all rows of the workers, whatever the outer row is? */
-static bool
-brings_gathered_rows(Path *path)
+Path *
+hash_join_path(PlannerInfo *root, RelOptInfo *joinrel, Path *outer, Path *inner, JoinType jointype,
+			   JoinPathExtraData *extra, List *clauses)
 {
-	while (IsA(path, MaterialPath) || IsA(path, ProjectionPath))
-		path = IsA(path, MaterialPath) ? ((MaterialPath *) path)->subpath
-									   : ((ProjectionPath *) path)->subpath;
-	return gather_path_is(path) && PATH_REQ_OUTER(path) == NULL;
+	JoinCostWorkspace workspace;
+
+	initial_cost_hashjoin(root, &workspace, jointype, clauses, outer, inner, extra, false);
+	return (Path *) create_hashjoin_path(root, joinrel, jointype, &workspace, extra, outer, inner,
+										 false, extra->restrictlist, NULL, clauses);
 }
 
 void
@@ -60,7 +78,6 @@ hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *oute
 						RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra,
 						List *clauses)
 {
-	JoinCostWorkspace workspace;
 	bool found = false;
 	ListCell *lc;
 
@@ -75,12 +92,7 @@ hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *oute
 		joinrel->pathlist = foreach_delete_current(joinrel->pathlist, lc);
 		found = true;
 	}
-	if (!found)
-		return;
-	initial_cost_hashjoin(root, &workspace, jointype, clauses, outerrel->cheapest_total_path,
-						  innerrel->cheapest_total_path, extra, false);
-	add_path(joinrel, (Path *) create_hashjoin_path(root, joinrel, jointype, &workspace, extra,
-													outerrel->cheapest_total_path,
-													innerrel->cheapest_total_path, false,
-													extra->restrictlist, NULL, clauses));
+	if (found)
+		add_path(joinrel, hash_join_path(root, joinrel, outerrel->cheapest_total_path,
+										 innerrel->cheapest_total_path, jointype, extra, clauses));
 }

@@ -11,6 +11,10 @@
 extern List *hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
 							   JoinType jointype, List *restrictlist);
 
+/* The join by hash of these paths of the two sides. */
+extern Path *hash_join_path(PlannerInfo *root, RelOptInfo *joinrel, Path *outer, Path *inner,
+							JoinType jointype, JoinPathExtraData *extra, List *clauses);
+
 /* Takes a join by hash in place of loops that search gathered rows once for each outer row. */
 extern void hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 									RelOptInfo *innerrel, JoinType jointype,

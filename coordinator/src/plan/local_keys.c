@@ -34,6 +34,7 @@
 #include "cluster/metadata.h"
 #include "plan/dist_path.h"
 #include "plan/planner.h"
+#include "plan/unnest_any.h"
 
 #define MAX_LOCAL_ROWS 100000.0
 
@@ -186,7 +187,6 @@ static Node *
 make_filter(const Query *query, const List *conditions, const OpExpr *equals, Oid equality,
 			Node *changed, Index rti, Node *key)
 {
-	ScalarArrayOpExpr *filter = makeNode(ScalarArrayOpExpr);
 	SubLink *keys = makeNode(SubLink);
 	Query *select = make_select(query, conditions, rti, key);
 
@@ -194,13 +194,7 @@ make_filter(const Query *query, const List *conditions, const OpExpr *equals, Oi
 	keys->subLinkType = ARRAY_SUBLINK;
 	keys->subselect = (Node *) select;
 	keys->location = -1;
-	filter->opno = equality;
-	set_sa_opfuncid(filter);
-	filter->useOr = true;
-	filter->inputcollid = equals->inputcollid;
-	filter->args = list_make2(copyObject(changed), keys);
-	filter->location = -1;
-	return (Node *) filter;
+	return unnest_any_make(equality, equals->inputcollid, copyObject(changed), (Node *) keys);
 }
 
 /* What the condition says of the changed table by itself; NULL: nothing. */

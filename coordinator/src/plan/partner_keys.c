@@ -30,7 +30,6 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
-#include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
@@ -38,9 +37,11 @@
 #include "compat.h"
 #include "decorrelate.h"
 #include "plan/gather_plan.h"
+#include "plan/hash_join.h"
 #include "plan/partner_keys.h"
 #include "plan/planner.h"
 #include "plan/shippable.h"
+#include "plan/unnest_any.h"
 #include "server/settings.h"
 
 /* More values than that are not expected to be worth their way. */
@@ -164,7 +165,6 @@ static PartnerKeys *
 make_keys(const Sides *sides, const Choice *choice)
 {
 	PartnerKeys *result = palloc0(sizeof(PartnerKeys));
-	ScalarArrayOpExpr *filter = makeNode(ScalarArrayOpExpr);
 	PathTarget *target = create_empty_pathtarget();
 
 	result->keys = makeNode(Param);
@@ -175,13 +175,8 @@ make_keys(const Sides *sides, const Choice *choice)
 	result->keys->paramcollid = choice->collation;
 	result->keys->location = -1;
 
-	filter->opno = choice->equality;
-	set_sa_opfuncid(filter);
-	filter->useOr = true;
-	filter->inputcollid = choice->collation;
-	filter->args = list_make2(choice->filtered, result->keys);
-	filter->location = -1;
-	result->filter = (Expr *) filter;
+	result->filter = unnest_any_make(choice->equality, choice->collation, choice->filtered,
+									 (Node *) result->keys);
 
 	add_column_to_pathtarget(target, (Expr *) choice->source, 0);
 	result->source = (Path *) create_projection_path(
@@ -196,13 +191,14 @@ make_keys(const Sides *sides, const Choice *choice)
 static Path *
 make_filtered_gather(const Sides *sides, const Choice *choice)
 {
-	PartnerKeys *keys = make_keys(sides, choice);
 	List *fetch = plan_scan_fetch(sides->filtered);
+	PartnerKeys *keys;
 	Path *best = NULL;
 	ListCell *lc;
 
 	if (!plan_join_can_fetch(sides->root, sides->filtered, fetch))
 		return NULL;
+	keys = make_keys(sides, choice);
 	foreach(lc, dist_paths(sides->filtered))
 	{
 		DistPath *dist = dist_path_copy(lfirst(lc));
@@ -210,7 +206,7 @@ make_filtered_gather(const Sides *sides, const Choice *choice)
 
 		if (dist->locus.kind != LOCUS_HASHED || dist->outer_params != NULL ||
 			dist->lateral != NIL || dist->locks != NIL ||
-			!shippable_expr(sides->root, &dist->locus, (Node *) keys->filter, NULL))
+			!shippable_expr(sides->root, &dist->locus, keys->filter, NULL))
 			continue;
 		dist->cost += dist->rows / locus_worker_count(&dist->locus) * cpu_operator_cost;
 		dist->rows = clamp_row_est(dist->rows * choice->share);
@@ -248,7 +244,6 @@ add_filtered_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	Path *inner = innerrel->cheapest_total_path;
 	Sides sides = {root, filters_outer ? outerrel : innerrel, filters_outer ? innerrel : outerrel,
 				   filters_outer ? inner : outer};
-	JoinCostWorkspace workspace;
 	QualCost quals;
 	Choice choice;
 	Path *filtered = filter_side(&sides, clauses, &choice);
@@ -258,9 +253,7 @@ add_filtered_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 		return;
 	outer = filters_outer ? filtered : outer;
 	inner = filters_outer ? inner : filtered;
-	initial_cost_hashjoin(root, &workspace, jointype, clauses, outer, inner, extra, false);
-	path = (Path *) create_hashjoin_path(root, joinrel, jointype, &workspace, extra, outer, inner,
-										 false, extra->restrictlist, NULL, clauses);
+	path = hash_join_path(root, joinrel, outer, inner, jointype, extra, clauses);
 	cost_qual_eval(&quals, extra->restrictlist, root);
 	path->total_cost += (quals.per_tuple + cpu_tuple_cost) * filtered->rows *
 						Max(sides.source_path->rows / choice.keys, 1);

@@ -10,7 +10,7 @@
 /* What workers are told of the other side of a join: the values of an expression of it. */
 typedef struct PartnerKeys
 {
-	Expr *filter; /* expression = ANY (keys) */
+	Node *filter; /* expression = ANY (keys) */
 	Param *keys;  /* the array, which stands for nothing but its place in the text */
 	Path *source; /* the rows of the other side, as this one column */
 } PartnerKeys;

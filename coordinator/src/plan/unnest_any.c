@@ -20,6 +20,20 @@
 
 #include "plan/unnest_any.h"
 
+Node *
+unnest_any_make(Oid operator, Oid collation, Node *value, Node *array)
+{
+	ScalarArrayOpExpr *result = makeNode(ScalarArrayOpExpr);
+
+	result->opno = operator;
+	set_sa_opfuncid(result);
+	result->useOr = true;
+	result->inputcollid = collation;
+	result->args = list_make2(value, array);
+	result->location = -1;
+	return (Node *) result;
+}
+
 /* The array, in terms of the query around, if the query is SELECT unnest(array) and nothing else; else NULL. */
 static Node *
 find_unnested(Query *query)
@@ -49,7 +63,6 @@ static Node *
 rewrite_link(SubLink *link)
 {
 	OpExpr *test = (OpExpr *) link->testexpr;
-	ScalarArrayOpExpr *result;
 	Param *output;
 	Node *array;
 
@@ -62,14 +75,7 @@ rewrite_link(SubLink *link)
 	if (array == NULL || get_base_element_type(exprType(array)) != output->paramtype)
 		return (Node *) link;
 
-	result = makeNode(ScalarArrayOpExpr);
-	result->opno = test->opno;
-	result->opfuncid = test->opfuncid;
-	result->useOr = true;
-	result->inputcollid = test->inputcollid;
-	result->args = list_make2(linitial(test->args), array);
-	result->location = link->location;
-	return (Node *) result;
+	return unnest_any_make(test->opno, test->inputcollid, linitial(test->args), array);
 }
 
 /* One condition, which is NULL or false for nothing. */
@@ -100,8 +106,11 @@ walk_conditions(Node *node, void *context)
 	{
 		Query *query = (Query *) node;
 
-		if (query->hasSubLinks)
-			query->havingQual = rewrite_condition(query->havingQual);
+		/* most levels have no sub-selects in expressions: their expressions are not looked at */
+		if (!query->hasSubLinks)
+			return range_table_walker(query->rtable, walk_conditions, context, 0) ||
+				   walk_conditions((Node *) query->cteList, context);
+		query->havingQual = rewrite_condition(query->havingQual);
 		return query_tree_walker(query, walk_conditions, context, 0);
 	}
 	if (IsA(node, FromExpr))

@@ -9,6 +9,9 @@
 
 #include "nodes/parsenodes.h"
 
+/* value = ANY (array), for an equality, or another operator, of the value and an element. */
+extern Node *unnest_any_make(Oid operator, Oid collation, Node *value, Node *array);
+
 /* Rewrites the conditions of all levels of the query in place. */
 extern void unnest_any_rewrite(Query *query);
 
