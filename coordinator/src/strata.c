@@ -57,6 +57,7 @@ bool strata_enable_aggregate_pushdown = true;
 int strata_enable_decorrelation = DECORRELATE_ON;
 int strata_enable_distinct_branches = DECORRELATE_ON;
 int strata_enable_partner_keys = DECORRELATE_ON;
+int strata_enable_reference_pushdown = DECORRELATE_ON;
 
 void _PG_init(void);
 
@@ -131,6 +132,12 @@ define_settings(void)
 							 "Only where one side is small. on: where it is cheaper. "
 							 "always: where it is possible.",
 							 &strata_enable_partner_keys, DECORRELATE_ON, decorrelate_modes,
+							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+	DefineCustomEnumVariable("strata.enable_reference_pushdown",
+							 "Lets a worker answer queries of reference tables alone.",
+							 "Only where its copies are columnar. on: where it is cheaper. "
+							 "always: where it is possible.",
+							 &strata_enable_reference_pushdown, DECORRELATE_ON, decorrelate_modes,
 							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 	local_extension_initialize();
 	MarkGUCPrefixReserved("strata");

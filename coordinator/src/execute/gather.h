@@ -31,6 +31,8 @@ typedef struct GatherScanState
 	bool finished;		 /* all rows were received */
 	uint64 changed_rows; /* returned by RETURNING and not counted yet */
 	int worker_count;	 /* that took part, for EXPLAIN */
+	int copy_worker;	 /* of a plan of reference tables: whose copies are read, 0 not chosen yet */
+	bool reads_here;	 /* ... or the child runs in its place: reference_read.h */
 
 	/* merge of ordered streams */
 	struct binaryheap *heap;
@@ -47,7 +49,7 @@ typedef struct GatherScanState
 	TupleTableSlot *store_slot;
 
 	List *traffic;				 /* RemoteTraffic * of each worker, in the scans that have ended */
-	struct PlanState *child;	 /* GATHER_INSERT_ROWS, or whose rows are the keys */
+	struct PlanState *child;	 /* GATHER_INSERT_ROWS, whose rows are the keys, or plan.reference */
 	struct PartnerKeyList *keys; /* NULL until they have been read */
 } GatherScanState;
 
@@ -66,6 +68,9 @@ extern List *gather_list_traffic(const GatherScanState *state);
  * current value; $1 .. $offset are not parameters and must not occur.
  */
 extern char *gather_substitute(GatherScanState *state, const char *sql, int offset);
+
+/* Workers that take part in the plan, as long as nothing is known of values. */
+extern const Bitmapset *gather_all_workers(const GatherScanState *state);
 
 /* The SQL with parameters replaced by literals of their current values; workers by the routes. */
 extern char *gather_current_sql(GatherScanState *state);

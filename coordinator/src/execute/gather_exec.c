@@ -35,6 +35,7 @@
 #include "execute/gather_retry.h"
 #include "execute/hold_row.h"
 #include "execute/partner_keys.h"
+#include "execute/reference_read.h"
 #include "execute/statement_snapshot.h"
 #include "execute/upsert_rows.h"
 #include "stream/remote_command.h"
@@ -130,6 +131,8 @@ begin_gather(CustomScanState *node, EState *estate, int eflags)
 										~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK));
 		node->custom_ps = list_make1(state->child);
 	}
+	if (plan->reference && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+		reference_read_choose(state);
 	if (plan->kind != GATHER_SELECT && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		estate->es_auxmodifytables = lcons(state, estate->es_auxmodifytables);
 }
@@ -398,6 +401,11 @@ receive_first_row(GatherScanState *state, TupleTableSlot *slot)
 			return found;
 		forget_failed_scan(state);
 		gather_retry_begin(&retry);
+		if (state->plan.reference)
+		{
+			state->reads_here = true;
+			return reference_read_next(state, slot);
+		}
 	}
 }
 
@@ -536,6 +544,11 @@ next_row(ScanState *node)
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
 	bool found;
 
+	if (state->reads_here)
+	{
+		(void) reference_read_next(state, slot);
+		return slot;
+	}
 	if (state->plan.kind == GATHER_INSERT_ROWS && !state->started)
 	{
 		state->scan = upsert_rows_run(state);
@@ -607,7 +620,9 @@ rescan_gather(CustomScanState *node)
 	GatherScanState *state = (GatherScanState *) node;
 
 	ExecScanReScan(&node->ss);
-	if (!state->started)
+	if (state->reads_here)
+		reference_read_rescan(state);
+	if (state->reads_here || !state->started)
 		return;
 
 	if (bms_overlap(node->ss.ps.chgParam, state->param_ids) ||

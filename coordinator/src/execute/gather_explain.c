@@ -167,7 +167,7 @@ void
 gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	GatherScanState *state = (GatherScanState *) node;
-	int total = bms_num_members(metadata_colocation(state->plan.colocation_id)->workers);
+	int total = bms_num_members(gather_all_workers(state));
 
 	/* values that only another node of the running plan computes, or the client, are not known */
 	bool generic = compat_explain_is_generic(es);
@@ -188,6 +188,9 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Workers", NULL, count, es);
 		ExplainPropertyInteger("Workers Total", NULL, total, es);
 	}
+	if (state->plan.reference)
+		ExplainPropertyText("Plan Below", state->reads_here ? "runs here" : "runs if no worker answers",
+							es);
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
 	if (state->keys != NULL && es->analyze)
 		ExplainPropertyText("Keys Sent",
@@ -197,6 +200,7 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	if (es->analyze)
 		show_traffic(state, es);
 	if ((es->verbose || all) && (state->plan.keys_param == 0 || state->keys != NULL) && !generic &&
-		bms_is_empty(state->param_ids) && state->plan.kind != GATHER_INSERT_ROWS)
+		bms_is_empty(state->param_ids) && state->plan.kind != GATHER_INSERT_ROWS &&
+		!state->reads_here)
 		show_remote_plans(state, es, all);
 }

@@ -14,6 +14,7 @@
 #include "cluster/shard_map.h"
 #include "execute/gather.h"
 #include "execute/partner_keys.h"
+#include "execute/reference_read.h"
 #include "values/row_format.h"
 
 /* The parameters' current values as SQL literals. */
@@ -128,13 +129,25 @@ workers_of_array(const Colocation *colocation, Oid array_type, Datum array)
 	return workers;
 }
 
+const Bitmapset *
+gather_all_workers(const GatherScanState *state)
+{
+	return state->plan.reference ? metadata_all_workers()
+								 : metadata_colocation(state->plan.colocation_id)->workers;
+}
+
 Bitmapset *
 gather_current_workers(GatherScanState *state)
 {
-	const Colocation *colocation = metadata_colocation(state->plan.colocation_id);
+	const Colocation *colocation;
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
-	Bitmapset *workers = bms_copy(colocation->workers);
+	Bitmapset *workers;
 	ListCell *lc;
+
+	if (state->plan.reference)
+		return reference_read_worker(state);
+	colocation = metadata_colocation(state->plan.colocation_id);
+	workers = bms_copy(colocation->workers);
 
 	/* without a route all shards are needed; rows to be inserted are routed one by one */
 	if ((state->routes == NIL && state->array_routes == NIL &&
@@ -175,7 +188,7 @@ gather_current_workers(GatherScanState *state)
 Bitmapset *
 gather_possible_workers(GatherScanState *state)
 {
-	if (!bms_is_empty(state->param_ids))
-		return bms_copy(metadata_colocation(state->plan.colocation_id)->workers);
+	if (!bms_is_empty(state->param_ids) && !state->plan.reference)
+		return bms_copy(gather_all_workers(state));
 	return gather_current_workers(state);
 }

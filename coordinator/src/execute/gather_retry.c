@@ -119,6 +119,10 @@ gather_retry_accept(GatherRetry *retry, const GatherScanState *state)
 
 	if (!gather_retry_is_possible(state))
 		return false;
+	/* our own copies are at hand */
+	if (state->plan.reference)
+		return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION &&
+			   statement_snapshot_is_alone(state->css.ss.ps.state);
 	if (sqlstate == ERRCODE_CONNECTION_FAILURE && retry->deadline == 0)
 	{
 		retry->deadline = now + (int64) strata_connect_timeout * 1000;

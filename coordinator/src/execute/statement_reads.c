@@ -21,11 +21,15 @@ look_at_plan(PlanState *state, StatementReads *reads)
 	if (state == NULL)
 		return false;
 	gather = gather_from_plan_state(state);
+	if (gather != NULL && gather->plan.reference && gather->reads_here)
+		gather = NULL; /* its child reads */
 	if (gather != NULL)
 	{
 		if (gather->plan.kind != GATHER_INSERT_ROWS)
 			reads->gathers = lappend(reads->gathers, gather);
 		reads->repeatedly |= !bms_is_empty(gather->param_ids);
+		if (gather->plan.reference)
+			return false;
 	}
 	else if (nodeTag(state) >= T_ScanState && nodeTag(state) <= T_CustomScanState)
 	{

@@ -389,6 +389,12 @@ statement_snapshot_can_restart(EState *estate)
 	return list_length(scopes) == 1 && (!scope->early || scope->lazy != NULL) && scope->uses <= 1;
 }
 
+bool
+statement_snapshot_is_alone(EState *estate)
+{
+	return find_scope(estate->es_snapshot) == NULL;
+}
+
 void
 statement_snapshot_restart(void)
 {

@@ -48,4 +48,7 @@ extern List *statement_snapshot_prepare_scan(const Bitmapset *workers);
 extern bool statement_snapshot_can_restart(EState *estate);
 extern void statement_snapshot_restart(void);
 
+/* Does nothing else of the statement read under snapshots that fit to those of the remote one? */
+extern bool statement_snapshot_is_alone(EState *estate);
+
 #endif

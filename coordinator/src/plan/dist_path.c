@@ -52,6 +52,31 @@ dist_path_loses_order(const DistPath *path)
 	return path->ordered && path->locus.kind == LOCUS_HASHED && !locus_is_single(&path->locus);
 }
 
+bool
+dist_path_find(DistPath *path, bool (*test)(DistPath *path, void *context), void *context)
+{
+	ListCell *lc;
+
+	if (test(path, context))
+		return true;
+	foreach(lc, path->subs)
+	{
+		if (dist_path_find(((DistSub *) lfirst(lc))->path, test, context))
+			return true;
+	}
+	foreach(lc, path->semijoins)
+	{
+		if (dist_path_find(((DistSemiJoin *) lfirst(lc))->inner, test, context))
+			return true;
+	}
+	foreach(lc, path->branches)
+	{
+		if (dist_path_find(lfirst(lc), test, context))
+			return true;
+	}
+	return false;
+}
+
 /* The sub-selects of a FROM without the sorting that nobody will see; shares what stays as it is. */
 static List *
 unsort_subs(List *subs)

@@ -141,6 +141,26 @@ gather_path_create_filtered(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, 
 }
 
 Path *
+gather_path_create_reference(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarget *target,
+							 List *pathkeys, Path *local, Cost startup_cost)
+{
+	Path *path = gather_path_create(root, rel, dist, target, NIL, NIL, pathkeys);
+	GatherCustomPath *gather = (GatherCustomPath *) path;
+
+	/*
+	 * The target of core's path may change after this, when the stage above takes it over; and add_path() would free it were the Gather
+	 * better in every way: it has a little more than one row for each.
+	 */
+	gather->cpath.custom_paths = list_make1(create_projection_path(
+		root, rel, local,
+		set_pathtarget_cost_width(root, make_pathtarget_from_tlist(dist->target))));
+	path->rows = local->rows * 1.000001;
+	path->startup_cost = startup_cost > 0 ? path->startup_cost + startup_cost : 0;
+	path->total_cost = startup_cost > 0 ? path->total_cost + startup_cost : 0;
+	return path;
+}
+
+Path *
 gather_path_create_modify(PlannerInfo *root, RelOptInfo *rel, List *subpaths, double rows,
 						  GatherModifyPlanner planner, void *arg)
 {
@@ -174,6 +194,7 @@ plan_to_list(const GatherPlan *plan)
 	numbers = lappend_int(numbers, plan->held_repeat);
 	numbers = lappend_int(numbers, plan->held_keep);
 	numbers = lappend_int(numbers, plan->keys_param);
+	numbers = lappend_int(numbers, plan->reference);
 	return list_concat(list_make5(makeString(plan->sql), numbers, plan->sort_columns,
 								  plan->sort_operators, plan->sort_collations),
 					   lcons(makeString(plan->unfiltered_sql ? plan->unfiltered_sql : ""),
@@ -201,6 +222,7 @@ gather_plan_from_list(List *list, GatherPlan *plan)
 	plan->held_repeat = list_nth_int(numbers, i++);
 	plan->held_keep = list_nth_int(numbers, i++);
 	plan->keys_param = list_nth_int(numbers, i++);
+	plan->reference = list_nth_int(numbers, i++);
 	plan->sort_columns = lthird(list);
 	plan->sort_operators = lfourth(list);
 	plan->sort_collations = list_nth(list, 4);
@@ -353,12 +375,11 @@ gather_add_hidden_roots(DistPath *dist)
 	}
 }
 
-/* Tables that the path reads on workers. */
-static void
-note_reads(DistPath *dist)
+/* Tables that the path reads on workers, at this level. */
+static bool
+note_reads(DistPath *dist, void *context)
 {
 	int rti = -1;
-	ListCell *lc;
 
 	while ((rti = bms_next_member(dist->relids, rti)) >= 0)
 	{
@@ -367,12 +388,7 @@ note_reads(DistPath *dist)
 		if (rte->rtekind == RTE_RELATION)
 			planner_note_access(rte->relid, false);
 	}
-	foreach(lc, dist->subs)
-		note_reads(((DistSub *) lfirst(lc))->path);
-	foreach(lc, dist->semijoins)
-		note_reads(((DistSemiJoin *) lfirst(lc))->inner);
-	foreach(lc, dist->branches)
-		note_reads(lfirst(lc));
+	return false;
 }
 
 /* The SQL with the condition on the keys, whose place among the parameters a NULL takes: they come from the child. */
@@ -409,7 +425,7 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	if (path->dist)
 	{
 		gather_add_hidden_roots(path->dist);
-		note_reads(path->dist);
+		(void) dist_path_find(path->dist, note_reads, NULL);
 	}
 	if (path->modify_planner)
 	{
@@ -438,7 +454,8 @@ plan_gather(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *best_path, Li
 	if (path->keys != NULL)
 		add_keys(&plan, dist, path->keys, scan_tlist, &params);
 	plan.writes = dist->locks != NIL;
-	if (locus_is_single(&dist->locus))
+	plan.reference = dist->locus.kind == LOCUS_REPLICATED;
+	if (plan.reference || locus_is_single(&dist->locus))
 		plan.sort_columns = plan.sort_operators = plan.sort_collations = plan.sort_nulls_first =
 			NIL;
 

@@ -46,6 +46,7 @@ typedef struct GatherPlan
 	bool held_keep;	   /* ... and which core asks for at any time */
 	List *
 		held_columns; /* ints, 1-based: where its columns are (0: nowhere), the leaf, the tid there */
+	bool reference;	  /* of reference tables alone: any worker is asked, or else the child runs */
 	int keys_param;	  /* $n that the child's rows are, as an array (partner_keys.h); 0: none */
 	char *unfiltered_sql;	/* ... and the SQL without it, for too many of them */
 	List *schemas;			/* names (String) of those that the SQL names */
@@ -71,6 +72,14 @@ extern Path *gather_path_create(PlannerInfo *root, RelOptInfo *rel, DistPath *di
 /* The same of a relation's rows that have a partner; `dist` says how many these are. */
 extern Path *gather_path_create_filtered(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
 										 List *fetch, PartnerKeys *keys);
+
+/*
+ * The same of a `dist` whose rows every worker has; `local` yields them here if no worker can.  startup_cost 0: always better than
+ * that.
+ */
+extern Path *gather_path_create_reference(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
+										  PathTarget *target, List *pathkeys, Path *local,
+										  Cost startup_cost);
 
 extern bool gather_path_is(const Path *path);
 

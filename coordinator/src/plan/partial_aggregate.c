@@ -154,6 +154,28 @@ minds_order(Oid aggregate)
 }
 
 static bool
+walk_differs(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Aggref))
+	{
+		Aggref *aggref = (Aggref *) node;
+
+		if (aggref->aggfnoid >= FirstNormalObjectId)
+			return walk_not_partial(node, context);
+		return aggref->aggorder != NIL || minds_order(aggref->aggfnoid);
+	}
+	return expression_tree_walker(node, walk_differs, context);
+}
+
+bool
+partial_aggregate_same_on_copies(Node *expr)
+{
+	return !walk_differs(expr, NULL);
+}
+
+static bool
 walk_minds_order(Node *node, void *context)
 {
 	if (node == NULL)

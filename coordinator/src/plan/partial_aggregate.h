@@ -14,6 +14,9 @@ extern Oid partial_aggregate_lookup(Oid aggregate);
 /* Does every Aggref in the expression (or List) have a partial twin and no DISTINCT, ORDER BY or WITHIN GROUP? */
 extern bool partial_aggregate_possible(Node *expr);
 
+/* Has every Aggref in it the same value on all workers, whose copies of a reference table have other orders? */
+extern bool partial_aggregate_same_on_copies(Node *expr);
+
 /* Has every Aggref in it the same value whatever the order of rows? (Users' own ones are not known.) */
 extern bool partial_aggregate_ignores_order(Node *expr);
 

@@ -522,7 +522,8 @@ plan_grouping(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 			continue;
 		/* copies of a reference table have their rows in different orders */
 		if (input->locus.kind == LOCUS_REPLICATED &&
-			!partial_aggregate_possible((Node *) root->processed_tlist))
+			!(partial_aggregate_same_on_copies((Node *) root->processed_tlist) &&
+			  partial_aggregate_same_on_copies(extra->havingQual)))
 			continue;
 		if (sets ? grouping_sets_complete(root, input)
 				 : upper_stage_is_complete(input, root->parse->groupClause, root->processed_tlist))

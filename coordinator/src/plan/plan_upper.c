@@ -455,9 +455,6 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 					push_limit(root, input_rel, output_rel, path, extra);
 				continue;
 			}
-			/* replicated rows come in no particular order: each worker might choose others */
-			if (path->locus.kind == LOCUS_REPLICATED)
-				continue;
 			path->limit_count = parse->limitCount;
 			path->limit_offset = parse->limitOffset;
 			path->limit_option = parse->limitOption;
@@ -471,8 +468,12 @@ plan_final(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		upper_stage_add_gather(root, output_rel, path, find_final_target(root, input_rel),
 							   path->sort_clause ? root->sort_pathkeys : NIL);
 
-		/* inside another query its InitPlans would not be evaluated */
-		if (root->init_plans == NIL)
+		/*
+		 * Inside another query its InitPlans would not be evaluated; and replicated rows come in no particular order: of those
+		 * below a LIMIT each worker might choose others.
+		 */
+		if (root->init_plans == NIL &&
+			!(path->locus.kind == LOCUS_REPLICATED && limit_needed(parse)))
 			dist_path_add(output_rel, path);
 	}
 }

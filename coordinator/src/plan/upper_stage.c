@@ -13,6 +13,7 @@
 #include "optimizer/tlist.h"
 
 #include "plan/gather_plan.h"
+#include "plan/reference_path.h"
 #include "plan/shippable.h"
 #include "plan/upper_stage.h"
 
@@ -123,8 +124,11 @@ void
 upper_stage_add_gather(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget *target,
 					   List *pathkeys)
 {
-	if (path->locus.kind == LOCUS_HASHED && path->outer_params == NULL &&
-		!dist_path_loses_order(path))
+	if (path->outer_params != NULL || dist_path_loses_order(path))
+		return;
+	if (path->locus.kind == LOCUS_REPLICATED)
+		reference_path_add(root, rel, path, target, pathkeys);
+	else
 		add_path(rel, upper_stage_gather(root, rel, path, target, pathkeys));
 }
 

@@ -251,6 +251,12 @@ snapshot_pin_note_import(void)
 	snapshot_imported = true;
 }
 
+bool
+snapshot_pin_is_imported(void)
+{
+	return snapshot_imported;
+}
+
 void
 snapshot_pin_check_join(const WorkerConnection *conn)
 {

@@ -47,6 +47,7 @@ extern void snapshot_pin_take(List *wires, const char *command, bool in_gate);
 
 /* SET TRANSACTION SNAPSHOT: it is the coordinator's alone, so no worker may be used under it. */
 extern void snapshot_pin_note_import(void);
+extern bool snapshot_pin_is_imported(void);
 
 /* A wire joins the transaction: ERROR if it would see another state than the others. */
 extern void snapshot_pin_check_join(const WorkerConnection *conn);
