@@ -52,6 +52,17 @@ shell()
 }
 
 echo "lint"
+# the longest, in one process, beside the compilations
+ansible=$(mktemp)
+trap 'rm -f "$ansible"' EXIT
+PATH="$PWD/$bin:$PATH" ansible-lint -q --strict >"$ansible" 2>&1 &
+ansible_lint=$!
+
+ansible()
+{
+	wait "$ansible_lint" || { cat "$ansible" && return 1; }
+}
+
 mapfile -t majors < <(awk '$1 ~ /^[0-9]+$/ { print $1 }' scripts/releases)
 for major in "${majors[@]}"; do
 	[[ $major != "$own" ]] || continue
@@ -64,7 +75,7 @@ check "ruff" "$bin/ruff" check --quiet .
 check "ruff format" "$bin/ruff" format --check --quiet .
 check "shellcheck" shell
 check "yamllint" "$bin/yamllint" --strict .
-check "ansible-lint" env PATH="$PWD/$bin:$PATH" ansible-lint -q --strict
+check "ansible-lint" ansible
 
 if [[ ${#failed[@]} -gt 0 ]]; then
 	echo "lint failed: ${failed[*]} (make format repairs formats)" >&2

@@ -39,6 +39,8 @@ REFUSED = ("0A000", "55000")
 
 MODES = ("all", "queries", "transactions", "roles", "ddl")
 PROGRESS_INTERVAL = 10.0
+# settings strata.enable_... that have the value always, too
+FORMS = ("decorrelation", "distinct_branches", "partner_keys", "reference_pushdown")
 
 
 @dataclass
@@ -150,7 +152,7 @@ class Fuzzer:
     def choose_forms(self, seed: int | str) -> None:
         """Every other query gets other forms, correlated sub-selects as joins, say, whatever that costs."""
         number = zlib.crc32(str(seed).encode())
-        for bit, form in enumerate(("decorrelation", "distinct_branches", "partner_keys")):
+        for bit, form in enumerate(FORMS):
             mode = "always" if number >> bit & 1 else "on"
             self.ours.execute(f"SET strata.enable_{form} = {mode}")
 

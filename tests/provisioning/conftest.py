@@ -9,26 +9,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.provisioning.foreign import have_deb
 from tests.provisioning.lab import Lab, why_impossible
-from tests.provisioning.site import Site
+from tests.provisioning.root import MAJORS
+from tests.provisioning.site import DIST, Site
 
 # one for each process: tests of two working trees may run at once
 NAME = f"lab{os.getpid()}"
+SUITE = os.environ.get("LAB_SUITE", "trixie")
 
 
 @pytest.fixture(scope="package")
-def lab() -> Iterator[Lab]:
+def _package(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where a cluster will be made: its Debian package is built while the hosts boot and their tests run."""
+    with ThreadPoolExecutor(1) as background:
+        if any("site" in item.fixturenames for item in request.session.items):
+            background.submit(have_deb, MAJORS[SUITE], DIST)
+        yield
+
+
+@pytest.fixture(scope="package")
+def lab(_package: None) -> Iterator[Lab]:
     if reason := why_impossible():
         pytest.skip(f"the lab of real hosts cannot run here: {reason}")
-    suite = os.environ.get("LAB_SUITE", "trixie")
-    running = Lab(name=os.environ.get("LAB", "lab"), suite=suite)
+    running = Lab(name=os.environ.get("LAB", "lab"), suite=SUITE)
     if "LAB" in os.environ and running.is_running():
         yield running
         return
-    with Lab(name=NAME, suite=suite) as made:
+    with Lab(name=NAME, suite=SUITE) as made:
         yield made
 
 

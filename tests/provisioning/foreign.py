@@ -10,9 +10,9 @@ their own, whose first process dies with this one: however a run ends, nothing o
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import hashlib
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -97,15 +97,18 @@ def build_deb(major: int, output: Path) -> None:
 
 
 def have_deb(major: int, output: Path) -> None:
-    """The same, but sources that were built before are not compiled again."""
+    """The same, but sources that were built before, or are just being built, are not compiled again."""
     built = CACHE / "debs" / f"{major}-{fingerprint()}"
-    if not built.exists():
-        build_deb(major, output)
-        for old in built.parent.glob(f"{major}-*"):
-            shutil.rmtree(old)
-        unfinished = built.with_name(f"{built.name}.{os.getpid()}.unfinished")
-        shutil.copytree(output, unfinished, ignore=lambda _, names: others(major, names))
-        unfinished.rename(built)
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with (built.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            build_deb(major, output)
+            for old in built.parent.glob(f"{major}-*"):
+                shutil.rmtree(old)
+            unfinished = built.with_name(f"{built.name}.unfinished")
+            shutil.copytree(output, unfinished, ignore=lambda _, names: others(major, names))
+            unfinished.rename(built)
     for old in output.glob(f"postgresql-{major}-strata*.deb"):
         old.unlink()
     shutil.copytree(built, output, dirs_exist_ok=True)

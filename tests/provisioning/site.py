@@ -22,6 +22,7 @@ from tests.provisioning.lab import Lab
 from tests.provisioning.root import MAJORS
 
 ROOT = Path(__file__).parents[2]
+DIST = ROOT / "dist"
 SECRETS = (
     "pki_passphrase",
     "cluster_etcd_password",
@@ -81,9 +82,9 @@ class Site:
         """Make the cluster, with packages of the sources as they are now; once for each lab."""
         done = self.lab.directory / "converged"
         if not done.exists():
-            have_deb(self.major, ROOT / "dist")
+            have_deb(self.major, DIST)
             if self.major == 15:
-                run([ROOT / "scripts/fetch_patroni.sh", ROOT / "dist"])
+                run([ROOT / "scripts/fetch_patroni.sh", DIST])
             self.play("site.yml")
             done.touch()
 

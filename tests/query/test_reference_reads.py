@@ -141,7 +141,9 @@ def test_where_it_is_cheaper_or_never(pair: Pair, query: str) -> None:
 def test_only_large_scans_of_columnar_copies_travel(pair: Pair) -> None:
     pair.ours.execute("SET strata.enable_reference_pushdown = on")
     columnar = pair.schema.endswith("columnar")
-    pair.execute("CREATE TABLE wide AS SELECT n, n % 9 AS m, md5(n::text) AS t FROM generate_series(1, 60000) AS n")
+    pair.execute(
+        "CREATE TABLE wide AS SELECT n, n % 9 AS m, md5(n::text) AS t FROM generate_series(1, 60000) AS n"
+    )
     pair.reference("wide", "columnar" if columnar else "heap")
     pair.execute("ANALYZE wide")
     large = "SELECT m, count(DISTINCT n % 100), max(t) FROM wide GROUP BY m"
@@ -181,8 +183,12 @@ def test_own_writes(pair: Pair) -> None:
         pair.same("DELETE FROM offer WHERE i < 30")
         pair.same("INSERT INTO seller VALUES (1000, 'new', 1)")
         pair.all_same(THERE[:8])
-    pair.same("WITH gone AS (DELETE FROM offer WHERE i = 9 RETURNING *) SELECT (SELECT count(*) FROM gone), count(*) FROM offer")
-    pair.same("INSERT INTO offer SELECT 9, s, s FROM seller WHERE s < 5 RETURNING (SELECT count(*) FROM offer)")
+    pair.same(
+        "WITH gone AS (DELETE FROM offer WHERE i = 9 RETURNING *) SELECT (SELECT count(*) FROM gone), count(*) FROM offer"
+    )
+    pair.same(
+        "INSERT INTO offer SELECT 9, s, s FROM seller WHERE s < 5 RETURNING (SELECT count(*) FROM offer)"
+    )
 
 
 def test_code_that_reads_while_rows_change(pair: Pair) -> None:
@@ -197,6 +203,22 @@ def test_code_that_reads_while_rows_change(pair: Pair) -> None:
     pair.same("UPDATE item SET price = 0 WHERE size = 6 AND i < 600")
     pair.same("SELECT i, size FROM item WHERE price = 0")
     pair.execute("DROP TRIGGER counted ON item; DROP FUNCTION counted()")
+
+
+def test_functions_of_the_statement_that_write(pair: Pair) -> None:
+    """What they change is not seen by the statement that calls them, as everywhere."""
+    pair.execute(
+        "CREATE FUNCTION forget(integer) RETURNS bigint LANGUAGE sql AS"
+        " 'DELETE FROM offer WHERE i = $1; SELECT count(*) FROM offer'"
+    )
+    for query in (
+        "SELECT forget(11), (SELECT count(*) FROM offer)",
+        "SELECT f, (SELECT count(*) FROM offer WHERE f > 0) FROM forget(12) AS f",
+        "SELECT forget(i) FROM (SELECT max(i) AS i FROM offer) AS o UNION ALL SELECT count(*) FROM offer",
+        "SELECT count(*) FROM offer",
+    ):
+        pair.same(query)
+    pair.execute("DROP FUNCTION forget")
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
@@ -287,7 +309,9 @@ def test_other_statements(pair: Pair) -> None:
     with pair.transaction():
         pair.same("UPDATE here SET w = (SELECT count(*) FROM item WHERE size = w)")
         pair.same("SELECT * FROM here")
-    pair.same("DO $$ DECLARE n bigint; BEGIN FOR n IN SELECT count(*) FROM item GROUP BY size LOOP END LOOP; END $$")
+    pair.same(
+        "DO $$ DECLARE n bigint; BEGIN FOR n IN SELECT count(*) FROM item GROUP BY size LOOP END LOOP; END $$"
+    )
 
 
 def test_trees(pair: Pair) -> None:
@@ -343,3 +367,17 @@ def test_the_other_worker_answers(cluster: Cluster, pair: Pair) -> None:
     finally:
         cluster.workers[0].start()
     pair.all_same(THERE[:4])
+
+
+def test_a_worker_dies_in_a_transaction(cluster: Cluster, pair: Pair) -> None:
+    with pair.transaction("COMMIT"):
+        pair.all_same(THERE[:2])
+        for worker in cluster.workers:
+            worker.stop("immediate")
+        try:
+            pair.all_same(THERE[:4])
+        finally:
+            for worker in cluster.workers:
+                worker.start()
+        pair.all_same(THERE[:4])
+    wait_for_worker(pair)

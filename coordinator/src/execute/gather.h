@@ -31,8 +31,8 @@ typedef struct GatherScanState
 	bool finished;		 /* all rows were received */
 	uint64 changed_rows; /* returned by RETURNING and not counted yet */
 	int worker_count;	 /* that took part, for EXPLAIN */
-	int copy_worker;	 /* of a plan of reference tables: whose copies are read, 0 not chosen yet */
-	bool reads_here;	 /* ... or the child runs in its place: reference_read.h */
+	int copy_worker; /* of a plan of reference tables: whose copies are read, 0 not chosen yet */
+	bool reads_here; /* ... or the child runs in its place: reference_read.h */
 
 	/* merge of ordered streams */
 	struct binaryheap *heap;
@@ -48,8 +48,8 @@ typedef struct GatherScanState
 	bool reading_store;
 	TupleTableSlot *store_slot;
 
-	List *traffic;				 /* RemoteTraffic * of each worker, in the scans that have ended */
-	struct PlanState *child;	 /* GATHER_INSERT_ROWS, whose rows are the keys, or plan.reference */
+	List *traffic;			 /* RemoteTraffic * of each worker, in the scans that have ended */
+	struct PlanState *child; /* GATHER_INSERT_ROWS, whose rows are the keys, or plan.reference */
 	struct PartnerKeyList *keys; /* NULL until they have been read */
 } GatherScanState;
 

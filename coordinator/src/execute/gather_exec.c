@@ -544,7 +544,7 @@ next_row(ScanState *node)
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
 	bool found;
 
-	if (state->reads_here)
+	if (state->plan.reference && reference_read_is_here(state))
 	{
 		(void) reference_read_next(state, slot);
 		return slot;

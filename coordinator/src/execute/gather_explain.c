@@ -189,8 +189,8 @@ gather_explain(CustomScanState *node, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Workers Total", NULL, total, es);
 	}
 	if (state->plan.reference)
-		ExplainPropertyText("Plan Below", state->reads_here ? "runs here" : "runs if no worker answers",
-							es);
+		ExplainPropertyText("Plan Below",
+							state->reads_here ? "runs here" : "runs if no worker answers", es);
 	ExplainPropertyText("Remote SQL", state->plan.sql, es);
 	if (state->keys != NULL && es->analyze)
 		ExplainPropertyText("Keys Sent",

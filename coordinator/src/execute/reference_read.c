@@ -71,6 +71,14 @@ reference_read_choose(GatherScanState *state)
 	(void) remote_role_enter(saved);
 }
 
+bool
+reference_read_is_here(GatherScanState *state)
+{
+	if (!state->started && must_read_here())
+		state->reads_here = true;
+	return state->reads_here;
+}
+
 Bitmapset *
 reference_read_worker(const GatherScanState *state)
 {

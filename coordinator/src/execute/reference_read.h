@@ -13,6 +13,9 @@
  */
 extern void reference_read_choose(GatherScanState *state);
 
+/* Does the child run?  Asked before the first row, too: a function of the statement may have written since it began. */
+extern bool reference_read_is_here(GatherScanState *state);
+
 /* The worker that is asked, or would be; NULL: none. */
 extern Bitmapset *reference_read_worker(const GatherScanState *state);
 

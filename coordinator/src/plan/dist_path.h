@@ -146,8 +146,8 @@ extern DistPath *dist_path_copy(const DistPath *path);
 extern bool dist_path_loses_order(const DistPath *path);
 
 /* Is this so of the path, or of one inside of it: a derived table, a semi join, a branch? */
-extern bool dist_path_find(DistPath *path, bool (*test)(DistPath *path, void *context),
-						   void *context);
+extern bool
+dist_path_find(DistPath *path, bool (*test)(DistPath *path, void *context), void *context);
 
 /* The path has no order any more, and its sub-selects no sorting that nobody will see. */
 extern void dist_path_forget_order(DistPath *path);

@@ -77,9 +77,9 @@ extern Path *gather_path_create_filtered(PlannerInfo *root, RelOptInfo *rel, Dis
  * The same of a `dist` whose rows every worker has; `local` yields them here if no worker can.  startup_cost 0: always better than
  * that.
  */
-extern Path *gather_path_create_reference(PlannerInfo *root, RelOptInfo *rel, DistPath *dist,
-										  PathTarget *target, List *pathkeys, Path *local,
-										  Cost startup_cost);
+extern Path *
+gather_path_create_reference(PlannerInfo *root, RelOptInfo *rel, DistPath *dist, PathTarget *target,
+							 List *pathkeys, Path *local, Cost startup_cost);
 
 extern bool gather_path_is(const Path *path);
 

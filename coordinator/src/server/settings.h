@@ -24,9 +24,9 @@ extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_explain_all_workers;			/* does EXPLAIN show the plans of all of them? */
 extern bool strata_enable_join_pushdown;
 extern bool strata_enable_aggregate_pushdown;
-extern int strata_enable_decorrelation;		/* DecorrelateMode */
-extern int strata_enable_distinct_branches; /* DecorrelateMode */
-extern int strata_enable_partner_keys;		/* DecorrelateMode */
+extern int strata_enable_decorrelation;		 /* DecorrelateMode */
+extern int strata_enable_distinct_branches;	 /* DecorrelateMode */
+extern int strata_enable_partner_keys;		 /* DecorrelateMode */
 extern int strata_enable_reference_pushdown; /* DecorrelateMode */
 
 #endif
