@@ -89,6 +89,9 @@ extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *contex
  */
 extern bool decorrelate_may_fail(Node *node);
 
+/* The same of an aggregate; or does it depend on the order of its rows? */
+extern bool decorrelate_aggregate_may_fail(Aggref *aggregate);
+
 /* Settings that say whether it is done: "off", "on" (where it is cheaper) or, for tests, "always" (where it is possible). */
 typedef enum DecorrelateMode
 {

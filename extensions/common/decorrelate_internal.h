@@ -106,7 +106,4 @@ extern bool decorrelate_source_filters(const DecorrelateOuter *outer, Index varn
 extern SubLink *decorrelate_source_membership(const DecorrelateOuter *outer, Index varno,
 											  List *conditions, List *tests);
 
-/* decorrelate_safety.c */
-extern bool decorrelate_aggregate_may_fail(Aggref *aggregate);
-
 #endif

@@ -247,10 +247,7 @@ is_harmless_aggregate(Oid aggregate)
 	}
 }
 
-/*
- * May the aggregate fail, or does it depend on the order of its rows?  Those that do neither give
- * NULL for no rows, except for count().
- */
+/* Those that do neither give NULL for no rows, except for count(). */
 bool
 decorrelate_aggregate_may_fail(Aggref *aggregate)
 {

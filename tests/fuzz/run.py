@@ -40,7 +40,13 @@ REFUSED = ("0A000", "55000")
 MODES = ("all", "queries", "transactions", "roles", "ddl")
 PROGRESS_INTERVAL = 10.0
 # settings strata.enable_... that have the value always, too
-FORMS = ("decorrelation", "distinct_branches", "partner_keys", "reference_pushdown")
+FORMS = (
+    "decorrelation",
+    "distinct_branches",
+    "partner_keys",
+    "reference_pushdown",
+    "eager_aggregation",
+)
 
 
 @dataclass

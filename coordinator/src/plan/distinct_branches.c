@@ -25,7 +25,6 @@
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -40,6 +39,7 @@
 #include "decorrelate.h"
 #include "plan/distinct_branches.h"
 #include "plan/planner.h"
+#include "plan/query_levels.h"
 
 /* More would be planned for long, and read the rows too often. */
 #define MOST_BRANCHES 8
@@ -451,30 +451,6 @@ split_level(Query *query)
 	return true;
 }
 
-/* ---- the levels of a query: its own, those in FROM and WITH, the innermost first ------------------------------- */
-
-typedef bool (*LevelVisitor)(Query *query);
-
-/* Did one of them return true? */
-static bool
-visit_levels(Query *query, LevelVisitor visit)
-{
-	bool result = false;
-	ListCell *cell;
-
-	check_stack_depth();
-	foreach(cell, query->cteList)
-		result |= visit_levels((Query *) lfirst_node(CommonTableExpr, cell)->ctequery, visit);
-	foreach(cell, query->rtable)
-	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
-
-		if (rte->rtekind == RTE_SUBQUERY)
-			result |= visit_levels(rte->subquery, visit);
-	}
-	return result | visit(query);
-}
-
 static bool
 level_may_apply(Query *query)
 {
@@ -486,11 +462,11 @@ level_may_apply(Query *query)
 bool
 distinct_branches_may_apply(Query *query)
 {
-	return visit_levels(query, level_may_apply);
+	return query_levels_visit(query, level_may_apply);
 }
 
 bool
 distinct_branches_rewrite(Query *query)
 {
-	return visit_levels(query, split_level);
+	return query_levels_visit(query, split_level);
 }

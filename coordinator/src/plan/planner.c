@@ -17,6 +17,7 @@
 
 #include "plan/approximate.h"
 #include "plan/distinct_branches.h"
+#include "plan/eager_aggregation.h"
 #include "compat.h"
 #include "decorrelate.h"
 #include "cluster/metadata.h"
@@ -256,25 +257,54 @@ plan_decorrelated(Query *query, const char *query_string, int cursor_options,
 							strata_enable_decorrelation, judge_entry, plan_form);
 }
 
+/* A way to write a query, of the same rows. */
+typedef struct Form
+{
+	const int *setting; /* DecorrelateMode */
+	bool (*may_apply)(Query *query);
+	bool (*rewrite)(Query *query); /* in place; false: it does not apply */
+} Form;
+
+static const Form forms[] = {
+	{&strata_enable_eager_aggregation, eager_aggregation_may_apply, eager_aggregation_rewrite},
+	{&strata_enable_distinct_branches, distinct_branches_may_apply, distinct_branches_rewrite},
+};
+
+/* The query in that form; NULL if it has none. */
+static Query *
+write_form(const Form *form, Query *query)
+{
+	Query *written;
+
+	if (*form->setting == DECORRELATE_OFF || !form->may_apply(query))
+		return NULL;
+	written = copyObject(query);
+	return form->rewrite(written) ? written : NULL;
+}
+
 /* The cheapest form of a SELECT that changes nothing. */
 static PlannedStmt *
 plan_select(Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params)
 {
-	Query *branches = NULL;
+	List *others = NIL;
 	PlannedStmt *plan;
+	ListCell *cell;
 
-	if (strata_enable_distinct_branches != DECORRELATE_OFF && distinct_branches_may_apply(query))
+	for (int i = 0; i < lengthof(forms); i++)
 	{
-		branches = copyObject(query);
-		if (!distinct_branches_rewrite(branches))
-			branches = NULL;
+		Query *written = write_form(&forms[i], query);
+
+		if (written == NULL)
+			continue;
+		if (*forms[i].setting == DECORRELATE_ALWAYS)
+			query = written;
+		else
+			others = lappend(others, written);
 	}
-	if (branches != NULL && strata_enable_distinct_branches == DECORRELATE_ALWAYS)
-		return plan_decorrelated(branches, query_string, cursor_options, bound_params);
 	plan = plan_decorrelated(query, query_string, cursor_options, bound_params);
-	if (branches != NULL)
+	foreach(cell, others)
 		plan = decorrelate_choose(
-			plan, plan_decorrelated(branches, query_string, cursor_options, bound_params),
+			plan, plan_decorrelated(lfirst(cell), query_string, cursor_options, bound_params),
 			cursor_options);
 	return plan;
 }

@@ -44,8 +44,13 @@
 /* A column tells which outer joins above it may make it NULL; since 16. */
 #if PG_VERSION_NUM >= 160000
 #define compat_forget_nulling(var) ((var)->varnullingrels = NULL)
+#define compat_set_nulling(var, join) ((var)->varnullingrels = bms_make_singleton(join))
+#define compat_remove_nulling(node, join) \
+	remove_nulling_relids((Node *) (node), bms_make_singleton(join), NULL)
 #else
 #define compat_forget_nulling(var) ((void) 0)
+#define compat_set_nulling(var, join) ((void) (join))
+#define compat_remove_nulling(node, join) ((void) (join), (Node *) (node))
 #endif
 
 /* Columns of joins in an expression of the query as what they stand for; needs optimizer/optimizer.h. */
