@@ -16,6 +16,9 @@
  * its rows.  y is read twice, under one snapshot, and has to be the same both times: tables and conditions, nothing
  * volatile.  When it turns out to be large after all, the workers are asked for all rows.
  *
+ * Where the other side is itself a join, and large, a small relation of it may tell as much: what an inner join holds equal
+ * is among the values of each of its relations.
+ *
  * Whose rows may be left out: of an inner join either side's, of an outer join those of the side that is not preserved, of
  * a semi join either side's, of an anti join those that are looked for.
  */
@@ -36,6 +39,7 @@
 
 #include "compat.h"
 #include "decorrelate.h"
+#include "plan/distinct_partners.h"
 #include "plan/gather_plan.h"
 #include "plan/hash_join.h"
 #include "plan/partner_keys.h"
@@ -58,6 +62,8 @@ typedef struct Sides
 	RelOptInfo *filtered;
 	RelOptInfo *source;
 	Path *source_path;
+	bool once;	  /* does one of equal rows of the filtered side do? */
+	bool carried; /* is the source a relation of the other side, not all of it? */
 } Sides;
 
 /* The best clause to filter by. */
@@ -119,6 +125,37 @@ is_repeatable(PlannerInfo *root, RelOptInfo *rel)
 
 /* ---- the clause ------------------------------------------------------------------------------------------- */
 
+/* What a class holds equal, of this relation; NULL: nothing. */
+static EquivalenceMember *
+find_member(const EquivalenceClass *ec, Relids relids)
+{
+	ListCell *lc;
+
+	foreach(lc, ec != NULL && !ec->ec_has_volatile ? ec->ec_members : NIL)
+	{
+		EquivalenceMember *member = lfirst_node(EquivalenceMember, lc);
+
+		if (!member->em_is_child && !member->em_is_const && bms_equal(member->em_relids, relids))
+			return member;
+	}
+	return NULL;
+}
+
+/* The source's own value in place of the one that it is equal to in the other side; false: there is none. */
+static bool
+carry_clause(const Sides *sides, const RestrictInfo *rinfo, Choice *choice)
+{
+	EquivalenceMember *member = find_member(rinfo->parent_ec, sides->source->relids);
+
+	if (member == NULL)
+		return false;
+	choice->source = (Node *) member->em_expr;
+	choice->equality = get_opfamily_member(linitial_oid(rinfo->parent_ec->ec_opfamilies),
+										   exprType(choice->filtered), exprType(choice->source),
+										   BTEqualStrategyNumber);
+	return true;
+}
+
 /* What the clause says of the sides; false if it cannot be sent. */
 static bool
 read_clause(const Sides *sides, RestrictInfo *rinfo, Choice *choice)
@@ -130,6 +167,8 @@ read_clause(const Sides *sides, RestrictInfo *rinfo, Choice *choice)
 	choice->source = is_left ? get_rightop(op) : get_leftop(op);
 	choice->equality = is_left ? op->opno : get_commutator(op->opno);
 	choice->collation = op->inputcollid;
+	if (sides->carried && !carry_clause(sides, rinfo, choice))
+		return false;
 	return OidIsValid(choice->equality) && exprCollation(choice->source) == op->inputcollid &&
 		   OidIsValid(get_array_type(exprType(choice->source))) &&
 		   shippable_type(get_array_type(exprType(choice->source))) &&
@@ -202,12 +241,15 @@ make_filtered_gather(const Sides *sides, const Choice *choice)
 	foreach(lc, dist_paths(sides->filtered))
 	{
 		DistPath *dist = dist_path_copy(lfirst(lc));
+		DistPath *once;
 		Path *gather;
 
 		if (dist->locus.kind != LOCUS_HASHED || dist->outer_params != NULL ||
 			dist->lateral != NIL || dist->locks != NIL ||
 			!shippable_expr(sides->root, &dist->locus, keys->filter, NULL))
 			continue;
+		once = sides->once ? distinct_partners_path(sides->root, dist, fetch) : NULL;
+		dist = once != NULL ? once : dist;
 		dist->cost += dist->rows / locus_worker_count(&dist->locus) * cpu_operator_cost;
 		dist->rows = clamp_row_est(dist->rows * choice->share);
 		gather = gather_path_create_filtered(sides->root, sides->filtered, dist, fetch, keys);
@@ -231,6 +273,32 @@ filter_side(const Sides *sides, List *clauses, Choice *choice)
 	return make_filtered_gather(sides, choice);
 }
 
+/* The smallest relation of the source whose values the clauses compare, too, in its place. */
+static bool
+find_carrier(Sides *sides, List *clauses)
+{
+	RelOptInfo *other = sides->source;
+	ListCell *lc;
+	int rti = -1;
+
+	/* outer and semi joins let rows through that hold nothing equal */
+	if (sides->root->join_info_list != NIL || bms_membership(other->relids) != BMS_MULTIPLE)
+		return false;
+	while ((rti = bms_next_member(other->relids, rti)) >= 0)
+	{
+		RelOptInfo *rel = find_base_rel(sides->root, rti);
+		bool compared = false;
+
+		foreach(lc, clauses)
+			compared |= find_member(lfirst_node(RestrictInfo, lc)->parent_ec, rel->relids) != NULL;
+		if (compared && rel->rows < sides->source->rows)
+			sides->source = rel;
+	}
+	sides->source_path = sides->source->cheapest_total_path;
+	sides->carried = sides->source != other;
+	return sides->carried;
+}
+
 /*
  * The join by hash with one side filtered by what the other has.  Core, which knows nothing of the filter, thinks that most
  * rows of that side have no partner all the same; what it takes to evaluate the clauses for all is added.
@@ -242,13 +310,19 @@ add_filtered_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 {
 	Path *outer = outerrel->cheapest_total_path;
 	Path *inner = innerrel->cheapest_total_path;
-	Sides sides = {root, filters_outer ? outerrel : innerrel, filters_outer ? innerrel : outerrel,
-				   filters_outer ? inner : outer};
+	Sides sides = {root,
+				   filters_outer ? outerrel : innerrel,
+				   filters_outer ? innerrel : outerrel,
+				   filters_outer ? inner : outer,
+				   !filters_outer && (jointype == JOIN_SEMI || jointype == JOIN_ANTI),
+				   false};
 	QualCost quals;
 	Choice choice;
 	Path *filtered = filter_side(&sides, clauses, &choice);
 	Path *path;
 
+	if (filtered == NULL && find_carrier(&sides, clauses))
+		filtered = filter_side(&sides, clauses, &choice);
 	if (filtered == NULL)
 		return;
 	outer = filters_outer ? filtered : outer;

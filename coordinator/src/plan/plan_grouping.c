@@ -410,49 +410,6 @@ ignores_duplicates(const Aggref *aggref)
 	return takes_one_row;
 }
 
-/* Are equal values the same in all that can be asked of them? 1.0 and 1.00 are not. */
-static bool
-equal_is_identical(Oid type, Oid collation)
-{
-	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
-	Oid function = InvalidOid;
-
-	if (OidIsValid(entry->btree_opf))
-		function = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype,
-									 BTEQUALIMAGE_PROC);
-	return OidIsValid(function) &&
-		   DatumGetBool(
-			   OidFunctionCall1Coll(function, collation, ObjectIdGetDatum(entry->btree_opintype)));
-}
-
-/* SELECT DISTINCT of a target: its columns as a clause of GROUP BY; NIL if that would lose rows that differ. */
-static List *
-group_by_all(List *target)
-{
-	List *clauses = NIL;
-	Index last_ref = 0;
-	ListCell *lc;
-
-	foreach(lc, target)
-		last_ref = Max(last_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
-	foreach(lc, target)
-	{
-		TargetEntry *tle = lfirst(lc);
-		SortGroupClause *clause = makeNode(SortGroupClause);
-
-		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &clause->sortop,
-								 &clause->eqop, NULL, &clause->hashable);
-		if (!OidIsValid(clause->eqop) || !clause->hashable ||
-			!equal_is_identical(exprType((Node *) tle->expr), exprCollation((Node *) tle->expr)))
-			return NIL;
-		if (tle->ressortgroupref == 0)
-			tle->ressortgroupref = ++last_ref;
-		clause->tleSortGroupRef = tle->ressortgroupref;
-		clauses = lappend(clauses, clause);
-	}
-	return clauses;
-}
-
 /*
  * Aggregates that all ignore duplicates: the workers send each row once, core does the rest.  For what cannot be made of
  * partial aggregates: sum(DISTINCT x), several distinct columns.
@@ -480,7 +437,7 @@ push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_
 			return;
 	}
 	path->target = upper_stage_target(input_rel->reltarget);
-	path->group_clause = group_by_all(path->target);
+	path->group_clause = upper_stage_group_by_all(path->target);
 	if (path->group_clause == NIL || !upper_stage_is_shippable(path, path->target) ||
 		path->outer_params != NULL)
 		return;

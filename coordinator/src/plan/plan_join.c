@@ -17,6 +17,7 @@
 #include "optimizer/restrictinfo.h"
 
 #include "compat.h"
+#include "plan/distinct_partners.h"
 #include "plan/gather_plan.h"
 #include "plan/hash_join.h"
 #include "plan/partner_keys.h"
@@ -494,6 +495,7 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 	if (clauses != NIL)
 	{
 		partner_keys_join(root, joinrel, outerrel, innerrel, jointype, extra, clauses);
+		distinct_partners_join(root, joinrel, outerrel, innerrel, jointype, extra, clauses);
 		hash_join_replace_loops(root, joinrel, outerrel, innerrel, jointype, extra, clauses);
 	}
 	if (jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_FULL &&

@@ -21,6 +21,7 @@
 #include "compat.h"
 #include "decorrelate.h"
 #include "cluster/metadata.h"
+#include "join_estimate.h"
 #include "plan/gather_plan.h"
 #include "plan/local_keys.h"
 #include "plan/period_cutoff.h"
@@ -62,8 +63,11 @@ on_scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	if (previous_pathlist_hook)
 		previous_pathlist_hook(root, rel, rti, rte);
-	if (metadata_available())
-		plan_scan(root, rel, rti, rte);
+	if (!metadata_available())
+		return;
+	join_estimate_relation(root, rel, rte,
+						   rte->rtekind == RTE_RELATION && metadata_table(rte->relid) != NULL);
+	plan_scan(root, rel, rti, rte);
 }
 
 static void

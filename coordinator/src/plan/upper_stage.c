@@ -6,11 +6,15 @@
 
 #include <math.h>
 
+#include "access/nbtree.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/tlist.h"
+#include "parser/parse_oper.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 #include "plan/gather_plan.h"
 #include "plan/reference_path.h"
@@ -153,4 +157,46 @@ upper_stage_partial_groups(double rows, double groups, int workers)
 	double per_worker = groups * (1 - pow(1 - 1 / Max(groups, 1), rows / workers));
 
 	return clamp_row_est(Min(rows, per_worker * workers));
+}
+
+/* Are equal values the same in all that can be asked of them? 1.0 and 1.00 are not. */
+static bool
+equal_is_identical(Oid type, Oid collation)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
+	Oid function = InvalidOid;
+
+	if (OidIsValid(entry->btree_opf))
+		function = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype,
+									 BTEQUALIMAGE_PROC);
+	return OidIsValid(function) &&
+		   DatumGetBool(
+			   OidFunctionCall1Coll(function, collation, ObjectIdGetDatum(entry->btree_opintype)));
+}
+
+List *
+upper_stage_group_by_all(List *target)
+{
+	List *clauses = NIL;
+	Index last_ref = 0;
+	ListCell *lc;
+
+	foreach(lc, target)
+		last_ref = Max(last_ref, ((TargetEntry *) lfirst(lc))->ressortgroupref);
+	foreach(lc, target)
+	{
+		TargetEntry *tle = lfirst(lc);
+		SortGroupClause *clause = makeNode(SortGroupClause);
+
+		get_sort_group_operators(exprType((Node *) tle->expr), false, false, false, &clause->sortop,
+								 &clause->eqop, NULL, &clause->hashable);
+		if (!OidIsValid(clause->eqop) || !clause->hashable ||
+			!equal_is_identical(exprType((Node *) tle->expr), exprCollation((Node *) tle->expr)))
+			return NIL;
+		if (tle->ressortgroupref == 0)
+			tle->ressortgroupref = ++last_ref;
+		clause->tleSortGroupRef = tle->ressortgroupref;
+		clauses = lappend(clauses, clause);
+	}
+	return clauses;
 }

@@ -32,4 +32,7 @@ extern bool upper_stage_is_complete(DistPath *path, List *clauses, List *tlist);
  */
 extern double upper_stage_partial_groups(double rows, double groups, int workers);
 
+/* SELECT DISTINCT of a target: its columns as a clause of GROUP BY; NIL if that would lose rows that differ. */
+extern List *upper_stage_group_by_all(List *target);
+
 #endif

@@ -4,7 +4,6 @@
  *
  *		join_plan.c		which joins, their paths, the plan
  *		join_clause.c	what a join's conditions are to the node, and which columns it has
- *		join_estimate.c	how many rows some joins have
  *		join_cost.c		what a path costs
  *		join_risk.c		which nested loops are too great a risk
  */
@@ -62,9 +61,6 @@ extern Expr *join_clause_in_columns(const JoinQuery *query, Expr *expression);
 
 /* What such an expression has in the place of the column, and the node in its custom_scan_tlist. */
 extern Expr *join_clause_column(const PlannedColumn *column);
-
-/* Installs the hook by which joins by all columns of a key are estimated. */
-extern void join_estimate_initialize(void);
 
 /* Is it a columnar table? */
 extern bool join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel);

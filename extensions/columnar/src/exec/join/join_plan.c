@@ -28,8 +28,10 @@
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 
+#include "join_estimate.h"
 #include "store/options/settings.h"
 
+static set_rel_pathlist_hook_type previous_scan_hook = NULL;
 static set_join_pathlist_hook_type previous_pathlist_hook = NULL;
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
@@ -348,11 +350,20 @@ add_join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 	remove_loops(root, joined);
 }
 
+static void
+estimate_joins(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_scan_hook)
+		previous_scan_hook(root, rel, rti, rte);
+	join_estimate_relation(root, rel, rte, join_risk_is_columnar(root, rel));
+}
+
 void
 join_initialize(void)
 {
 	batch_source_register(&join_scan_methods, BATCH_ROLE_SOURCE);
-	join_estimate_initialize();
+	previous_scan_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = estimate_joins;
 	previous_pathlist_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = add_join_paths;
 }

@@ -14,14 +14,14 @@
  *
  * Not below semi and anti joins, where rows without a partner are what matters.
  */
-#include "exec/join/join_path.h"
+#include "compat.h"
+
+#include "join_estimate.h"
 
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 
 #include "decorrelate.h"
-
-static set_rel_pathlist_hook_type previous_pathlist_hook = NULL;
 
 static bool
 is_unique_for_joins(const IndexOptInfo *index)
@@ -230,22 +230,13 @@ estimate_restricted(PlannerInfo *root, const RelOptInfo *rel, const Query *query
 		add_key(root, rel->relid, attributes, nattributes, classes, smallest->relid);
 }
 
-static void
-estimate(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+void
+join_estimate_relation(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, bool has_keys)
 {
-	if (previous_pathlist_hook)
-		previous_pathlist_hook(root, rel, rti, rte);
 	if (rel->reloptkind != RELOPT_BASEREL || IS_DUMMY_REL(rel))
 		return;
 	if (rel->rtekind == RTE_SUBQUERY && decorrelate_is_restricted(rte))
 		estimate_restricted(root, rel, rte->subquery);
-	else if (!rte->inh && rte->tablesample == NULL && join_risk_is_columnar(root, rel))
+	else if (has_keys && !rte->inh && rte->tablesample == NULL)
 		estimate_relation(root, rel);
-}
-
-void
-join_estimate_initialize(void)
-{
-	previous_pathlist_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = estimate;
 }
