@@ -72,6 +72,7 @@ THERE = [
     "SELECT c.name, count(s) FROM country AS c LEFT JOIN seller ON country = c GROUP BY c.name ORDER BY 1",
     "SELECT c.name, s.name FROM country AS c FULL JOIN seller AS s ON country = c ORDER BY 1, 2",
     "SELECT size, m, count(*), GROUPING(size, m) FROM item GROUP BY CUBE (size, m)",
+    "SELECT size + 10, size + 9, count(*), GROUPING(size + 10, size + 9) FROM item GROUP BY GROUPING SETS ((size + 10), (size + 9))",
     "SELECT DISTINCT size, m FROM item",
     "SELECT DISTINCT loose FROM offer ORDER BY 1",
     "SELECT loose, count(*) FROM offer GROUP BY loose",

@@ -515,10 +515,32 @@ form_target(List *tlist, bool named, FormLevel *level)
 	return result;
 }
 
+/* A node as text, without what equal() does not look at: where it stood, and what a column was called. */
+static char *
+text_of(const void *node)
+{
+	static const char *const fields[] = {" :location ", " :varnosyn ", " :varattnosyn "};
+	char *text = nodeToString(node);
+
+	for (int i = 0; i < lengthof(fields); i++)
+	{
+		char *field = text;
+
+		while ((field = strstr(field, fields[i])) != NULL)
+		{
+			char *rest = field + strlen(fields[i]);
+
+			rest += strcspn(rest, " }");
+			memmove(field, rest, strlen(rest) + 1);
+		}
+	}
+	return text;
+}
+
 static int
 compare_texts(const ListCell *a, const ListCell *b)
 {
-	return strcmp(nodeToString(lfirst(a)), nodeToString(lfirst(b)));
+	return strcmp(text_of(lfirst(a)), text_of(lfirst(b)));
 }
 
 /* A tree of operations; leaves are the relations' numbers. */
