@@ -115,6 +115,7 @@ def asks_worker(pair: Pair, query: str) -> bool:
 
 @pytest.mark.parametrize("query", THERE)
 def test_a_worker_answers(pair: Pair, query: str) -> None:
+    wait_for_worker(pair)
     pair.same(query)
     assert asks_worker(pair, query)
     assert "(never executed)" in pair.explain(query, "ANALYZE, COSTS OFF, TIMING OFF")
@@ -382,3 +383,19 @@ def test_a_worker_dies_in_a_transaction(cluster: Cluster, pair: Pair) -> None:
                 worker.start()
         pair.all_same(THERE[:4])
     wait_for_worker(pair)
+
+
+def test_workers_that_let_nobody_in(cluster: Cluster, pair: Pair) -> None:
+    expected = pair.rows(THERE[1])
+    for worker in cluster.workers:
+        worker.execute("ALTER FUNCTION strata_worker.check_schema_version RENAME TO hidden")
+    try:
+        with cluster.coordinator.connect() as session:
+            pair._set_search_path(session)
+            session.execute("SET strata.enable_reference_pushdown = always")
+            assert sorted(session.execute(THERE[1]).fetchall()) == sorted(expected)
+            plan = session.execute(f"EXPLAIN (ANALYZE, COSTS OFF) {THERE[1]}").fetchall()
+            assert any("Plan Below: runs here" in line for (line,) in plan)
+    finally:
+        for worker in cluster.workers:
+            worker.execute("ALTER FUNCTION strata_worker.hidden RENAME TO check_schema_version")

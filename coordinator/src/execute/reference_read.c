@@ -6,7 +6,8 @@
  * snapshots are taken (statement_snapshot.c), by the number of this process: sessions spread over the workers, and each comes back
  * to the same.  The rows of this server are read
  *
- *	- if no worker can be reached, or the chosen one is lost before it has given a row;
+ *	- if the heartbeat knows of no worker that is up, as on a standby and on a copy of a coordinator, if none can be reached, or
+ *	  the chosen one is lost before it has given a row;
  *	- if the transaction has written anything: its changes of reference tables may still wait here (reference_write.c);
  *	- in SERIALIZABLE, where this server checks who read what, and under an imported snapshot, which workers do not have;
  *	- in REPEATABLE READ, if no worker has taken the transaction's snapshot.
@@ -31,15 +32,45 @@ must_read_here(void)
 		   IsInParallelMode() || snapshot_pin_is_imported();
 }
 
+/* The wire to the worker; NULL if it is lost, or lets this server or this user in no more. */
+static WorkerConnection *
+try_worker(int worker_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+	WorkerConnection *volatile conn = NULL;
+
+	PG_TRY();
+	{
+		conn = connection_open(worker_id);
+	}
+	PG_CATCH();
+	{
+		int sqlstate = geterrcode();
+		int category = ERRCODE_TO_CATEGORY(sqlstate);
+
+		if (category != ERRCODE_CONNECTION_EXCEPTION &&
+			category != ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION &&
+			sqlstate != ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		conn = NULL;
+	}
+	PG_END_TRY();
+	return conn;
+}
+
 /* Can the worker be asked in this transaction, without waiting for it? */
 static bool
 is_usable(int worker_id)
 {
+	WorkerState state;
 	WorkerConnection *conn;
 
-	if (worker_state_is_down(worker_id) || worker_use_is_wanted(worker_id))
+	if (!worker_state_get(worker_id, &state) || state.status != WORKER_UP ||
+		worker_use_is_wanted(worker_id))
 		return false;
-	conn = connection_try(worker_id);
+	conn = try_worker(worker_id);
 	if (conn == NULL || connection_is_silent(conn))
 		return false;
 	return !IsolationUsesXactSnapshot() || remote_transaction_participates(conn);
