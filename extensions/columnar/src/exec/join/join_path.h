@@ -69,8 +69,8 @@ extern bool join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel);
 extern void join_cost_set(JoinCandidate *path);
 
 /* Takes note of how many rows a join has at most.  To be called for each pair of relations. */
-extern void join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-							bool inner_unique);
+extern void join_risk_bound(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
+							RelOptInfo *inner, JoinType type, const JoinPathExtraData *extra);
 
 /*
  * Of a join relation's serial or partial paths, removes nested loops that are cheaper than the

@@ -345,7 +345,7 @@ add_join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 		previous_pathlist_hook(root, joined, outer, inner, type, extra);
 	if (!is_possible_query(root) || joined->lateral_relids != NULL)
 		return;
-	join_risk_bound(joined, outer, inner, type, extra->inner_unique);
+	join_risk_bound(root, joined, outer, inner, type, extra);
 	consider_join(root, joined, outer, inner, type, extra);
 	remove_loops(root, joined);
 }

@@ -21,6 +21,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_class.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
 
@@ -75,14 +76,66 @@ estimate_rows_likely(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, J
 	return likely;
 }
 
+/* Is the column of a partition, by its number there, compared for equality with another relation? */
+static bool
+is_compared(const RelOptInfo *parent, const AppendRelInfo *translation, int attribute,
+			List *clauses)
+{
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		const RestrictInfo *clause = lfirst_node(RestrictInfo, cell);
+		const Var *column;
+
+		if (!clause->can_join || clause->mergeopfamilies == NIL)
+			continue;
+		column = (const Var *) (bms_is_member((int) parent->relid, clause->left_relids)
+									? get_leftop(clause->clause)
+									: get_rightop(clause->clause));
+		if (!IsA(column, Var) || column->varno != parent->relid || column->varattno <= 0)
+			continue;
+		column = list_nth(translation->translated_vars, column->varattno - 1);
+		if (column != NULL && IsA(column, Var) && column->varattno == attribute)
+			return true;
+	}
+	return false;
+}
+
+/* Does a unique index of partitions say that a row has one partner at most?  Core looks at partitioned tables' since 16. */
+static bool
+partitions_are_unique(PlannerInfo *root, const RelOptInfo *parent, List *clauses)
+{
+	int first = parent->reloptkind == RELOPT_BASEREL && parent->nparts > 0
+					? bms_next_member(parent->live_parts, -1)
+					: -1;
+	const RelOptInfo *partition = first >= 0 ? parent->part_rels[first] : NULL;
+	ListCell *cell;
+
+	foreach(cell, partition != NULL ? partition->indexlist : NIL)
+	{
+		const IndexOptInfo *index = lfirst_node(IndexOptInfo, cell);
+		bool compared = index->unique && index->immediate && index->indpred == NIL;
+
+		for (int i = 0; compared && i < index->nkeycolumns; i++)
+			compared = index->indexkeys[i] > 0 &&
+					   is_compared(parent, root->append_rel_array[partition->relid],
+								   index->indexkeys[i], clauses);
+		if (compared)
+			return true;
+	}
+	return false;
+}
+
 void
-join_risk_bound(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-				bool inner_unique)
+join_risk_bound(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
+				JoinType type, const JoinPathExtraData *extra)
 {
 	PlannedRelation *planned = planned_relation_get(joined);
 	double rows = find_rows_max(outer);
 
-	if (!inner_unique && type != JOIN_SEMI && type != JOIN_ANTI)
+	if (!extra->inner_unique && !partitions_are_unique(root, inner, extra->restrictlist) &&
+		type != JOIN_SEMI && type != JOIN_ANTI)
 		rows *= find_rows_max(inner);
 	if (type == JOIN_FULL || type == JOIN_RIGHT)
 		rows += find_rows_max(inner);
@@ -123,19 +176,32 @@ join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel)
 	return result;
 }
 
-/* Is the inner side read of columnar tables, again and again? */
+/* Are the path's rows read of columnar tables?  Of partitions one is as good as all. */
 static bool
-is_risky(PlannerInfo *root, const Path *path)
+reads_columnar(PlannerInfo *root, const Path *path)
 {
-	if (!IsA(path, NestPath) || path->param_info != NULL)
-		return false;
-	path = ((const JoinPath *) path)->innerjoinpath;
+	List *partitions = NIL;
+
 	if (IsA(path, MaterialPath))
 		path = ((const MaterialPath *) path)->subpath;
 	else if (IsA(path, MemoizePath))
 		path = ((const MemoizePath *) path)->subpath;
+	if (IsA(path, AppendPath))
+		partitions = ((const AppendPath *) path)->subpaths;
+	else if (IsA(path, MergeAppendPath))
+		partitions = ((const MergeAppendPath *) path)->subpaths;
+	if (partitions != NIL)
+		return reads_columnar(root, linitial(partitions));
 	return batch_source_path_role(path) == BATCH_ROLE_SOURCE ||
 		   join_risk_is_columnar(root, path->parent);
+}
+
+/* Is the inner side read of columnar tables, again and again? */
+static bool
+is_risky(PlannerInfo *root, const Path *path)
+{
+	return IsA(path, NestPath) && path->param_info == NULL &&
+		   reads_columnar(root, ((const JoinPath *) path)->innerjoinpath);
 }
 
 /* What the loop would cost if its outer side had as many rows as it may have. */
