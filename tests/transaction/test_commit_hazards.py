@@ -170,6 +170,33 @@ def test_a_prepared_transaction_that_used_no_worker_holds_none_up(made: Cluster)
         session.execute("ROLLBACK PREPARED 'local'")
 
 
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_transaction_that_only_reads_workers_can_be_prepared(made: Cluster, level: str) -> None:
+    made.coordinator.execute("CREATE TABLE IF NOT EXISTS kept (n bigint); TRUNCATE kept")
+    with made.coordinator.connect() as session:
+        (count,) = session.execute("SELECT count(*) FROM t").fetchone()
+        for end in ("COMMIT", "ROLLBACK"):
+            session.execute(f"BEGIN ISOLATION LEVEL {level}")
+            session.execute("INSERT INTO kept SELECT count(*) FROM t")
+            session.execute("DECLARE c CURSOR FOR SELECT * FROM t")
+            session.execute("FETCH 1 FROM c")
+            session.execute("PREPARE TRANSACTION 'read'")
+            for worker in made.workers:
+                assert worker.value("SELECT count(*) FROM pg_prepared_xacts") == 0
+            assert session.execute("SELECT count(*) FROM t").fetchone() == (count,)
+            session.execute(f"{end} PREPARED 'read'")
+        assert session.execute("SELECT n FROM kept").fetchall() == [(count,)]
+        for statement in (
+            "UPDATE t SET v = v",
+            "SELECT * FROM t FOR UPDATE",
+            "ALTER TABLE t SET (fillfactor = 90)",
+        ):
+            session.execute(f"BEGIN; {statement}")
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="workers take part"):
+                session.execute("PREPARE TRANSACTION 'written'")
+            session.execute("ROLLBACK")
+
+
 # ---- the resolver ------------------------------------------------------------------------------------
 
 

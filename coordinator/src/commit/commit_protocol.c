@@ -418,11 +418,9 @@ prepare_writers(int count)
 	announce_commit(count);
 }
 
-void
-commit_protocol_prepare(void)
+static void
+check_participants(void)
 {
-	bool has_local_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
-	int writers;
 	ListCell *lc;
 
 	participants_reserve();
@@ -433,7 +431,25 @@ commit_protocol_prepare(void)
 		if (conn->transaction.failed || conn->transaction.depth > 0)
 			check_participant(conn);
 	}
+}
 
+bool
+commit_protocol_end_readers(void)
+{
+	check_participants();
+	if (participants_select(is_writer) > 0)
+		return false;
+	commit_readers();
+	return true;
+}
+
+void
+commit_protocol_prepare(void)
+{
+	bool has_local_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
+	int writers;
+
+	check_participants();
 	commit_readers();
 	writers = participants_select(is_writer);
 	switch (choose_protocol(writers, has_local_xid))

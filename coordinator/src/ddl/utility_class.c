@@ -145,7 +145,7 @@ static const UtilityClass utility_classes[] = {
 	{T_ClosePortalStmt, UTILITY_LOCAL, NULL, "CLOSE", SESSION_NOTE},
 	{T_DoStmt, UTILITY_LOCAL, NULL, "DO", "Runs here; its statements are handled one by one."},
 	{T_CallStmt, UTILITY_LOCAL, NULL, "CALL", "As DO."},
-	{T_TransactionStmt, UTILITY_LOCAL, NULL, "BEGIN, COMMIT, ROLLBACK, SAVEPOINT, PREPARE TRANSACTION ...", "The workers' transactions follow; the user's own PREPARE TRANSACTION is refused."},
+	{T_TransactionStmt, UTILITY_LOCAL, NULL, "BEGIN, COMMIT, ROLLBACK, SAVEPOINT, PREPARE TRANSACTION ...", "The workers' transactions follow; the user's own PREPARE TRANSACTION is refused where they have written."},
 	{T_ConstraintsSetStmt, UTILITY_ADAPTED, ddl_set_constraints, "SET CONSTRAINTS", "Workers that join the transaction later get it, too."},
 	{T_VariableSetStmt, UTILITY_CHECKED, ddl_set, "SET, RESET", SETTING_NOTE},
 	{T_VariableShowStmt, UTILITY_LOCAL, NULL, "SHOW", SESSION_NOTE},

@@ -562,15 +562,21 @@ remote_transaction_transaction_event(XactEvent event)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pending_rows_flush();
-			if (participating)
-				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-								errmsg("cannot PREPARE a transaction in which workers take part"),
-								errdetail("It has used distributed or reference tables, or changed "
-										  "what workers have, too, such as functions and types."),
-								errhint("Use COMMIT: it is atomic over all workers.")));
+			if (participating && !commit_protocol_end_readers())
+				ereport(
+					ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction in which workers take part"),
+					 errdetail("It has changed or locked rows of distributed or reference tables, "
+							   "or changed what workers have, too, such as functions and types."),
+					 errhint("Use COMMIT: it is atomic over all workers.")));
 			break;
-		case XACT_EVENT_PREPARE: /* wires may have been opened, but not used */
+		case XACT_EVENT_PREPARE:
+			snapshot_pin_end_transaction();
+			pending_rows_reset();
 			worker_use_leave();
+			wire_drop_swollen();
+			participating = false;
 			break;
 		case XACT_EVENT_COMMIT:
 			if (participating)
