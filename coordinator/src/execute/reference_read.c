@@ -32,34 +32,6 @@ must_read_here(void)
 		   IsInParallelMode() || snapshot_pin_is_imported();
 }
 
-/* The wire to the worker; NULL if it is lost, or lets this server or this user in no more. */
-static WorkerConnection *
-try_worker(int worker_id)
-{
-	MemoryContext context = CurrentMemoryContext;
-	WorkerConnection *volatile conn = NULL;
-
-	PG_TRY();
-	{
-		conn = connection_open(worker_id);
-	}
-	PG_CATCH();
-	{
-		int sqlstate = geterrcode();
-		int category = ERRCODE_TO_CATEGORY(sqlstate);
-
-		if (category != ERRCODE_CONNECTION_EXCEPTION &&
-			category != ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION &&
-			sqlstate != ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		conn = NULL;
-	}
-	PG_END_TRY();
-	return conn;
-}
-
 /* Can the worker be asked in this transaction, without waiting for it? */
 static bool
 is_usable(int worker_id)
@@ -70,7 +42,7 @@ is_usable(int worker_id)
 	if (!worker_state_get(worker_id, &state) || state.status != WORKER_UP ||
 		worker_use_is_wanted(worker_id))
 		return false;
-	conn = try_worker(worker_id);
+	conn = connection_try(worker_id, true);
 	if (conn == NULL || connection_is_silent(conn))
 		return false;
 	return !IsolationUsesXactSnapshot() || remote_transaction_participates(conn);

@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -305,26 +304,6 @@ make_union(Split *split)
 
 /* ---- the level above them -------------------------------------------------------------------------------- */
 
-static Aggref *
-make_aggregate(Oid function, Oid type, Var *argument)
-{
-	Aggref *result = makeNode(Aggref);
-
-	result->aggfnoid = function;
-	result->aggtype = type;
-	result->aggcollid = argument->varcollid;
-	result->inputcollid = argument->varcollid;
-	result->aggtranstype = InvalidOid; /* the planner's business */
-	result->aggargtypes = list_make1_oid(argument->vartype);
-	result->args = list_make1(makeTargetEntry((Expr *) argument, 1, NULL, false));
-	result->aggkind = AGGKIND_NORMAL;
-	result->aggsplit = AGGSPLIT_SIMPLE;
-	result->aggno = -1;
-	result->aggtransno = -1;
-	result->location = -1;
-	return result;
-}
-
 /* array_agg(value) FILTER (WHERE branch = number), of which the first; NULL if the type has no arrays. */
 static Node *
 make_first_of_branch(Split *split, Var *value, int number)
@@ -340,7 +319,7 @@ make_first_of_branch(Split *split, Var *value, int number)
 
 	if (!OidIsValid(array))
 		return NULL;
-	all = make_aggregate(F_ARRAY_AGG_ANYNONARRAY, array, value);
+	all = query_levels_aggregate(F_ARRAY_AGG_ANYNONARRAY, array, (Node *) value, value->varcollid);
 	all->aggfilter = make_opclause(Int4EqualOperator, BOOLOID, false, (Expr *) branch, (Expr *) of,
 								   InvalidOid, InvalidOid);
 	result = makeNode(SubscriptingRef);
@@ -366,7 +345,8 @@ make_value(Split *split, Column *column, Var *value)
 		max = LookupFuncName(list_make2(makeString("pg_catalog"), makeString("max")), 1,
 							 &value->vartype, true);
 	if (OidIsValid(max))
-		return (Node *) make_aggregate(max, value->vartype, value);
+		return (Node *) query_levels_aggregate(max, value->vartype, (Node *) value,
+											   value->varcollid);
 	return make_first_of_branch(split, value, column->branch->number);
 }
 
@@ -434,8 +414,16 @@ find_columns(Split *split)
 	return needs_branches(split->branches) && may_be_split(split->query);
 }
 
-static bool
-split_level(Query *query)
+bool
+distinct_branches_may_apply(Query *level)
+{
+	Split split = {.query = level};
+
+	return find_columns(&split);
+}
+
+bool
+distinct_branches_rewrite(Query *query)
 {
 	Split split = {.query = query};
 	Query *level;
@@ -449,24 +437,4 @@ split_level(Query *query)
 		return false;
 	*query = *level;
 	return true;
-}
-
-static bool
-level_may_apply(Query *query)
-{
-	Split split = {.query = query};
-
-	return find_columns(&split);
-}
-
-bool
-distinct_branches_may_apply(Query *query)
-{
-	return query_levels_visit(query, level_may_apply);
-}
-
-bool
-distinct_branches_rewrite(Query *query)
-{
-	return query_levels_visit(query, split_level);
 }

@@ -9,13 +9,13 @@
 
 #include "nodes/parsenodes.h"
 
-/* Has the query, in FROM or WITH or itself, such aggregates over distributed tables? */
-extern bool distinct_branches_may_apply(Query *query);
+/* Has this level of a query (query_levels.h) such aggregates over distributed tables? */
+extern bool distinct_branches_may_apply(Query *level);
 
 /*
- * Rewrites these levels of the query in place: give it a copy if the original is needed.  False if nothing changed.
+ * Rewrites the level in place: give it a copy if the original is needed.  False if nothing changed.
  * The result is for the planner.
  */
-extern bool distinct_branches_rewrite(Query *query);
+extern bool distinct_branches_rewrite(Query *level);
 
 #endif

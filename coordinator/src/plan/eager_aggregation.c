@@ -20,7 +20,6 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -30,7 +29,6 @@
 #include "parser/parse_oper.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
@@ -50,7 +48,8 @@ typedef struct Level
 	JoinExpr *join;
 	Index varno; /* of the optional side */
 	List *keys;	 /* Var: what it is grouped by */
-	List *quals; /* conditions on it alone */
+	List *quals; /* conditions of ON on it alone */
+	List *rest;	 /* ... and all others */
 	List *parts; /* Aggref: what the groups have beside the keys */
 	bool failed;
 } Level;
@@ -214,13 +213,14 @@ take_condition(Level *level, Node *condition)
 	Var *column = NULL;
 	Node *other = NULL;
 
-	if (!bms_is_member(level->varno, varnos))
-		return;
-	if (is_of_side(level, condition))
+	if (bms_is_member(level->varno, varnos) && is_of_side(level, condition))
 	{
 		level->quals = lappend(level->quals, condition);
 		return;
 	}
+	level->rest = lappend(level->rest, condition);
+	if (!bms_is_member(level->varno, varnos))
+		return;
 	if (IsA(condition, OpExpr) && list_length(comparison->args) == 2)
 	{
 		column = find_column(level, linitial(comparison->args));
@@ -252,25 +252,6 @@ take_conditions(Level *level)
 }
 
 /* ---- aggregates in two steps --------------------------------------------------------------------------------- */
-
-static Aggref *
-make_aggregate(Oid function, Oid type, Node *argument, Oid collation)
-{
-	Aggref *result = makeNode(Aggref);
-
-	result->aggfnoid = function;
-	result->aggtype = type;
-	result->aggcollid = type_is_collatable(type) ? collation : InvalidOid;
-	result->inputcollid = collation;
-	result->aggargtypes = list_make1_oid(exprType(argument));
-	result->args = list_make1(makeTargetEntry((Expr *) argument, 1, NULL, false));
-	result->aggkind = AGGKIND_NORMAL;
-	result->aggsplit = AGGSPLIT_SIMPLE;
-	result->aggno = -1;
-	result->aggtransno = -1;
-	result->location = -1;
-	return result;
-}
 
 static Node *
 make_call(Oid function, Oid type, Node *argument)
@@ -352,7 +333,7 @@ make_count(Level *level, Aggref *count, bool with_row)
 {
 	CoalesceExpr *result = makeNode(CoalesceExpr);
 	Node *part = make_part(level, count, with_row ? make_bigint(1) : NULL);
-	Node *sum = (Node *) make_aggregate(F_SUM_INT8, NUMERICOID, part, InvalidOid);
+	Node *sum = (Node *) query_levels_aggregate(F_SUM_INT8, NUMERICOID, part, InvalidOid);
 
 	result->coalescetype = INT8OID;
 	result->args = list_make2(make_call(F_INT8_NUMERIC, INT8OID, sum), make_bigint(0));
@@ -370,8 +351,8 @@ make_sum(Level *level, Aggref *sum, Node *without)
 		without = coerce_to_target_type(NULL, without, exprType(without), sum->aggtype, -1,
 										COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1);
 	part = make_part(level, sum, without);
-	return (Node *) make_aggregate(sum->aggtype == INT8OID ? F_SUM_INT8 : F_SUM_NUMERIC, NUMERICOID,
-								   part, InvalidOid);
+	return (Node *) query_levels_aggregate(sum->aggtype == INT8OID ? F_SUM_INT8 : F_SUM_NUMERIC,
+										   NUMERICOID, part, InvalidOid);
 }
 
 /* The aggregate sum() of the arguments of another one. */
@@ -474,9 +455,9 @@ combine(Level *level, Aggref *aggregate)
 		default:
 			if (!is_idempotent(aggregate->aggfnoid))
 				return NULL;
-			return (Node *) make_aggregate(aggregate->aggfnoid, aggregate->aggtype,
-										   make_part(level, aggregate, without),
-										   aggregate->inputcollid);
+			return (Node *) query_levels_aggregate(aggregate->aggfnoid, aggregate->aggtype,
+												   make_part(level, aggregate, without),
+												   aggregate->inputcollid);
 	}
 }
 
@@ -585,21 +566,6 @@ replace_keys(Node *node, void *context)
 	return expression_tree_mutator(node, replace_keys, context);
 }
 
-static Node *
-make_condition(Level *level)
-{
-	List *rest = NIL;
-	ListCell *cell;
-
-	foreach(cell, make_ands_implicit(
-					  (Expr *) canonicalize_qual((Expr *) copyObject(level->join->quals), false)))
-	{
-		if (!list_member(level->quals, lfirst(cell)))
-			rest = lappend(rest, replace_keys(lfirst(cell), level));
-	}
-	return (Node *) make_ands_explicit(rest);
-}
-
 /* Columns of joins are written out: what stands for them is not looked at any more. */
 static void
 forget_join_columns(Query *query)
@@ -639,19 +605,28 @@ is_named_elsewhere(Level *level)
 	return query_tree_walker(level->query, walk_named, &naming, flags | QTW_IGNORE_RANGE_TABLE);
 }
 
-static bool
-rewrite_level(Query *query)
+bool
+eager_aggregation_may_apply(Query *level)
 {
-	Query *written = copyObject(query);
-	Level level = {.query = written};
+	Level candidate = {.query = level};
+
+	return find_candidate(&candidate);
+}
+
+bool
+eager_aggregation_rewrite(Query *query)
+{
+	Query *written;
+	Level level;
 	Query *groups;
 
-	compat_flatten_groups(written);
-	if (!find_candidate(&level))
+	if (!eager_aggregation_may_apply(query))
 		return false;
+	written = copyObject(query);
+	compat_flatten_groups(written);
 	write_out_joins(written);
-	(void) find_candidate(&level); /* the join is another node now */
-	if (is_named_elsewhere(&level) || !take_conditions(&level))
+	level = (Level){.query = written};
+	if (!find_candidate(&level) || is_named_elsewhere(&level) || !take_conditions(&level))
 		return false;
 	written->targetList = (List *) combine_all((Node *) written->targetList, &level);
 	written->havingQual = combine_all(written->havingQual, &level);
@@ -660,30 +635,11 @@ rewrite_level(Query *query)
 	groups = make_groups(&level);
 	if (groups == NULL)
 		return false;
-	level.join->quals = make_condition(&level);
+	level.join->quals = (Node *) make_ands_explicit(
+		(List *) replace_keys((Node *) level.rest, &level));
 	lfirst(list_nth_cell(written->rtable, level.varno - 1)) = decorrelate_subquery_entry(groups,
 																						 "grouped");
 	forget_join_columns(written);
 	*query = *written;
 	return true;
-}
-
-static bool
-level_may_apply(Query *query)
-{
-	Level level = {.query = query};
-
-	return find_candidate(&level);
-}
-
-bool
-eager_aggregation_may_apply(Query *query)
-{
-	return query_levels_visit(query, level_may_apply);
-}
-
-bool
-eager_aggregation_rewrite(Query *query)
-{
-	return query_levels_visit(query, rewrite_level);
 }

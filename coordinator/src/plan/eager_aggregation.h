@@ -7,13 +7,13 @@
 
 #include "nodes/parsenodes.h"
 
-/* Has the query, in FROM or WITH or itself, aggregates over such a join with a distributed table? */
-extern bool eager_aggregation_may_apply(Query *query);
+/* Has this level of a query (query_levels.h) aggregates over such a join with a distributed table? */
+extern bool eager_aggregation_may_apply(Query *level);
 
 /*
- * Rewrites these levels of the query in place: give it a copy if the original is needed.  False if nothing changed.
+ * Rewrites the level in place: give it a copy if the original is needed.  False if nothing changed.
  * The result is for the planner.
  */
-extern bool eager_aggregation_rewrite(Query *query);
+extern bool eager_aggregation_rewrite(Query *level);
 
 #endif

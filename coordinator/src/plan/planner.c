@@ -26,6 +26,7 @@
 #include "plan/local_keys.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
+#include "plan/query_levels.h"
 #include "plan/statement_parts.h"
 #include "plan/unnest_any.h"
 #include "server/settings.h"
@@ -265,8 +266,8 @@ plan_decorrelated(Query *query, const char *query_string, int cursor_options,
 typedef struct Form
 {
 	const int *setting; /* DecorrelateMode */
-	bool (*may_apply)(Query *query);
-	bool (*rewrite)(Query *query); /* in place; false: it does not apply */
+	bool (*may_apply)(Query *level);
+	bool (*rewrite)(Query *level); /* in place; false: it does not apply */
 } Form;
 
 static const Form forms[] = {
@@ -280,10 +281,10 @@ write_form(const Form *form, Query *query)
 {
 	Query *written;
 
-	if (*form->setting == DECORRELATE_OFF || !form->may_apply(query))
+	if (*form->setting == DECORRELATE_OFF || !query_levels_visit(query, form->may_apply))
 		return NULL;
 	written = copyObject(query);
-	return form->rewrite(written) ? written : NULL;
+	return query_levels_visit(written, form->rewrite) ? written : NULL;
 }
 
 /* The cheapest form of a SELECT that changes nothing. */

@@ -1,10 +1,14 @@
 /*
  * query_levels.c
- *		The levels of a query: its own, those in FROM and WITH; not those in expressions.
+ *		What writes a query in other forms: see query_levels.h.
  */
 #include "postgres.h"
 
+#include "catalog/pg_aggregate.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
 
 #include "plan/query_levels.h"
 
@@ -25,4 +29,23 @@ query_levels_visit(Query *query, bool (*visit)(Query *level))
 			result |= query_levels_visit(rte->subquery, visit);
 	}
 	return result | visit(query);
+}
+
+Aggref *
+query_levels_aggregate(Oid function, Oid type, Node *argument, Oid collation)
+{
+	Aggref *result = makeNode(Aggref);
+
+	result->aggfnoid = function;
+	result->aggtype = type; /* aggtranstype is the planner's business */
+	result->aggcollid = type_is_collatable(type) ? collation : InvalidOid;
+	result->inputcollid = collation;
+	result->aggargtypes = list_make1_oid(exprType(argument));
+	result->args = list_make1(makeTargetEntry((Expr *) argument, 1, NULL, false));
+	result->aggkind = AGGKIND_NORMAL;
+	result->aggsplit = AGGSPLIT_SIMPLE;
+	result->aggno = -1;
+	result->aggtransno = -1;
+	result->location = -1;
+	return result;
 }

@@ -1,11 +1,15 @@
 /*
  * query_levels.h
- *		The levels of a query: its own, those in FROM and WITH; not those in expressions.
+ *		What writes a query in other forms: its levels (its own, those in FROM and WITH; not those in expressions), and what they
+ *		are made of.
  */
 #ifndef STRATA_QUERY_LEVELS_H
 #define STRATA_QUERY_LEVELS_H
 
 #include "nodes/parsenodes.h"
+
+/* A plain aggregate as the parser makes it. */
+extern Aggref *query_levels_aggregate(Oid function, Oid type, Node *argument, Oid collation);
 
 /* Visits all, the innermost first; did one of the visits return true? */
 extern bool query_levels_visit(Query *query, bool (*visit)(Query *level));

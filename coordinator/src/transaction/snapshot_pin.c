@@ -197,7 +197,7 @@ snapshot_pin_reachable_wires(void)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerConnection *conn = connection_try(worker_id);
+		WorkerConnection *conn = connection_try(worker_id, false);
 
 		if (conn == NULL)
 			continue;

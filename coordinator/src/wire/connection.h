@@ -139,10 +139,11 @@ typedef struct WorkerConnection
  * The session's connection to a worker, or the one that its transaction uses; opens it if needed.
  * ERROR (SQLSTATE 08001, naming the worker) when it does not answer within connect_timeout.
  * Several may be opened at once: connection_open_all() connects concurrently, and returns them in the
- * order of the workers' ids.  connection_try() returns NULL when the worker cannot be reached.
+ * order of the workers' ids.  connection_try() returns NULL when the worker cannot be reached,
+ * or, with `refused`, lets this server or this user in no more.
  */
 extern WorkerConnection *connection_open(int worker_id);
-extern WorkerConnection *connection_try(int worker_id);
+extern WorkerConnection *connection_try(int worker_id, bool refused);
 extern List *connection_open_all(const Bitmapset *workers);
 
 /* The same, logged in as a certain role, for commands outside of transactions. */

@@ -425,7 +425,7 @@ connection_connect(WorkerConnection **conns, int count)
 }
 
 WorkerConnection *
-connection_try(int worker_id)
+connection_try(int worker_id, bool refused)
 {
 	MemoryContext context = CurrentMemoryContext;
 	WorkerConnection *volatile conn = NULL;
@@ -437,8 +437,11 @@ connection_try(int worker_id)
 	PG_CATCH();
 	{
 		int sqlstate = geterrcode();
+		int category = ERRCODE_TO_CATEGORY(sqlstate);
 
-		if (ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_CONNECTION_EXCEPTION)
+		if (category != ERRCODE_CONNECTION_EXCEPTION &&
+			!(refused && (category == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION ||
+						  sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)))
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
