@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, Node
+from tests.failover import frozen
 from tests.pair import Pair, open_pair
 from tests.waiting import wait_until
 
@@ -382,6 +383,27 @@ def test_a_worker_dies_in_a_transaction(cluster: Cluster, pair: Pair) -> None:
             for worker in cluster.workers:
                 worker.start()
         pair.all_same(THERE[:4])
+    wait_for_worker(pair)
+
+
+def test_a_worker_dies_before_the_heartbeat_notices(cluster: Cluster, pair: Pair) -> None:
+    """The transaction's own wire tells."""
+
+    def heartbeat(node: Node) -> list[int]:
+        return [node.value("SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^strata heart'")]
+
+    wait_for_worker(pair)
+    with pair.transaction("COMMIT"):
+        pair.all_same(THERE[:2])
+        with frozen(cluster.coordinator, heartbeat):
+            for worker in cluster.workers:
+                worker.stop("immediate")
+            try:
+                pair.all_same(THERE[:2])
+            finally:
+                for worker in cluster.workers:
+                    worker.start()
+        pair.all_same(THERE[:2])
     wait_for_worker(pair)
 
 

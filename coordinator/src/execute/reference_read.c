@@ -43,7 +43,7 @@ is_usable(int worker_id)
 		worker_use_is_wanted(worker_id))
 		return false;
 	conn = connection_try(worker_id, true);
-	if (conn == NULL || connection_is_silent(conn))
+	if (conn == NULL || connection_is_silent(conn) || connection_is_closed(conn))
 		return false;
 	return !IsolationUsesXactSnapshot() || remote_transaction_participates(conn);
 }

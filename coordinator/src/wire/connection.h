@@ -146,7 +146,10 @@ extern WorkerConnection *connection_open(int worker_id);
 extern WorkerConnection *connection_try(int worker_id, bool refused);
 extern List *connection_open_all(const Bitmapset *workers);
 
-/* The same, logged in as a certain role, for commands outside of transactions. */
+/* Has the worker closed it?  Without waiting; reads what has come in, e.g. the worker's last words. */
+extern bool connection_is_closed(WorkerConnection *conn);
+
+/* The same as connection_open(), logged in as a certain role, for commands outside of transactions. */
 extern WorkerConnection *connection_open_as(int worker_id, Oid role);
 extern void connection_open_all_as(const Bitmapset *workers, Oid role);
 

@@ -92,9 +92,8 @@ find_connection(int worker_id, Oid role)
 	return conn;
 }
 
-/* Did the worker close this idle connection?  Reads what has come in, e.g. its last words. */
-static bool
-is_wire_closed(WorkerConnection *conn)
+bool
+connection_is_closed(WorkerConnection *conn)
 {
 	for (int i = 0; i < 8; i++)
 	{
@@ -151,7 +150,7 @@ check_connection(WorkerConnection *conn)
 		conn->hold_generation == worker_use_generation(conn))
 	{
 		connection_settle(conn);
-		if (!is_wire_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+		if (!connection_is_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
 			return true;
 	}
 
