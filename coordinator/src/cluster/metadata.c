@@ -191,6 +191,9 @@ metadata_available(void)
 		return availability == AVAILABILITY_YES;
 	if (!IsTransactionState() || !OidIsValid(MyDatabaseId))
 		return false;
+	/* pg_upgrade makes the shells, and brings what we know of them afterwards, as files */
+	if (IsBinaryUpgrade)
+		return false;
 
 	/*
 	 * Set before looking: an invalidation that arrives meanwhile resets it again.

@@ -786,5 +786,6 @@ launcher_initialize(const LauncherService *list, int count, bool (*exists)(void)
 	service_count = count;
 	extension_exists = exists;
 	shared_memory_register(request_shared_memory, create_shared_memory);
-	RegisterBackgroundWorker(&worker);
+	if (!IsBinaryUpgrade)
+		RegisterBackgroundWorker(&worker);
 }

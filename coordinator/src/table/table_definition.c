@@ -190,10 +190,15 @@ strata_store_definition(PG_FUNCTION_ARGS)
 
 /* ---------------------------------------------------------------- SECURITY LABEL */
 
-/* Labels that did not come through ddl_security_label(): of other objects, of databases without the extension. */
+/*
+ * Labels that did not come through ddl_security_label(): of other objects, of databases without the extension.
+ * pg_upgrade's are kept as they are: the metadata come as files afterwards.
+ */
 static void
 check_label(const ObjectAddress *object, const char *label)
 {
+	if (IsBinaryUpgrade)
+		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("provider \"%s\" has no label for this object", TABLE_DEFINITION_PROVIDER),

@@ -67,6 +67,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -138,6 +139,24 @@ raise_epoch(int64 epoch)
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
 		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* pg_upgrade gives collations other OIDs, and the tables' columns know them: so do the groups again. */
+static void
+find_collations(void)
+{
+	int level = row_format_enter_sql_mode();
+
+	SPI_connect();
+	if (SPI_execute("UPDATE strata.colocation AS g SET key_collation = a.attcollation "
+					"FROM strata.distributed_table AS t JOIN pg_catalog.pg_attribute AS a "
+					"ON a.attrelid = t.relation AND a.attnum = t.key_attribute "
+					"WHERE t.colocation_id = g.colocation_id AND a.attcollation <> g.key_collation",
+					false, 0) != SPI_OK_UPDATE)
+		elog(ERROR, "could not update strata.colocation");
+	SPI_finish();
+	row_format_leave_sql_mode(level);
+	CacheInvalidateRelcacheByRelid(metadata_catalog_oid("colocation"));
 }
 
 /* Take another id; nobody knows it yet. */
@@ -442,6 +461,7 @@ strata_take_over(PG_FUNCTION_ARGS)
 	epoch = find_last_epoch(&identity) + 1;
 	coordinator_mark_make();
 	raise_epoch(epoch);
+	find_collations();
 	request_at_commit = true;
 	PG_RETURN_INT64(epoch);
 }

@@ -1,0 +1,133 @@
+"""pg_upgrade brings a coordinator along: its shells, what it knows of its tables, its workers.
+
+From a major version to itself, which is as from one to the next: catalogs are made anew, files are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.cluster import Cluster
+from tests.pair import Pair, open_pair
+from tests.pg_upgrade import old_data, pg_upgrade
+
+# in the new server other OIDs than here: collations, which are made after dropped ones
+TABLES = """
+CREATE COLLATION first_one (provider = icu, locale = 'de');
+CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE COLLATION other_case (provider = icu, locale = 'und-u-ks-level1', deterministic = false);
+DROP COLLATION first_one;
+CREATE TYPE mood AS ENUM ('low', 'high');
+CREATE TABLE item (k bigint PRIMARY KEY, gone integer, v text, m mood, n text COLLATE no_case, CHECK (k > 0));
+CREATE TABLE name (n text COLLATE no_case PRIMARY KEY, v integer);
+CREATE TABLE "od""d" (n text COLLATE other_case, v integer);
+CREATE TABLE kind (m mood PRIMARY KEY, v integer);
+CREATE TABLE event (k bigint, at timestamp NOT NULL, v integer);
+"""
+ROWS = """
+INSERT INTO item SELECT i, i, 'v' || i, (ARRAY['low', 'high'])[1 + i % 2]::mood, 'Name' || i % 500 FROM generate_series(1, 3000) AS i;
+INSERT INTO name SELECT 'NAME' || i, i FROM generate_series(1, 1000) AS i;
+INSERT INTO "od""d" SELECT 'Name' || i, i FROM generate_series(1, 300) AS i;
+INSERT INTO kind VALUES ('low', 1), ('high', 2);
+INSERT INTO event SELECT i, timestamp '2025-01-01' + i * interval '1 hour', i FROM generate_series(1, 3000) AS i;
+CREATE INDEX ON item (v);
+ALTER TABLE item DROP COLUMN gone;
+ALTER TABLE item ADD COLUMN later integer DEFAULT 7;
+CREATE VIEW both_of AS SELECT item.k, name.v FROM item JOIN name USING (n);
+"""
+QUERIES = [
+    "SELECT count(*), sum(k), min(v), max(m), sum(later) FROM item",
+    "SELECT v FROM name WHERE n = 'name77'",
+    "SELECT count(*), sum(v) FROM both_of",
+    "SELECT m, kind.v, count(*) FROM item JOIN kind USING (m) GROUP BY 1, 2",
+    'SELECT a.v, b.v FROM "od""d" AS a JOIN "od""d" AS b USING (n) WHERE a.n < \'name2\'',
+    "SELECT count(*), max(v) FROM event WHERE at < '2025-03-01'",
+    "SELECT k, v FROM item WHERE k IN (7, 900) ORDER BY k",
+]
+METADATA = [
+    "TABLE strata.worker",
+    "TABLE strata.shard ORDER BY 1, 3",
+    "TABLE strata.distributed_table ORDER BY 1",
+    "SELECT id, ddl_version FROM strata.cluster",
+    "SELECT objname, provider, label FROM pg_seclabels ORDER BY 1",
+]
+
+
+@pytest.fixture
+def pair(make_cluster: Callable[..., Cluster]) -> Iterator[Pair]:
+    cluster = make_cluster(workers=2, plain=True, assertions=True)
+    with open_pair(cluster, "upgraded") as made:
+        made.execute(TABLES)
+        made.distribute("item", "k", "none")
+        made.distribute("name", "n", "none")
+        made.distribute('"od""d"', "n", "none")
+        made.reference("kind", "columnar")
+        made.ours.execute(
+            "SELECT create_distributed_table('event', 'k', partition_by => 'at', partition_interval => '1 month')"
+        )
+        made.execute(ROWS)
+        yield made
+
+
+def group_collations(pair: Pair) -> list[tuple]:
+    return pair.ours.execute(
+        "SELECT g.key_collation, c.oid FROM strata.colocation AS g"
+        " JOIN strata.distributed_table AS t USING (colocation_id)"
+        " JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attnum = t.key_attribute"
+        " JOIN pg_collation AS c ON c.oid = a.attcollation WHERE NOT c.collisdeterministic"
+    ).fetchall()
+
+
+def test_the_coordinator(pair: Pair) -> None:
+    coordinator = pair.cluster.coordinator
+    pair.all_same(QUERIES)
+    before = [coordinator.query(query) for query in METADATA]
+    pair.ours.close()
+    coordinator.stop()
+    pg_upgrade(coordinator)
+    coordinator.start()
+
+    # what is a copy of a coordinator must be told that it is one
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have the workers"):
+        pair.ours.execute(QUERIES[0])
+    assert any(stored != real for stored, real in group_collations(pair))
+    assert coordinator.value("SELECT strata.take_over()") == 2
+    assert all(stored == real for stored, real in group_collations(pair))
+    assert [coordinator.query(query) for query in METADATA] == before
+    pair.all_same(QUERIES)
+
+    # and life goes on
+    pair.execute(
+        "INSERT INTO item VALUES (5000, 'new', 'low', 'NAME5'); UPDATE name SET v = v + 1 WHERE n = 'Name5';"
+        "DELETE FROM item WHERE k % 7 = 0; ALTER TABLE item ADD COLUMN more integer DEFAULT 3;"
+        "INSERT INTO event VALUES (1, '2030-01-01', 1); CREATE TABLE fresh (k bigint PRIMARY KEY, v integer)"
+    )
+    pair.distribute("fresh", "k", "item")
+    pair.execute("INSERT INTO fresh SELECT k, 1 FROM item")
+    pair.all_same([*QUERIES, "SELECT count(*), sum(more) FROM item JOIN fresh USING (k)"])
+    shard, target = coordinator.query(
+        "SELECT s.remainder, w.name FROM strata.distributed_table AS t JOIN strata.shard AS s USING (colocation_id)"
+        " JOIN strata.worker AS w ON w.worker_id <> s.worker_id WHERE t.relation = 'upgraded.item'::regclass LIMIT 1"
+    )[0]
+    coordinator.query("SELECT strata.move_shard('upgraded.item', %s, %s)", (shard, target))
+    pair.all_same(QUERIES)
+    assert coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
+
+    # the old server, started again, is not heard
+    pair.ours.close()
+    coordinator.stop()
+    new = coordinator.data.rename(coordinator.data.with_name("coordinator.new"))
+    old_data(coordinator).rename(coordinator.data)
+    coordinator.start()
+    for statement in (QUERIES[0], "INSERT INTO item VALUES (6000, 'lost', 'low', 'x')"):
+        with pytest.raises(psycopg.Error, match="the coordinator is outdated"):
+            pair.ours.execute(statement)
+    pair.ours.close()
+    coordinator.stop()
+    coordinator.data.rename(old_data(coordinator))
+    new.rename(coordinator.data)
+    coordinator.start()
+    pair.all_same(QUERIES)
