@@ -1,19 +1,24 @@
-# Shared by the Makefiles of all extensions, which set EXTENSION, VERSION and, when
-# they have C code, MODULE_big; then include this file.
+# Shared by the Makefiles of all extensions, which set EXTENSION and, when they have C code, MODULE_big; then
+# include this file.
 #
-# An extension's SQL is sql/$(EXTENSION)--$(VERSION).sql followed by SHARED_SQL,
-# fragments of extensions/common/sql that several extensions contain, and MORE_SQL of its own.
+# An extension's SQL is that of version FIRST_VERSION, sql/$(EXTENSION)--$(FIRST_VERSION).sql followed by SHARED_SQL,
+# fragments of extensions/common/sql that several extensions contain, and MORE_SQL of its own; and what each later
+# version changes, sql/$(EXTENSION)--OLD--NEW.sql.  Of a released version nothing changes any more (CONTRIBUTING.md).
+
+FIRST_VERSION = 0.1
+VERSION = 0.2
 
 EXTENSIONS_DIR := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 COMMON_DIR := $(EXTENSIONS_DIR)/common
 
 # PGXS has a VERSION of its own
 OWN_VERSION := $(VERSION)
-OWN_SQL := sql/$(EXTENSION)--$(VERSION).sql
+OWN_SQL := sql/$(EXTENSION)--$(FIRST_VERSION).sql
 SHARED_SQL_FILES := $(addprefix $(COMMON_DIR)/sql/,$(SHARED_SQL))
-BUILT_SQL := $(EXTENSION)--$(VERSION).sql
+BUILT_SQL := $(EXTENSION)--$(FIRST_VERSION).sql
 
 DATA_built = $(BUILT_SQL)
+DATA = $(wildcard sql/$(EXTENSION)--*--*.sql)
 EXTRA_CLEAN += $(BUILT_SQL)
 
 ifdef MODULE_big

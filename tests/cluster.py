@@ -417,8 +417,9 @@ class Cluster:
 
     The state of a cluster is in its root directory; `Cluster(root)` of an existing root is that
     cluster again.  `create()` is idempotent: a complete cluster is only started, a half-made one
-    is removed and made anew.  With `extension=False` the servers know nothing of Strata; with
-    `assertions=True` they load the libraries of scripts/build_assertions.sh.
+    is removed and made anew.  With `extension=False` the servers know nothing of Strata; `version` is that
+    of the extension's SQL, if not the newest.  With `assertions=True` they load the libraries of
+    scripts/build_assertions.sh.
     """
 
     def __init__(
@@ -430,12 +431,14 @@ class Cluster:
         durable: bool = False,
         tls: bool = False,
         assertions: bool = False,
+        version: str = "",
     ):
         self.root = Path(root)
         self.extension = extension
         self.durable = durable
         self.tls = tls
         self.assertions = assertions
+        self.version = version
         self._passfile_lock = threading.Lock()
         self.workers: list[Node] = []
         self.complete = False
@@ -641,7 +644,9 @@ class Cluster:
             self.passfile.write_text("".join([*kept, f"{entry}{password}\n"]))
 
     def _create_extension(self) -> None:
-        self.coordinator.execute("CREATE EXTENSION strata CASCADE")
+        version = f"VERSION '{self.version}'" if self.version else ""
+        self.coordinator.execute("CREATE EXTENSION IF NOT EXISTS hll")
+        self.coordinator.execute(f"CREATE EXTENSION strata {version}")
         self.coordinator.execute(
             f'ALTER DATABASE {DATABASE} SET search_path = "$user", public, strata'
         )

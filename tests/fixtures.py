@@ -19,7 +19,7 @@ import pytest
 from psycopg import sql
 
 from tests.cluster import Cluster, Node, crashes_of_destroyed, started_nodes
-from tests.installation import server_major
+from tests.installation import older_pg_config, server_major
 from tests.pair import Pair
 from tests.twin import Twin
 
@@ -137,6 +137,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("long")
         since = item.get_closest_marker("since")
         newer = since is not None and server_major() < since.args[0]
+        newer |= item.get_closest_marker("upgrade") is not None and older_pg_config() is None
         if newer or (config.option.first_case and test in tests):
             left_out.append(item)
         else:

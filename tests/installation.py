@@ -40,6 +40,17 @@ def server_major() -> int:
     return int(re.search(r"\) (\d+)", answer.stdout)[1])
 
 
+@cache
+def older_pg_config() -> Path | None:
+    """The pg_config of the newest older PostgreSQL here that has Strata, from which to upgrade."""
+    installed = Path("/usr/lib/postgresql")
+    majors = sorted(int(path.name) for path in installed.glob("[0-9]*"))
+    for major in reversed(majors):
+        if major < server_major() and (installed / str(major) / "lib" / "strata.so").exists():
+            return installed / str(major) / "bin" / "pg_config"
+    return None
+
+
 def force_parallel_setting() -> str:
     """The setting that has every plan run in a parallel worker, by its name in this version."""
     return "debug_parallel_query" if server_major() >= 16 else "force_parallel_mode"

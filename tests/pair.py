@@ -23,14 +23,18 @@ class Pair:
     def __init__(self, cluster: Cluster, schema: str):
         self.cluster = cluster
         self.schema = schema
-        self._ours = cluster.coordinator.connect()
-        self._theirs = cluster.plain.connect()
+        self.connect()
         for connection in (self._ours, self._theirs):
             connection.execute(
                 sql.SQL("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}").format(
                     sql.Identifier(schema)
                 )
             )
+
+    def connect(self) -> None:
+        self._ours = self.cluster.coordinator.connect()
+        self._theirs = self.cluster.plain.connect()
+        for connection in (self._ours, self._theirs):
             self._set_search_path(connection)
 
     def _set_search_path(self, connection: psycopg.Connection) -> None:

@@ -65,6 +65,12 @@ void _PG_init(void);
 static void
 define_settings(void)
 {
+	static char *version;
+
+	DefineCustomStringVariable("strata.version", "Version of the library that runs.",
+							   "Of the SQL that is installed pg_extension tells.", &version,
+							   STRATA_VERSION, PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"strata.connect_timeout", "Time to wait for a worker to answer a new connection.", NULL,
 		&strata_connect_timeout, 5, 1, 600, PGC_USERSET, GUC_UNIT_S, NULL, NULL, NULL);

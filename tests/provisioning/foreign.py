@@ -23,8 +23,10 @@ from tests.provisioning.root import (
     ENVIRONMENT,
     MAJORS,
     build_recipe,
+    check_recipe,
     layer,
     make_root,
+    older_suite,
     run_inside,
 )
 
@@ -158,21 +160,30 @@ def install_python(root: Path, suite: str) -> None:
     stamp.touch()
 
 
-def run_tests(major: int, arguments: list[str]) -> int:
-    """The project's tests against a major version, with its package installed; pytest's result."""
-    suite = suite_of(major)
+def package_of(major: int) -> Path:
     packages = list((TREE / "dist").glob(f"postgresql-{major}-strata_*.deb"))
     if len(packages) != 1:
         raise LabError(f"dist has {len(packages)} packages for {major}: run make deb PG={major}")
-    lower = make_root(build_recipe(suite))
+    return packages[0]
+
+
+def run_tests(major: int, arguments: list[str]) -> int:
+    """The project's tests against a major version, with its package installed; pytest's result."""
+    suite = suite_of(major)
+    if older := older_suite(suite):
+        have_deb(MAJORS[older], TREE / "dist")
+    majors = [major, MAJORS[older]] if older else [major]
+    packages = [package_of(each) for each in majors]
+    lower = make_root(check_recipe(suite))
     with layer(lower, CACHE / f"check-{lower.name}") as root:
         shutil.rmtree(root / "src/tests", ignore_errors=True)
         for left in (root / "tmp").glob("strata-*"):
             shutil.rmtree(left)
         copy_tree(root)
         install_python(root, suite)
-        shutil.copy(packages[0], root / "strata.deb")
-        run_inside(root, ["dpkg", "--install", "/strata.deb"])
+        for package in packages:
+            shutil.copy(package, root / "strata.deb")
+            run_inside(root, ["dpkg", "--install", "/strata.deb"])
         config = f"PG_CONFIG=/usr/lib/postgresql/{major}/bin/pg_config"
         if show(root, ["env", config, "scripts/build_assertions.sh"]) != 0:
             raise LabError("the libraries with assertions were not built")

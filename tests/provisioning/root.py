@@ -73,16 +73,27 @@ BUILDING = (
 )
 
 
+# What pg_upgrade comes from stands beside the release's own server, as after a dist-upgrade.
+OLDER = "postgresql-{major} postgresql-{major}-hll postgresql-{major}-partman"
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """What a root is made of; `packages` are installed, `prefetched` only downloaded."""
+    """What a root is made of; `packages` are installed, `prefetched` only downloaded.
+
+    Some of them may come from an older suite.
+    """
 
     suite: str
     packages: tuple[str, ...]
     prefetched: tuple[str, ...] = ()
+    older_suite: str = ""
 
     def name(self) -> str:
-        content = json.dumps([FORMAT, self.suite, self.packages, self.prefetched])
+        content = json.dumps(
+            [FORMAT, self.suite, self.packages, self.prefetched]
+            + ([self.older_suite] if self.older_suite else [])
+        )
         return f"{self.suite}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
@@ -100,6 +111,19 @@ def machine_recipe(suite: str) -> Recipe:
 
 def build_recipe(suite: str) -> Recipe:
     return Recipe(suite, packages_of(BUILDING, suite))
+
+
+def older_suite(suite: str) -> str:
+    """The release whose PostgreSQL is the one before; empty for the oldest."""
+    before = [older for older, major in MAJORS.items() if major < MAJORS[suite]]
+    return max(before, key=MAJORS.__getitem__, default="")
+
+
+def check_recipe(suite: str) -> Recipe:
+    """Where packages are built, with the server before beside it."""
+    older = older_suite(suite)
+    packages = packages_of(BUILDING, suite) + (packages_of(OLDER, older) if older else ())
+    return Recipe(suite, packages, older_suite=older)
 
 
 def packages_of(names: str, suite: str) -> tuple[str, ...]:
@@ -154,7 +178,8 @@ def bootstrap(recipe: Recipe, root: Path) -> None:
         ["mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-confold", *hooks]
         + [f"--aptopt={option}" for option in age_of_indexes()]
         + [f"--include={','.join(recipe.packages)}"]
-        + [recipe.suite, root, f"deb {debian_mirror()} {recipe.suite} main"]
+        + [recipe.suite, root]
+        + [f"deb {debian_mirror()} {s} main" for s in (recipe.suite, recipe.older_suite) if s]
     )
     if recipe.prefetched:
         (root / "etc/dpkg/dpkg.cfg.d/lab").write_text("force-unsafe-io\n")

@@ -1,16 +1,19 @@
 """pg_upgrade brings a coordinator along: its shells, what it knows of its tables, its workers.
 
 From a major version to itself, which is as from one to the next: catalogs are made anew, files are copied.
+Workers have tablespaces, with which pg_upgrade does not do that; so a whole cluster comes from an older version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from tests.cluster import Cluster
+from tests.installation import find_binaries, older_pg_config
 from tests.pair import Pair, open_pair
 from tests.pg_upgrade import old_data, pg_upgrade
 
@@ -56,9 +59,8 @@ METADATA = [
 ]
 
 
-@pytest.fixture
-def pair(make_cluster: Callable[..., Cluster]) -> Iterator[Pair]:
-    cluster = make_cluster(workers=2, plain=True, assertions=True)
+@contextmanager
+def filled_pair(cluster: Cluster) -> Iterator[Pair]:
     with open_pair(cluster, "upgraded") as made:
         made.execute(TABLES)
         made.distribute("item", "k", "none")
@@ -69,6 +71,7 @@ def pair(make_cluster: Callable[..., Cluster]) -> Iterator[Pair]:
             "SELECT create_distributed_table('event', 'k', partition_by => 'at', partition_interval => '1 month')"
         )
         made.execute(ROWS)
+        made.all_same(QUERIES)
         yield made
 
 
@@ -81,25 +84,8 @@ def group_collations(pair: Pair) -> list[tuple]:
     ).fetchall()
 
 
-def test_the_coordinator(pair: Pair) -> None:
+def life_goes_on(pair: Pair) -> None:
     coordinator = pair.cluster.coordinator
-    pair.all_same(QUERIES)
-    before = [coordinator.query(query) for query in METADATA]
-    pair.ours.close()
-    coordinator.stop()
-    pg_upgrade(coordinator)
-    coordinator.start()
-
-    # what is a copy of a coordinator must be told that it is one
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have the workers"):
-        pair.ours.execute(QUERIES[0])
-    assert any(stored != real for stored, real in group_collations(pair))
-    assert coordinator.value("SELECT strata.take_over()") == 2
-    assert all(stored == real for stored, real in group_collations(pair))
-    assert [coordinator.query(query) for query in METADATA] == before
-    pair.all_same(QUERIES)
-
-    # and life goes on
     pair.execute(
         "INSERT INTO item VALUES (5000, 'new', 'low', 'NAME5'); UPDATE name SET v = v + 1 WHERE n = 'Name5';"
         "DELETE FROM item WHERE k % 7 = 0; ALTER TABLE item ADD COLUMN more integer DEFAULT 3;"
@@ -116,18 +102,87 @@ def test_the_coordinator(pair: Pair) -> None:
     pair.all_same(QUERIES)
     assert coordinator.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
 
-    # the old server, started again, is not heard
-    pair.ours.close()
-    coordinator.stop()
-    new = coordinator.data.rename(coordinator.data.with_name("coordinator.new"))
-    old_data(coordinator).rename(coordinator.data)
-    coordinator.start()
-    for statement in (QUERIES[0], "INSERT INTO item VALUES (6000, 'lost', 'low', 'x')"):
-        with pytest.raises(psycopg.Error, match="the coordinator is outdated"):
-            pair.ours.execute(statement)
-    pair.ours.close()
-    coordinator.stop()
-    coordinator.data.rename(old_data(coordinator))
-    new.rename(coordinator.data)
-    coordinator.start()
-    pair.all_same(QUERIES)
+
+def test_the_coordinator(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(workers=2, plain=True, assertions=True)
+    with filled_pair(cluster) as pair:
+        coordinator = cluster.coordinator
+        before = [coordinator.query(query) for query in METADATA]
+        pair.ours.close()
+        coordinator.stop()
+        pg_upgrade(coordinator)
+        coordinator.start()
+
+        # what may be a copy of a coordinator must be told that it is one
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have the"):
+            pair.ours.execute(QUERIES[0])
+        assert any(stored != real for stored, real in group_collations(pair))
+        assert coordinator.value("SELECT strata.take_over()") == 2
+        assert all(stored == real for stored, real in group_collations(pair))
+        assert [coordinator.query(query) for query in METADATA] == before
+        pair.all_same(QUERIES)
+        life_goes_on(pair)
+        pair.ours.close()
+        coordinator.stop()
+
+        # the old server, started again, is not heard
+        new = coordinator.data.rename(coordinator.data.with_name("coordinator.new"))
+        old_data(coordinator).rename(coordinator.data)
+        coordinator.start()
+        for statement in (QUERIES[0], "INSERT INTO item VALUES (6000, 'lost', 'low', 'x')"):
+            with pytest.raises(psycopg.Error, match="the coordinator is outdated"):
+                pair.ours.execute(statement)
+        pair.ours.close()
+        coordinator.stop()
+        coordinator.data.rename(old_data(coordinator))
+        new.rename(coordinator.data)
+        coordinator.start()
+        pair.all_same(QUERIES)
+
+
+@pytest.mark.upgrade
+def test_a_cluster_of_the_version_before(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PG_CONFIG", str(older_pg_config()))
+        older_binaries = find_binaries()
+        cluster = make_cluster(workers=2, plain=True)
+        with filled_pair(cluster) as pair:
+            coordinator = cluster.coordinator
+            coordinator.execute(
+                "SELECT strata.set_tier_policy('upgraded.event', 'age', '30 days');"
+                "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA upgraded TO reader;"
+                "GRANT SELECT ON ALL TABLES IN SCHEMA upgraded TO reader"
+            )
+            before = [coordinator.query(query) for query in METADATA]
+            pair.close()
+            cluster.stop()
+            patch.undo()
+            for node in cluster.nodes:
+                pg_upgrade(node, older_binaries)
+            cluster.start()
+            assert coordinator.value("SHOW server_version_num") >= "170000"
+            assert coordinator.value("SELECT strata.take_over()") == 2
+            for node in cluster.nodes:
+                for (extension,) in node.query("SELECT extname FROM pg_extension"):
+                    node.execute(f'ALTER EXTENSION "{extension}" UPDATE')
+            assert [coordinator.query(query) for query in METADATA] == before
+            pair.connect()
+            pair.all_same(QUERIES)
+            coordinator.execute("ANALYZE")
+            pair.all_same(QUERIES)
+            life_goes_on(pair)
+            with coordinator.connect() as session:
+                session.execute("SET ROLE reader")
+                assert session.execute("SELECT count(*) > 0 FROM upgraded.item").fetchone() == (
+                    True,
+                )
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    session.execute("DELETE FROM upgraded.item")
+            added = cluster.add_worker()
+            coordinator.query("SELECT strata.rebalance_start(); SELECT strata.rebalance_wait()")
+            pair.all_same(QUERIES)
+            assert added.value("SELECT count(*) FROM pg_class WHERE relname ~ '^item'") > 0
+            cluster.remove_worker(added)
+            pair.all_same(QUERIES)

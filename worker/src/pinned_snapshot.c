@@ -37,6 +37,7 @@
 #include "nodes/pg_list.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -314,6 +315,11 @@ end_subtransaction(SubXactEvent event, SubTransactionId mine, SubTransactionId p
 void
 _PG_init(void)
 {
+	static char *version;
+
+	DefineCustomStringVariable("strata_worker.version", "Version of the library that runs.", NULL,
+							   &version, STRATA_VERSION, PGC_INTERNAL,
+							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = start_query;
 	previous_executor_run = ExecutorRun_hook;

@@ -5,7 +5,8 @@
  * Both bring and take much along.  What a schema or an extension contains is created and dropped
  * by each node itself, but for our tables: the object access hook has dropped them on the
  * workers one by one before the command for the whole arrives there.  Our own extensions
- * differ between the coordinator and the workers and are left out, as those of strata.local_extensions are.
+ * differ between the coordinator and the workers: an update of ours updates the workers' parts.  Those of
+ * strata.local_extensions are left out.
  */
 #include "postgres.h"
 
@@ -17,6 +18,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -274,6 +276,35 @@ ddl_create_extension(UtilityCall *call)
 	send_members_privileges(create->extname);
 }
 
+static char *
+find_own_version(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char *version;
+
+	SPI_connect();
+	if (SPI_execute("SELECT extversion FROM pg_catalog.pg_extension WHERE extname "
+					"OPERATOR(pg_catalog.=) 'strata'",
+					false, 1) != SPI_OK_SELECT ||
+		SPI_processed != 1)
+		elog(ERROR, "could not read the version of extension \"strata\"");
+	version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	version = MemoryContextStrdup(context, version);
+	SPI_finish();
+	return version;
+}
+
+/* The workers' parts of ours have the version that the coordinator's has, always. */
+static void
+update_ours_on_workers(void)
+{
+	static const char *const parts[] = {"strata_worker", "strata_columnar", "strata_tiering"};
+	const char *version = quote_literal_cstr(find_own_version());
+
+	for (int i = 0; i < lengthof(parts); i++)
+		remote_ddl_send(psprintf("ALTER EXTENSION %s UPDATE TO %s", parts[i], version));
+}
+
 /* ALTER EXTENSION ... UPDATE */
 void
 ddl_alter_extension(UtilityCall *call)
@@ -281,6 +312,8 @@ ddl_alter_extension(UtilityCall *call)
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
 
 	ddl_run_locally(call);
+	if (strcmp(alter->extname, "strata") == 0 && metadata_all_workers() != NULL)
+		update_ours_on_workers();
 	if (local_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;
 	send_with_right(ddl_statement_text(call));

@@ -505,6 +505,19 @@ check_extension(const WorkerCheck *server, const char *there, const char *here, 
 						  "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
 }
 
+/* One of ours, in our version: a server's files may have a newer one, too. */
+static void
+install_own(const WorkerCheck *server, const char *name)
+{
+	char *version = run_local_query("SELECT e.extversion::text FROM pg_extension AS e "
+									"WHERE e.extname = 'strata'")[0];
+
+	check_available(server, name);
+	run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS %s VERSION %s", name,
+							   quote_literal_cstr(version)));
+	check_extension(server, name, "strata", false);
+}
+
 static void
 install_extensions(const WorkerCheck *server)
 {
@@ -513,19 +526,13 @@ install_extensions(const WorkerCheck *server)
 									   "WHERE e.extname = 'hll'")[0];
 
 	check_available(server, "hll");
-	check_available(server, "strata_worker");
-	check_available(server, "strata_columnar");
-	check_available(server, "strata_tiering");
 	run_query(server, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
 	run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
 							   quote_identifier(hll_schema)));
 	check_extension(server, "hll", "hll", true);
-	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_worker");
-	check_extension(server, "strata_worker", "strata", false);
-	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_columnar");
-	check_extension(server, "strata_columnar", "strata", false);
-	run_query(server, "CREATE EXTENSION IF NOT EXISTS strata_tiering");
-	check_extension(server, "strata_tiering", "strata", false);
+	install_own(server, "strata_worker");
+	install_own(server, "strata_columnar");
+	install_own(server, "strata_tiering");
 }
 
 /*

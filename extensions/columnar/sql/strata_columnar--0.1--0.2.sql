@@ -1,0 +1,1 @@
+-- Version 0.2 changes nothing here: all parts of Strata have the same version.
