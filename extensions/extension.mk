@@ -3,7 +3,7 @@
 #
 # An extension's SQL is that of version FIRST_VERSION, sql/$(EXTENSION)--$(FIRST_VERSION).sql followed by SHARED_SQL,
 # fragments of extensions/common/sql that several extensions contain, and MORE_SQL of its own; and what each later
-# version changes, sql/$(EXTENSION)--OLD--NEW.sql.  Of a released version nothing changes any more (CONTRIBUTING.md).
+# version changes, sql/$(EXTENSION)--OLD--NEW.sql followed by the fragments of SHARED_SQL_NEW.  Of a released version nothing changes any more (CONTRIBUTING.md).
 
 FIRST_VERSION = 0.1
 VERSION = 0.2
@@ -17,9 +17,10 @@ OWN_SQL := sql/$(EXTENSION)--$(FIRST_VERSION).sql
 SHARED_SQL_FILES := $(addprefix $(COMMON_DIR)/sql/,$(SHARED_SQL))
 BUILT_SQL := $(EXTENSION)--$(FIRST_VERSION).sql
 
-DATA_built = $(BUILT_SQL)
-DATA = $(wildcard sql/$(EXTENSION)--*--*.sql)
-EXTRA_CLEAN += $(BUILT_SQL)
+UPDATE_SQL := $(notdir $(wildcard sql/$(EXTENSION)--*--*.sql))
+
+DATA_built = $(BUILT_SQL) $(UPDATE_SQL)
+EXTRA_CLEAN += $(DATA_built)
 
 ifdef MODULE_big
 # COMMON_SRC are sources of extensions/common, compiled into the extension's own directory.
@@ -49,6 +50,9 @@ endif
 
 $(BUILT_SQL): $(OWN_SQL) $(SHARED_SQL_FILES) $(MORE_SQL)
 	cat $^ > $@
+
+$(UPDATE_SQL): %: sql/% $(wildcard $(COMMON_DIR)/sql/*.sql)
+	cat $< $(addprefix $(COMMON_DIR)/sql/,$(SHARED_SQL_$(lastword $(subst --, ,$(basename $@))))) > $@
 
 ifdef MODULE_big
 $(COMMON_OBJS): src/common_%.o: $(COMMON_DIR)/%.c

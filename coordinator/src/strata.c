@@ -20,6 +20,7 @@
 #include "execute/executor_hooks.h"
 #include "execute/gather.h"
 #include "execute/rename_exec.h"
+#include "partial_upgrade.h"
 #include "plan/planner.h"
 #include "server/incarnation.h"
 #include "server/launcher.h"
@@ -188,4 +189,5 @@ _PG_init(void)
 	table_definition_initialize();
 	utility_initialize();
 	transaction_end_initialize();
+	partial_upgrade_initialize();
 }

@@ -152,3 +152,26 @@ def test_all_or_none(cluster: Cluster, pair: Pair) -> None:
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         session.execute("ALTER EXTENSION strata UPDATE TO '0.1'")
+
+
+def test_partials_that_a_new_major_brings(cluster: Cluster, pair: Pair) -> None:
+    """They become members of the extension, as if it had been created with them."""
+    pair.ours.execute("ALTER EXTENSION strata UPDATE")
+    made_again = "ALTER EXTENSION {0} DROP AGGREGATE strata_partial.avg(interval); DROP AGGREGATE strata_partial.avg(interval)"
+    members = (
+        "SELECT count(*) FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid WHERE d.deptype = 'e'"
+        " AND d.classid = 'pg_proc'::regclass AND p.pronamespace = 'strata_partial'::regnamespace"
+    )
+    for node, extension in [(cluster.coordinator, "strata")] + [
+        (worker, "strata_worker") for worker in cluster.workers
+    ]:
+        before = node.value(members)
+        node.execute(made_again.format(extension))
+        assert node.value("SELECT strata_partial.create_partials()") == 1
+        assert node.value(members) == before
+    pair.same("SELECT avg(v * interval '1 day') FROM item")
+    pair.execute(
+        "CREATE AGGREGATE own_sum(integer) (SFUNC = int4_sum, STYPE = bigint, COMBINEFUNC = int8pl)"
+    )
+    pair.same("SELECT own_sum(v), n FROM item GROUP BY n")
+    assert cluster.coordinator.value(members) == before

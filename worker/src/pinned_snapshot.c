@@ -45,6 +45,7 @@
 #include "caller.h"
 #include "compat.h"
 #include "function_guard.h"
+#include "partial_upgrade.h"
 #include "session_mark.h"
 
 COMPAT_MODULE_MAGIC("strata_worker");
@@ -336,4 +337,5 @@ _PG_init(void)
 	own_statement_initialize();
 	users_code_initialize();
 	index_names_initialize();
+	partial_upgrade_initialize();
 }
