@@ -48,11 +48,18 @@ def why_impossible() -> str | None:
 class Lab:
     """See above; start() and stop() once each, or use it as a context."""
 
-    def __init__(self, inventory: Path = INVENTORY, name: str = "lab", suite: str = "trixie"):
+    def __init__(
+        self,
+        inventory: Path = INVENTORY,
+        name: str = "lab",
+        suite: str = "trixie",
+        upgraded: bool = False,
+    ):
         if reason := why_impossible():
             raise LabError(f"the lab cannot run here: {reason}")
         self.name = name
         self.suite = suite
+        self.recipe = server_recipe(suite, upgraded)
         self.inventory = inventory
         self.directory = CACHE / "hosts" / name
         self.run_directory = RUNNING / name
@@ -67,7 +74,7 @@ class Lab:
                 control=name,
                 port=f"port{index}",
                 directory=self.directory / host,
-                lower=CACHE / "roots" / server_recipe(suite).name(),
+                lower=CACHE / "roots" / self.recipe.name(),
                 group=self.group / host,
             )
             for index, (host, address) in enumerate(self.addresses.items())
@@ -93,7 +100,7 @@ class Lab:
         """Boot all hosts; on any failure stop what was started, and raise with their journals."""
         self.claim()
         try:
-            make_root(server_recipe(self.suite))
+            make_root(self.recipe)
             self.create()
             for host in self.hosts:
                 host.power_on()

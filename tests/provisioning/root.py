@@ -97,9 +97,13 @@ class Recipe:
         return f"{self.suite}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
-def server_recipe(suite: str) -> Recipe:
-    prefetched = f"{PREFETCHED['']} {PREFETCHED[suite]}"
-    return Recipe(suite, packages_of(SERVER, suite), packages_of(prefetched, suite))
+def server_recipe(suite: str, upgraded: bool = False) -> Recipe:
+    """A host's; `upgraded`, one that was of the release before, and can install its PostgreSQL."""
+    prefetched = packages_of(f"{PREFETCHED['']} {PREFETCHED[suite]}", suite)
+    older = older_suite(suite) if upgraded else ""
+    if older:
+        prefetched += packages_of(f"{OLDER} postgresql-client-{{major}}", older)
+    return Recipe(suite, packages_of(SERVER, suite), prefetched, older)
 
 
 def machine_recipe(suite: str) -> Recipe:

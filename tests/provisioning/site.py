@@ -51,9 +51,10 @@ class PlaybookError(Exception):
 class Site:
     """The cluster of one lab."""
 
-    def __init__(self, lab: Lab):
+    def __init__(self, lab: Lab, **values: object):
+        """`values` are variables of the playbooks, beside the secrets and the inventory's."""
         self.lab = lab
-        self.major = MAJORS[lab.suite]
+        self.values = {"cluster_postgresql_major": MAJORS[lab.suite]} | values
         groups = yaml.safe_load((lab.inventory / "hosts.yml").read_text())["all"]["children"]
         self.coordinators = list(hosts_of_group(groups["coordinator"]))
         self.settings = yaml.safe_load((lab.inventory / "group_vars/all.yml").read_text())
@@ -65,7 +66,6 @@ class Site:
         if not self.secrets_file.exists():
             values = {name: secrets.token_urlsafe(18) for name in SECRETS}
             values |= {"pki_directory": str(lab.directory / "pki")}
-            values |= {"cluster_postgresql_major": self.major}
             self.write_secretly(self.secrets_file, json.dumps(values))
             self.write_secretly(self.password_file, f"*:*:*:*:{values['lab_app_password']}\n")
 
@@ -73,6 +73,10 @@ class Site:
     def write_secretly(file: Path, text: str) -> None:
         file.touch(0o600)
         file.write_text(text)
+
+    @property
+    def major(self) -> int:
+        return self.values["cluster_postgresql_major"]
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -83,7 +87,7 @@ class Site:
         done = self.lab.directory / "converged"
         if not done.exists():
             have_deb(self.major, DIST)
-            if self.major == 15:
+            if self.lab.suite == "bookworm":
                 run([ROOT / "scripts/fetch_patroni.sh", DIST])
             self.play("site.yml")
             done.touch()
@@ -98,6 +102,7 @@ class Site:
     def try_play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess:
         ansible = Path(sys.executable).with_name("ansible-playbook")
         command = [ansible, "-i", self.lab.inventory, "-e", f"@{self.secrets_file}"]
+        command += ["-e", json.dumps(self.values)]
         return self.lab.control(
             [*command, ROOT / "ansible" / playbook, *arguments], check=False, cwd=ROOT
         )

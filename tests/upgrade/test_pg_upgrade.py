@@ -6,6 +6,7 @@ Workers have tablespaces, with which pg_upgrade does not do that; so a whole clu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -50,6 +51,8 @@ QUERIES = [
     "SELECT count(*), max(v) FROM event WHERE at < '2025-03-01'",
     "SELECT k, v FROM item WHERE k IN (7, 900) ORDER BY k",
 ]
+# which read no table by a key under a collation of ICU
+OTHERS = [query for query in QUERIES if not re.search('name|od""d|both_of', query)]
 METADATA = [
     "TABLE strata.worker",
     "TABLE strata.shard ORDER BY 1, 3",
@@ -82,6 +85,24 @@ def group_collations(pair: Pair) -> list[tuple]:
         " JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attnum = t.key_attribute"
         " JOIN pg_collation AS c ON c.oid = a.attcollation WHERE NOT c.collisdeterministic"
     ).fetchall()
+
+
+def place_anew(pair: Pair) -> None:
+    """Another release of Debian has another ICU: equal keys may have other hashes there."""
+    for table, collation in (("name", "no_case"), ('"od""d"', "other_case")):
+        for statement in (
+            f"SELECT * FROM {table} WHERE n = 'name77'",
+            f"SELECT count(*) FROM {table}",
+            f"INSERT INTO {table} VALUES ('new', 1)",
+            f"UPDATE {table} SET v = 1",
+            f"ALTER COLLATION {collation} REFRESH VERSION",
+        ):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="has put them"):
+                pair.ours.execute(statement)
+        pair.ours.execute("SELECT undistribute_table(%s)", (table,))
+        pair.ours.execute(f"ALTER COLLATION {collation} REFRESH VERSION")
+        pair.theirs.execute(f"ALTER COLLATION {collation} REFRESH VERSION; REINDEX TABLE {table}")
+        pair.distribute(table, "n", "none")
 
 
 def life_goes_on(pair: Pair) -> None:
@@ -164,11 +185,13 @@ def test_a_cluster_of_the_version_before(
             cluster.start()
             assert coordinator.value("SHOW server_version_num") >= "170000"
             assert coordinator.value("SELECT strata.take_over()") == 2
+            assert [coordinator.query(query) for query in METADATA] == before
             for node in cluster.nodes:
                 for (extension,) in node.query("SELECT extname FROM pg_extension"):
                     node.execute(f'ALTER EXTENSION "{extension}" UPDATE')
-            assert [coordinator.query(query) for query in METADATA] == before
             pair.connect()
+            pair.all_same(OTHERS)
+            place_anew(pair)
             pair.all_same(QUERIES)
             coordinator.execute("ANALYZE")
             pair.all_same(QUERIES)
@@ -181,7 +204,8 @@ def test_a_cluster_of_the_version_before(
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     session.execute("DELETE FROM upgraded.item")
             added = cluster.add_worker()
-            coordinator.query("SELECT strata.rebalance_start(); SELECT strata.rebalance_wait()")
+            coordinator.query("SELECT strata.rebalance_start()")
+            coordinator.query("SELECT strata.rebalance_wait()")
             pair.all_same(QUERIES)
             assert added.value("SELECT count(*) FROM pg_class WHERE relname ~ '^item'") > 0
             cluster.remove_worker(added)

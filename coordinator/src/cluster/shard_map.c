@@ -9,24 +9,33 @@
  * group have the same modulus, hence the remainder is the shard.
  *
  * A shard that was lost with its worker (lost_worker.c) is nowhere: a statement that needs it is
- * refused here, so that no answer leaves its rows out in silence.
+ * refused here, so that no answer leaves its rows out in silence.  So is one on rows that lie where another version of their
+ * key's collation put them: values that are equal under a collation which is not deterministic are hashed by ICU's
+ * sort keys, and those change with the operating system.
  */
 #include "postgres.h"
 
 #include "access/hash.h"
+#include "access/htup_details.h"
 #include "catalog/partition.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "lib/stringinfo.h"
 #include "partitioning/partbounds.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "cluster/metadata_write.h"
 #include "cluster/shard_map.h"
 
 /* So many tables are named in a message. */
 #define TABLES_NAMED 3
+
+/* Was looked at last, and hashes as it did when rows were placed. */
+static Oid current_collation = InvalidOid;
 
 char *
 shard_map_describe_tables(const Colocation *colocation)
@@ -162,6 +171,72 @@ find_hash(const Colocation *colocation, Oid type, FmgrInfo *other)
 	return other;
 }
 
+/* The version that the operating system provides, NULL if the collation has none. */
+static char *
+find_provided_version(Oid collation)
+{
+	LOCAL_FCINFO(call, 1);
+	Datum version;
+
+	InitFunctionCallInfoData(*call, NULL, 1, InvalidOid, NULL, NULL);
+	call->args[0].value = ObjectIdGetDatum(collation);
+	call->args[0].isnull = false;
+	version = pg_collation_actual_version(call);
+	return call->isnull ? NULL : TextDatumGetCString(version);
+}
+
+bool
+shard_map_has_moved_on(Oid collation, char **recorded, char **provided)
+{
+	HeapTuple tuple;
+	Datum version;
+	bool isnull;
+
+	if (!OidIsValid(collation) || get_collation_isdeterministic(collation))
+		return false;
+	tuple = SearchSysCache1(COLLOID, ObjectIdGetDatum(collation));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for collation %u", collation);
+	version = SysCacheGetAttr(COLLOID, tuple, Anum_pg_collation_collversion, &isnull);
+	*recorded = isnull ? NULL : TextDatumGetCString(version);
+	ReleaseSysCache(tuple);
+	*provided = find_provided_version(collation);
+	return *recorded != NULL && *provided != NULL && strcmp(*recorded, *provided) != 0;
+}
+
+static void
+forget_current_collation(Datum argument, int cache, uint32 hash)
+{
+	current_collation = InvalidOid;
+}
+
+void
+shard_map_require_collation(const Colocation *colocation)
+{
+	static bool registered = false;
+	Oid collation = colocation->key_collation;
+	char *recorded;
+	char *provided;
+
+	if (collation == current_collation)
+		return;
+	if (!registered)
+		CacheRegisterSyscacheCallback(COLLOID, forget_current_collation, (Datum) 0);
+	registered = true;
+	if (shard_map_has_moved_on(collation, &recorded, &provided))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("rows of %s lie where version %s of collation \"%s\" has put them",
+					shard_map_describe_tables(colocation), recorded, get_collation_name(collation)),
+			 errdetail("The operating system provides version %s, which may give equal keys other "
+					   "hashes.",
+					   provided),
+			 errhint("Run strata.undistribute_table() on them, then ALTER COLLATION ... REFRESH "
+					 "VERSION, and distribute them again.")));
+	current_collation = collation;
+}
+
 uint64
 shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull)
 {
@@ -169,6 +244,7 @@ shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull)
 	FmgrInfo other;
 	FmgrInfo *hash = find_hash(colocation, isnull ? colocation->key_type : type, &other);
 
+	shard_map_require_collation(colocation);
 	return compute_partition_hash_value(1, hash, &collation, &key, &isnull);
 }
 

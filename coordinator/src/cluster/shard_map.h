@@ -29,6 +29,15 @@ shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, boo
 /* For a statement that needs all shards: ERROR when one of them is lost. */
 extern void shard_map_require_all(const Colocation *colocation);
 
+/*
+ * For every statement that finds rows by their keys, here or on a worker: ERROR when the operating system's version of the
+ * key's collation is not the one by which rows were placed.
+ */
+extern void shard_map_require_collation(const Colocation *colocation);
+
+/* Is it so of this collation?  Then the two versions are set. */
+extern bool shard_map_has_moved_on(Oid collation, char **recorded, char **provided);
+
 /* The group's tables, for messages: table "a", tables "a" and "b" ... */
 extern char *shard_map_describe_tables(const Colocation *colocation);
 

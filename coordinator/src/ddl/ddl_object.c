@@ -27,7 +27,9 @@
 #include "utils/syscache.h"
 
 #include "cluster/local_extension.h"
+#include "cluster/metadata_write.h"
 #include "cluster/object_place.h"
+#include "cluster/shard_map.h"
 #include "ddl/utility_class.h"
 #include "stream/remote_ddl.h"
 #include "table/table_definition.h"
@@ -238,6 +240,26 @@ operator_family(const AlterOpFamilyStmt *alter)
 	return lcons(makeString(alter->amname), list_copy(alter->opfamilyname));
 }
 
+/* REFRESH VERSION says that all is well again, and rows that lie by the old version are not. */
+static void
+check_refresh(const AlterCollationStmt *alter)
+{
+	Oid collation = get_collation_oid(alter->collname, true);
+	char *recorded;
+	char *provided;
+	ListCell *cell;
+
+	if (!OidIsValid(collation) || !shard_map_has_moved_on(collation, &recorded, &provided))
+		return;
+	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
+	{
+		const DistributedTable *table = metadata_table(lfirst_oid(cell));
+
+		if (table != NULL && table->colocation->key_collation == collation)
+			shard_map_require_collation(table->colocation);
+	}
+}
+
 /* The same for ALTER, COMMENT and the like. */
 static List *
 altered_objects(Node *statement, ObjectType *type)
@@ -279,6 +301,7 @@ altered_objects(Node *statement, ObjectType *type)
 			object = (Node *) operator_family(castNode(AlterOpFamilyStmt, statement));
 			break;
 		case T_AlterCollationStmt:
+			check_refresh(castNode(AlterCollationStmt, statement));
 			*type = OBJECT_COLLATION;
 			object = (Node *) castNode(AlterCollationStmt, statement)->collname;
 			break;

@@ -148,6 +148,7 @@ gather_current_workers(GatherScanState *state)
 		return reference_read_worker(state);
 	colocation = metadata_colocation(state->plan.colocation_id);
 	workers = bms_copy(colocation->workers);
+	shard_map_require_collation(colocation);
 
 	/* without a route all shards are needed; rows to be inserted are routed one by one */
 	if ((state->routes == NIL && state->array_routes == NIL &&
