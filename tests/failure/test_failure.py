@@ -689,3 +689,37 @@ def test_a_worker_is_added_by_its_second_host_when_the_first_is_powered_off(
             connection.execute("SELECT strata.remove_worker('guest')")
     finally:
         node.stop("immediate")
+
+
+@pytest.mark.parametrize(
+    ("begin", "asked", "commits"),
+    [
+        ("BEGIN", "SELECT v FROM t WHERE id = {}", True),
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT v FROM t WHERE id = {}", True),
+        ("BEGIN", "SELECT v FROM t WHERE id = {} FOR KEY SHARE", False),
+        ("BEGIN", "UPDATE t SET v = v WHERE id = {}", False),
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY", "SELECT v FROM t WHERE id = {}", False),
+    ],
+)
+def test_a_commit_needs_no_worker_that_was_only_read(
+    cluster: Cluster, begin: str, asked: str, commits: bool
+) -> None:
+    lost, other = cluster.workers
+    with cluster.coordinator.connect() as session:
+        session.execute(begin)
+        session.execute(asked.format(key_on(lost)))
+        if "SERIALIZABLE" not in begin:
+            session.execute(f"UPDATE t SET v = v + 1 WHERE id = {key_on(other)}")
+        before = other.value("SELECT sum(v) FROM t")
+        lost.stop("immediate")
+        wait_for_status(cluster, lost.name, "down")
+        if commits:
+            session.execute("COMMIT")
+            assert other.value("SELECT sum(v) FROM t") == before + 1
+        else:
+            with pytest.raises(psycopg.errors.ConnectionFailure, match='"worker1" was lost'):
+                session.execute("COMMIT")
+    assert other.value("SELECT sum(v) FROM t") == before + commits
+    cluster.start()
+    wait_for_status(cluster, lost.name, "up")
+    cluster.coordinator.execute("UPDATE t SET v = 0 WHERE v <> 0")
