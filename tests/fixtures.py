@@ -103,6 +103,7 @@ LONG = (
     "tests/provisioning/",
     "tests/tier/",
     "tests/tpch/",
+    "tests/upgrade/",
     "extensions/columnar/test/test_batch_inserts.py",
     "extensions/columnar/test/test_crowds.py",
     "extensions/columnar/test/test_differential.py",
