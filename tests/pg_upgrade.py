@@ -33,7 +33,9 @@ def pg_upgrade(node: Node, old_binaries: Path | None = None, settings: dict | No
     arguments += ["-p", node.port, "-P", free_port({node.port})]
     result = run_as_server(["env", "-C", work, *arguments], capture_output=True)
     if result.returncode != 0:
-        logs = sorted((node.data / "pg_upgrade_output.d").rglob("*.log"))
-        ends = [f"{log.name}:\n{log.read_text()[-1500:]}" for log in logs]
-        raise ClusterError("\n".join([result.stdout[-2000:], result.stderr, *ends]))
+        output = node.data / "pg_upgrade_output.d"
+        logs = sorted([*output.rglob("*.log"), *output.rglob("*.txt")])
+        ends = [f"{log.name}:\n{log.read_text()[-3000:]}" for log in logs]
+        errors = [line for log in logs for line in log.read_text().splitlines() if "ERROR" in line]
+        raise ClusterError("\n".join([result.stdout[-2000:], result.stderr, *ends, *errors]))
     shutil.rmtree(work)

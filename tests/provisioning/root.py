@@ -98,7 +98,7 @@ class Recipe:
 
 
 def server_recipe(suite: str, upgraded: bool = False) -> Recipe:
-    """A host's; `upgraded`, one that was of the release before, and can install its PostgreSQL."""
+    """A host's; `upgraded`, one that was of the oldest release, and can install its PostgreSQL."""
     prefetched = packages_of(f"{PREFETCHED['']} {PREFETCHED[suite]}", suite)
     older = older_suite(suite) if upgraded else ""
     if older:
@@ -118,13 +118,17 @@ def build_recipe(suite: str) -> Recipe:
 
 
 def older_suite(suite: str) -> str:
-    """The release whose PostgreSQL is the one before; empty for the oldest."""
-    before = [older for older, major in MAJORS.items() if major < MAJORS[suite]]
-    return max(before, key=MAJORS.__getitem__, default="")
+    """The oldest release, whose PostgreSQL a cluster is upgraded from; empty for itself.
+
+    Not the one before: PostgreSQL 17.12 notes options of columns that 18.6 does not know, so pg_upgrade
+    between these two fails, with any table.
+    """
+    oldest = min(MAJORS, key=MAJORS.__getitem__)
+    return "" if suite == oldest else oldest
 
 
 def check_recipe(suite: str) -> Recipe:
-    """Where packages are built, with the server before beside it."""
+    """Where packages are built, with the oldest server beside it."""
     older = older_suite(suite)
     packages = packages_of(BUILDING, suite) + (packages_of(OLDER, older) if older else ())
     return Recipe(suite, packages, older_suite=older)
