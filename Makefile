@@ -115,7 +115,7 @@ endif
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-check: lint install assertions .venv/tests ## All tests but the slow ones (some 40 minutes on 2 cores with the lab)
+check: lint install assertions .venv/tests ## All tests but the slow ones (some 30 minutes on 2 cores with the lab)
 	@test $$EUID -ne 0 || scripts/install_packages.sh lab
 	@$(PYTHON) -m pytest -m "not slow" $(PARALLEL) $(PYTEST)
 
