@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -108,6 +109,17 @@ BOTH = [
     "SELECT w, s.* FROM here LEFT JOIN (SELECT size, count(*) AS c FROM item GROUP BY size) AS s ON s.c > w * 40 ORDER BY 1, 2",
     "SELECT k FROM sold WHERE i IN (SELECT i FROM item ORDER BY price DESC, i LIMIT 40)",
 ]
+
+
+@contextmanager
+def stopped(workers: list[Node]) -> Iterator[None]:
+    for worker in workers:
+        worker.stop("immediate")
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.start()
 
 
 def asks_worker(pair: Pair, query: str) -> bool:
@@ -340,9 +352,7 @@ def test_without_workers(cluster: Cluster, pair: Pair) -> None:
     pair.execute("SET plan_cache_mode = force_generic_plan")
     pair.execute(f"PREPARE counting AS {THERE[1]}")
     pair.same("EXECUTE counting")
-    for worker in cluster.workers:
-        worker.stop("immediate")
-    try:
+    with stopped(cluster.workers):
         for query in THERE[:6]:
             pair.same(query)
         pair.same("EXECUTE counting")
@@ -351,37 +361,26 @@ def test_without_workers(cluster: Cluster, pair: Pair) -> None:
             pair.all_same(THERE[:4])
         with pair.transaction(begin="BEGIN ISOLATION LEVEL REPEATABLE READ"):
             pair.all_same(THERE[:4])
-    finally:
-        for worker in cluster.workers:
-            worker.start()
     wait_for_worker(pair)
     pair.all_same(THERE[:4])
     pair.execute("DEALLOCATE ALL; RESET plan_cache_mode")
 
 
 def test_the_other_worker_answers(cluster: Cluster, pair: Pair) -> None:
-    cluster.workers[0].stop("immediate")
-    try:
+    with stopped(cluster.workers[:1]):
         pair.all_same(THERE[:4])
         wait_for_worker(pair)
         assert f'From "{cluster.workers[1].name}"' in pair.explain(
             THERE[1], "ANALYZE, COSTS OFF, TIMING OFF"
         )
-    finally:
-        cluster.workers[0].start()
     pair.all_same(THERE[:4])
 
 
 def test_a_worker_dies_in_a_transaction(cluster: Cluster, pair: Pair) -> None:
     with pair.transaction("COMMIT"):
         pair.all_same(THERE[:2])
-        for worker in cluster.workers:
-            worker.stop("immediate")
-        try:
+        with stopped(cluster.workers):
             pair.all_same(THERE[:4])
-        finally:
-            for worker in cluster.workers:
-                worker.start()
         pair.all_same(THERE[:4])
     wait_for_worker(pair)
 
@@ -395,14 +394,8 @@ def test_a_worker_dies_before_the_heartbeat_notices(cluster: Cluster, pair: Pair
     wait_for_worker(pair)
     with pair.transaction("COMMIT"):
         pair.all_same(THERE[:2])
-        with frozen(cluster.coordinator, heartbeat):
-            for worker in cluster.workers:
-                worker.stop("immediate")
-            try:
-                pair.all_same(THERE[:2])
-            finally:
-                for worker in cluster.workers:
-                    worker.start()
+        with frozen(cluster.coordinator, heartbeat), stopped(cluster.workers):
+            pair.all_same(THERE[:2])
         pair.all_same(THERE[:2])
     wait_for_worker(pair)
 

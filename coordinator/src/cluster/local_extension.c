@@ -13,6 +13,7 @@
 
 #include "catalog/dependency.h"
 #include "commands/extension.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -21,6 +22,9 @@
 #include "server/argument.h"
 
 PG_FUNCTION_INFO_V1(strata_is_local_extension);
+
+const char *const local_extension_parts[] = {"strata_worker", "strata_columnar", "strata_tiering",
+											 NULL};
 
 static char *local_extensions = "";
 
@@ -90,4 +94,22 @@ bool
 local_extension_stays(const char *name)
 {
 	return strcmp(name, "strata") == 0 || strcmp(name, "strata_worker") == 0 || is_local(name);
+}
+
+char *
+local_extension_own_version(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char *version;
+
+	SPI_connect();
+	if (SPI_execute("SELECT extversion FROM pg_catalog.pg_extension WHERE extname "
+					"OPERATOR(pg_catalog.=) 'strata'",
+					false, 1) != SPI_OK_SELECT ||
+		SPI_processed != 1)
+		elog(ERROR, "could not read the version of extension \"strata\"");
+	version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	version = MemoryContextStrdup(context, version);
+	SPI_finish();
+	return version;
 }

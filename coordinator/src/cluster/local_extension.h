@@ -1,6 +1,6 @@
 /*
  * local_extension.h
- *		Extensions that only the coordinator has: setting strata.local_extensions.
+ *		Extensions that only the coordinator has: setting strata.local_extensions; and which are ours.
  */
 #ifndef STRATA_LOCAL_EXTENSION_H
 #define STRATA_LOCAL_EXTENSION_H
@@ -15,5 +15,9 @@ extern bool local_extension_has(Oid classid, Oid objectid);
 
 /* Is the extension created, altered and dropped on this server alone? */
 extern bool local_extension_stays(const char *name);
+
+/* Our extensions on a worker, ended by NULL; and the version of ours here, which is theirs, too. */
+extern const char *const local_extension_parts[];
+extern char *local_extension_own_version(void);
 
 #endif

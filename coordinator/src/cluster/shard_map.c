@@ -185,8 +185,9 @@ find_provided_version(Oid collation)
 	return call->isnull ? NULL : TextDatumGetCString(version);
 }
 
-bool
-shard_map_has_moved_on(Oid collation, char **recorded, char **provided)
+/* Does the operating system provide another version than rows were placed by?  Then the two are set. */
+static bool
+has_moved_on(Oid collation, char **recorded, char **provided)
 {
 	HeapTuple tuple;
 	Datum version;
@@ -223,7 +224,7 @@ shard_map_require_collation(const Colocation *colocation)
 	if (!registered)
 		CacheRegisterSyscacheCallback(COLLOID, forget_current_collation, (Datum) 0);
 	registered = true;
-	if (shard_map_has_moved_on(collation, &recorded, &provided))
+	if (has_moved_on(collation, &recorded, &provided))
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

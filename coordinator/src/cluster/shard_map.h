@@ -35,9 +35,6 @@ extern void shard_map_require_all(const Colocation *colocation);
  */
 extern void shard_map_require_collation(const Colocation *colocation);
 
-/* Is it so of this collation?  Then the two versions are set. */
-extern bool shard_map_has_moved_on(Oid collation, char **recorded, char **provided);
-
 /* The group's tables, for messages: table "a", tables "a" and "b" ... */
 extern char *shard_map_describe_tables(const Colocation *colocation);
 

@@ -154,15 +154,16 @@ check_participant(WorkerConnection *conn)
 		wire_reclaim(&conn, 1);
 	if (conn->transaction.depth == 0)
 		return;
-	/* of what was only read nothing is lost; but SERIALIZABLE would not know who read what */
-	if (is_reader(conn) && !conn->transaction.failed && !IsolationIsSerializable() &&
-		connection_is_closed(conn))
-	{
-		connection_drop(conn);
-		return;
-	}
 	if (PQstatus(conn->pg) != CONNECTION_OK)
+	{
+		/* of what was only read nothing is lost; but SERIALIZABLE would not know who read what */
+		if (is_reader(conn) && !conn->transaction.failed && !IsolationIsSerializable())
+		{
+			connection_drop(conn);
+			return;
+		}
 		connection_report(ERROR, conn, NULL, "COMMIT");
+	}
 	if (conn->transaction.failed || PQtransactionStatus(conn->pg) != PQTRANS_INTRANS)
 		ereport(ERROR,
 				(errcode(ERRCODE_IN_FAILED_SQL_TRANSACTION),

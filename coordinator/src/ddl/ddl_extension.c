@@ -18,7 +18,6 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -276,33 +275,15 @@ ddl_create_extension(UtilityCall *call)
 	send_members_privileges(create->extname);
 }
 
-static char *
-find_own_version(void)
-{
-	MemoryContext context = CurrentMemoryContext;
-	char *version;
-
-	SPI_connect();
-	if (SPI_execute("SELECT extversion FROM pg_catalog.pg_extension WHERE extname "
-					"OPERATOR(pg_catalog.=) 'strata'",
-					false, 1) != SPI_OK_SELECT ||
-		SPI_processed != 1)
-		elog(ERROR, "could not read the version of extension \"strata\"");
-	version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	version = MemoryContextStrdup(context, version);
-	SPI_finish();
-	return version;
-}
-
 /* The workers' parts of ours have the version that the coordinator's has, always. */
 static void
 update_ours_on_workers(void)
 {
-	static const char *const parts[] = {"strata_worker", "strata_columnar", "strata_tiering"};
-	const char *version = quote_literal_cstr(find_own_version());
+	const char *version = quote_literal_cstr(local_extension_own_version());
 
-	for (int i = 0; i < lengthof(parts); i++)
-		remote_ddl_send(psprintf("ALTER EXTENSION %s UPDATE TO %s", parts[i], version));
+	for (int i = 0; local_extension_parts[i] != NULL; i++)
+		remote_ddl_send(
+			psprintf("ALTER EXTENSION %s UPDATE TO %s", local_extension_parts[i], version));
 }
 
 /* ALTER EXTENSION ... UPDATE */

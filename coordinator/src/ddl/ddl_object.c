@@ -245,11 +245,9 @@ static void
 check_refresh(const AlterCollationStmt *alter)
 {
 	Oid collation = get_collation_oid(alter->collname, true);
-	char *recorded;
-	char *provided;
 	ListCell *cell;
 
-	if (!OidIsValid(collation) || !shard_map_has_moved_on(collation, &recorded, &provided))
+	if (!OidIsValid(collation))
 		return;
 	foreach(cell, metadata_write_tables(CATALOG_KIND_DISTRIBUTED))
 	{

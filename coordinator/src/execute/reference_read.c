@@ -43,7 +43,9 @@ is_usable(int worker_id)
 		worker_use_is_wanted(worker_id))
 		return false;
 	conn = connection_try(worker_id, true);
-	if (conn == NULL || connection_is_silent(conn) || connection_is_closed(conn))
+	/* an idle wire was looked at when it was taken */
+	if (conn == NULL || connection_is_silent(conn) ||
+		(remote_transaction_participates(conn) && connection_is_closed(conn)))
 		return false;
 	return !IsolationUsesXactSnapshot() || remote_transaction_participates(conn);
 }

@@ -25,6 +25,7 @@
 #include "utils/wait_event.h"
 
 #include "cluster/cluster_identity.h"
+#include "cluster/local_extension.h"
 #include "server/clock.h"
 #include "server/settings.h"
 #include "values/row_format.h"
@@ -505,34 +506,30 @@ check_extension(const WorkerCheck *server, const char *there, const char *here, 
 						  "Use ALTER EXTENSION ... SET SCHEMA on one of them.");
 }
 
-/* One of ours, in our version: a server's files may have a newer one, too. */
-static void
-install_own(const WorkerCheck *server, const char *name)
-{
-	char *version = run_local_query("SELECT e.extversion::text FROM pg_extension AS e "
-									"WHERE e.extname = 'strata'")[0];
-
-	check_available(server, name);
-	run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS %s VERSION %s", name,
-							   quote_literal_cstr(version)));
-	check_extension(server, name, "strata", false);
-}
-
 static void
 install_extensions(const WorkerCheck *server)
 {
 	char *hll_schema = run_local_query("SELECT n.nspname::text FROM pg_extension AS e "
 									   "JOIN pg_namespace AS n ON n.oid = e.extnamespace "
 									   "WHERE e.extname = 'hll'")[0];
+	char *version = local_extension_own_version();
 
 	check_available(server, "hll");
+	for (int i = 0; local_extension_parts[i] != NULL; i++)
+		check_available(server, local_extension_parts[i]);
 	run_query(server, psprintf("CREATE SCHEMA IF NOT EXISTS %s", quote_identifier(hll_schema)));
 	run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS hll WITH SCHEMA %s",
 							   quote_identifier(hll_schema)));
 	check_extension(server, "hll", "hll", true);
-	install_own(server, "strata_worker");
-	install_own(server, "strata_columnar");
-	install_own(server, "strata_tiering");
+	/* in our version: the server's files may have a newer one, too */
+	for (int i = 0; local_extension_parts[i] != NULL; i++)
+	{
+		const char *name = local_extension_parts[i];
+
+		run_query(server, psprintf("CREATE EXTENSION IF NOT EXISTS %s VERSION %s", name,
+								   quote_literal_cstr(version)));
+		check_extension(server, name, "strata", false);
+	}
 }
 
 /*
