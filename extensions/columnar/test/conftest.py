@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from extensions.columnar.test.servers import make_node
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Cluster, Node
 from tests.fixtures import new_root
 
@@ -32,11 +32,8 @@ def schema_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def twins(node: Node, schema_name: str) -> Iterator[Twins]:
     """The two sides, empty; after the test the columnar tables it left are verified."""
-    made = Twins(node, schema_name)
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, schema_name) as made:
+        yield made
 
 
 @pytest.fixture

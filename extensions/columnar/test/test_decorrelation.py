@@ -14,6 +14,7 @@ import pytest
 
 from extensions.columnar.test.twins import (
     Twins,
+    open_twins,
     outcome_difference,
     tables_with_a_child_that_may_be_null,
 )
@@ -49,11 +50,9 @@ ALWAYS = "SET strata_columnar.enable_decorrelation = always"
 
 @pytest.fixture(scope="module")
 def shared(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "decorrelation")
-    made.execute(*TABLES)
-    yield made
-    made.verify()
-    made.drop()
+    with open_twins(node, "decorrelation") as made:
+        made.execute(*TABLES)
+        yield made
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extensions.columnar.test.twins import Twins, outcome_difference
+from extensions.columnar.test.twins import Twins, open_twins, outcome_difference
 from tests.cluster import Node
 
 # big: what sub-selects read.  small: looked up, with conditions.  mid: between them.
@@ -41,11 +41,9 @@ ALWAYS = "SET strata_columnar.enable_decorrelation = always"
 
 @pytest.fixture(scope="module")
 def shared(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "restriction")
-    made.execute(*TABLES)
-    yield made
-    made.verify()
-    made.drop()
+    with open_twins(node, "restriction") as made:
+        made.execute(*TABLES)
+        yield made
 
 
 @pytest.fixture

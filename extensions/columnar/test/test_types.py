@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP, EveryType
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 # rows, percent NULL, and whether only the few listed values occur
@@ -24,11 +24,9 @@ TYPES = {type_.name: type_ for type_ in EVERY_TYPE}
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_types")
-    made.execute(SETUP)
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_types") as made:
+        made.execute(SETUP)
+        yield made
 
 
 def make_values(twins: Twins, type_: EveryType) -> None:

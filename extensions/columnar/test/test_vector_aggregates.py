@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from extensions.columnar.test.twins import Twins, connect_soon
+from extensions.columnar.test.twins import Twins, connect_soon, open_twins
 from tests.cluster import Node
 
 ROWS = 5000
@@ -217,18 +217,15 @@ def state_aggregates() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "vector_aggregates")
-    made.execute(
-        "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
-        "SET max_parallel_workers_per_gather = 0",
-        *state_aggregates(),
-    )
-    for kind in KINDS:
-        fill(made, kind)
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "vector_aggregates") as made:
+        made.execute(
+            "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            "SET max_parallel_workers_per_gather = 0",
+            *state_aggregates(),
+        )
+        for kind in KINDS:
+            fill(made, kind)
+        yield made
 
 
 def fill(twins: Twins, kind: Kind) -> None:

@@ -16,7 +16,7 @@ from extensions.columnar.test.test_vector_groups import (
     is_vectorised,
     same_groups,
 )
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 TYPES = {type_.name: type_ for type_ in EVERY_TYPE if type_.equal}
@@ -24,22 +24,20 @@ TYPES = {type_.name: type_ for type_ in EVERY_TYPE if type_.equal}
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_distinct")
-    columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
-    values = ", ".join(
-        f"CASE WHEN i % 11 <> {n % 11} THEN ({value.format(h='(i * 7 % 5003)')})::{type_} END"
-        for n, (type_, value) in enumerate(COLUMNS.values())
-    )
-    made.execute(
-        SETUP,
-        "SET max_parallel_workers_per_gather = 0",
-        f"CREATE TABLE m (id integer, g integer, {columns})",
-        f"INSERT INTO m SELECT i, i % 17, {values} FROM generate_series(1, 9000) AS i; ANALYZE m",
-        "CREATE TABLE none (id integer, few integer)",
-    )
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_distinct") as made:
+        columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
+        values = ", ".join(
+            f"CASE WHEN i % 11 <> {n % 11} THEN ({value.format(h='(i * 7 % 5003)')})::{type_} END"
+            for n, (type_, value) in enumerate(COLUMNS.values())
+        )
+        made.execute(
+            SETUP,
+            "SET max_parallel_workers_per_gather = 0",
+            f"CREATE TABLE m (id integer, g integer, {columns})",
+            f"INSERT INTO m SELECT i, i % 17, {values} FROM generate_series(1, 9000) AS i; ANALYZE m",
+            "CREATE TABLE none (id integer, few integer)",
+        )
+        yield made
 
 
 @pytest.fixture
@@ -139,20 +137,18 @@ def test_beyond_memory(tables: Twins) -> None:
 
 @pytest.fixture(scope="module")
 def large(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_distinct_large")
-    made.execute(
-        "SET max_parallel_workers_per_gather = 0; SET hash_mem_multiplier = 1",
-        "CREATE TABLE l (id integer, few integer, many integer, i bigint, n numeric(9, 2), free numeric, t text,"
-        " c character(9), u uuid, at timestamptz, f double precision)",
-        "INSERT INTO l SELECT g, g % 7, g % 1000, h, h / 4.0, (h % 9999)::numeric(12, 2), 'text ' || h % 30000,"
-        " 'c' || h % 20000, md5(h::text)::uuid, '2020-01-01 00:00+00'::timestamptz + h * interval '7 s',"
-        " CASE WHEN g % 97 = 0 THEN 'NaN' ELSE h / 3.0 END"
-        " FROM (SELECT g, CASE WHEN g % 11 > 0 THEN (g * 7919::bigint) % 40009 END AS h"
-        " FROM generate_series(1, 80000) AS g) AS s; ANALYZE l",
-    )
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_distinct_large") as made:
+        made.execute(
+            "SET max_parallel_workers_per_gather = 0; SET hash_mem_multiplier = 1",
+            "CREATE TABLE l (id integer, few integer, many integer, i bigint, n numeric(9, 2), free numeric, t text,"
+            " c character(9), u uuid, at timestamptz, f double precision)",
+            "INSERT INTO l SELECT g, g % 7, g % 1000, h, h / 4.0, (h % 9999)::numeric(12, 2), 'text ' || h % 30000,"
+            " 'c' || h % 20000, md5(h::text)::uuid, '2020-01-01 00:00+00'::timestamptz + h * interval '7 s',"
+            " CASE WHEN g % 97 = 0 THEN 'NaN' ELSE h / 3.0 END"
+            " FROM (SELECT g, CASE WHEN g % 11 > 0 THEN (g * 7919::bigint) % 40009 END AS h"
+            " FROM generate_series(1, 80000) AS g) AS s; ANALYZE l",
+        )
+        yield made
 
 
 LARGE = {

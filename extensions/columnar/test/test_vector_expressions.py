@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 COLUMNS = """id integer, i2 smallint, i4 integer, i8 bigint, runs integer, small integer,
@@ -163,24 +163,22 @@ def take_apart(family: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tables(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_expressions")
-    for side in made.sides:
-        side.execute(
-            "CREATE FUNCTION h(g bigint, k integer) RETURNS bigint LANGUAGE sql IMMUTABLE"
-            " AS $$ SELECT abs(hashint8extended(g * 100 + k, 42)) % 1000003 $$"
-        )
-    for name, (rows, edges) in TABLES.items():
-        made.execute(
-            f"CREATE TABLE {name} ({COLUMNS})",
-            f"INSERT INTO {name} {VALUES.format(rows=rows, edges=str(edges).lower())}",
-        )
-    # deleted rows leave selections that are not dense
-    made.execute("DELETE FROM many WHERE id % 37 = 5", "ANALYZE")
-    for side in made.sides:
-        side.execute("SET max_parallel_workers_per_gather = 0")
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_expressions") as made:
+        for side in made.sides:
+            side.execute(
+                "CREATE FUNCTION h(g bigint, k integer) RETURNS bigint LANGUAGE sql IMMUTABLE"
+                " AS $$ SELECT abs(hashint8extended(g * 100 + k, 42)) % 1000003 $$"
+            )
+        for name, (rows, edges) in TABLES.items():
+            made.execute(
+                f"CREATE TABLE {name} ({COLUMNS})",
+                f"INSERT INTO {name} {VALUES.format(rows=rows, edges=str(edges).lower())}",
+            )
+        # deleted rows leave selections that are not dense
+        made.execute("DELETE FROM many WHERE id % 37 = 5", "ANALYZE")
+        for side in made.sides:
+            side.execute("SET max_parallel_workers_per_gather = 0")
+        yield made
 
 
 def values_of(expression: str, table: str, where: str = "") -> str:

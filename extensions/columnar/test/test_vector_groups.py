@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP, EveryType
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 TYPES = {type_.name: type_ for type_ in EVERY_TYPE if type_.equal}
@@ -26,11 +26,9 @@ DIGEST = "SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) FROM ({}) 
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_groups")
-    made.execute(SETUP, "SET max_parallel_workers_per_gather = 0")
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_groups") as made:
+        made.execute(SETUP, "SET max_parallel_workers_per_gather = 0")
+        yield made
 
 
 @pytest.fixture
@@ -149,25 +147,22 @@ SHOWN = {
 @pytest.fixture(scope="module")
 def mixed(node: Node) -> Iterator[Twins]:
     """t with all COLUMNS, each of its own rhythm and with its own share of NULL; 4 row groups."""
-    made = Twins(node, "test_vector_groups_mixed")
-    made.execute("SET max_parallel_workers_per_gather = 0")
-    columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
-    made.execute(f"CREATE TABLE t (id integer, {columns})")
-    values = [
-        f"CASE WHEN (g * {n + 11}) % 100 < {(0, 5, 0, 40)[n % 4]} THEN NULL ELSE "
-        f"({sql.format(h=f'(hashint4(g + {n}) & 1073741823)')})::{type_} END"
-        for n, (type_, sql) in enumerate(COLUMNS.values())
-    ]
-    for part in range(4):
-        made.execute(
-            f"INSERT INTO t SELECT g, {', '.join(values)}"
-            f" FROM generate_series({part * 3000 + 1}, {part * 3000 + 3000}) AS g"
-        )
-    made.execute(expect_few_groups("t", *COLUMNS))
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_groups_mixed") as made:
+        made.execute("SET max_parallel_workers_per_gather = 0")
+        columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
+        made.execute(f"CREATE TABLE t (id integer, {columns})")
+        values = [
+            f"CASE WHEN (g * {n + 11}) % 100 < {(0, 5, 0, 40)[n % 4]} THEN NULL ELSE "
+            f"({sql.format(h=f'(hashint4(g + {n}) & 1073741823)')})::{type_} END"
+            for n, (type_, sql) in enumerate(COLUMNS.values())
+        ]
+        for part in range(4):
+            made.execute(
+                f"INSERT INTO t SELECT g, {', '.join(values)}"
+                f" FROM generate_series({part * 3000 + 1}, {part * 3000 + 3000}) AS g"
+            )
+        made.execute(expect_few_groups("t", *COLUMNS))
+        yield made
 
 
 def key_lists() -> list[tuple[str, ...]]:
@@ -202,17 +197,15 @@ NUMBERS = (1, 2, 100, 1000, 5000, 40000, 200000)
 @pytest.fixture(scope="module")
 def many(node: Node) -> Iterator[Twins]:
     """t (id, h, s): 250 000 rows, ascending, in no order, and as text."""
-    made = Twins(node, "test_vector_groups_many")
-    made.execute(
-        "SET max_parallel_workers_per_gather = 0",
-        "CREATE TABLE t (id integer, h bigint, s text)",
-        "INSERT INTO t SELECT g, hashint8extended(g % 200000, 0), 'key ' || g * 7919::bigint % 200000"
-        " FROM generate_series(1, 250000) AS g",
-        expect_few_groups("t", "id", "h", "s"),
-    )
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_groups_many") as made:
+        made.execute(
+            "SET max_parallel_workers_per_gather = 0",
+            "CREATE TABLE t (id integer, h bigint, s text)",
+            "INSERT INTO t SELECT g, hashint8extended(g % 200000, 0), 'key ' || g * 7919::bigint % 200000"
+            " FROM generate_series(1, 250000) AS g",
+            expect_few_groups("t", "id", "h", "s"),
+        )
+        yield made
 
 
 KEYS = {

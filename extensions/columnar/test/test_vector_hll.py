@@ -9,7 +9,7 @@ import pytest
 
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import is_vectorised, same_groups
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 ROWS = 12_000
@@ -145,12 +145,10 @@ def fill(twins: Twins) -> None:
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_hll")
-    made.execute("SET max_parallel_workers_per_gather = 0")
-    fill(made)
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_hll") as made:
+        made.execute("SET max_parallel_workers_per_gather = 0")
+        fill(made)
+        yield made
 
 
 @pytest.fixture

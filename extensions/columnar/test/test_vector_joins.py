@@ -13,7 +13,7 @@ import pytest
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import DIGEST, NOT_HASHED
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 # a key of each family: type, value by a number n
@@ -68,19 +68,16 @@ def fill(table: str, rows: int, number: str) -> list[str]:
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """l: duplicates; u: unique, some of l's keys and others; d: duplicates of some keys of both."""
-    made = Twins(node, "test_vector_joins")
-    made.execute(
-        SETUP,
-        "SET max_parallel_workers_per_gather = 0; SET enable_mergejoin = off",
-        *fill("l", 4000, "i * 7 % 900"),
-        *fill("u", 700, "i * 2"),
-        *fill("d", 2500, "i % 300 * 3"),
-        *fill("e", 0, "i"),
-    )
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_joins") as made:
+        made.execute(
+            SETUP,
+            "SET max_parallel_workers_per_gather = 0; SET enable_mergejoin = off",
+            *fill("l", 4000, "i * 7 % 900"),
+            *fill("u", 700, "i * 2"),
+            *fill("d", 2500, "i % 300 * 3"),
+            *fill("e", 0, "i"),
+        )
+        yield made
 
 
 @pytest.fixture

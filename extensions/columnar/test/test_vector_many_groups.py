@@ -12,7 +12,7 @@ import pytest
 
 from extensions.columnar.test.test_vector_groups import DIGEST, shows_first
 from extensions.columnar.test.test_vector_joins import KEYS as JOIN_KEYS
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 ROWS = 33_000
@@ -50,21 +50,18 @@ MODES = {"aside": PUT_ASIDE, "shared": SHARED, "both": {**SHARED, **PUT_ASIDE}}
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """t: keys of every family, most values three times, far from each other; NULLs; 3 row groups."""
-    made = Twins(node, "test_vector_many_groups")
-    made.execute(
-        f"CREATE TABLE t (id integer, ratio double precision, amount numeric(12, 3), note text, {COLUMNS})"
-    )
-    for part in range(3):
+    with open_twins(node, "test_vector_many_groups") as made:
         made.execute(
-            "INSERT INTO t SELECT i, sqrt(i) * power(10, i % 9), i % 977 / 8.0, 'note ' || i % 313,"
-            f" {VALUES} FROM (SELECT i, i * 7919 % {GROUPS} AS n FROM"
-            f" generate_series({part * ROWS // 3 + 1}, {(part + 1) * ROWS // 3}) AS i) AS s"
+            f"CREATE TABLE t (id integer, ratio double precision, amount numeric(12, 3), note text, {COLUMNS})"
         )
-    made.execute("ANALYZE t")
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+        for part in range(3):
+            made.execute(
+                "INSERT INTO t SELECT i, sqrt(i) * power(10, i % 9), i % 977 / 8.0, 'note ' || i % 313,"
+                f" {VALUES} FROM (SELECT i, i * 7919 % {GROUPS} AS n FROM"
+                f" generate_series({part * ROWS // 3 + 1}, {(part + 1) * ROWS // 3}) AS i) AS s"
+            )
+        made.execute("ANALYZE t")
+        yield made
 
 
 @pytest.fixture

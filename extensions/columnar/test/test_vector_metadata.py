@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.random_story import PARALLEL
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 GROUPS = 8
@@ -85,29 +85,26 @@ def aggregates(column: str) -> list[str]:
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """t: eight row groups; parts: a tree with a reordered member."""
-    made = Twins(node, "test_vector_metadata")
-    made.execute(
-        "SET strata_columnar.row_group_rows = 1024",
-        SERIAL,
-        f"CREATE TABLE t (id integer, {DEFINITION}) WITH (autovacuum_enabled = off)",
-        *(
-            f"INSERT INTO t SELECT * FROM (SELECT i, {values('i % 17 = 5 OR i BETWEEN 4001 AND 5000')}"
-            f" FROM generate_series({group} * 1000 + 1, {group} * 1000 + 1000) AS i ORDER BY i) AS s"
-            for group in range(GROUPS)
-        ),
-        "ANALYZE t",
-        f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (id)",
-        "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (3001)",
-        f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-        "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (3001) TO (6001)",
-        "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (6001) TO (20000)",
-        fill("parts"),
-        "ANALYZE parts",
-    )
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_metadata") as made:
+        made.execute(
+            "SET strata_columnar.row_group_rows = 1024",
+            SERIAL,
+            f"CREATE TABLE t (id integer, {DEFINITION}) WITH (autovacuum_enabled = off)",
+            *(
+                f"INSERT INTO t SELECT * FROM (SELECT i, {values('i % 17 = 5 OR i BETWEEN 4001 AND 5000')}"
+                f" FROM generate_series({group} * 1000 + 1, {group} * 1000 + 1000) AS i ORDER BY i) AS s"
+                for group in range(GROUPS)
+            ),
+            "ANALYZE t",
+            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (id)",
+            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (3001)",
+            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
+            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (3001) TO (6001)",
+            "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (6001) TO (20000)",
+            fill("parts"),
+            "ANALYZE parts",
+        )
+        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 SERIAL = "SET max_parallel_workers_per_gather = 0"
@@ -17,25 +17,22 @@ WORD = "CASE WHEN i % 23 <> 4 THEN md5((i * 7919 % 6000)::text) || repeat('ab-',
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_recall")
-    made.execute(
-        SERIAL,
-        "CREATE TABLE t (id integer, few integer, word text, code bytea, price numeric) WITH (autovacuum_enabled = off)",
-        f"INSERT INTO t SELECT i, i % 50, {WORD}, decode(md5((i % 6000)::text), 'hex'), i * 7919 % 6000 / 7.0"
-        " FROM generate_series(1, 60000) AS i",
-        "ANALYZE t",
-        """CREATE FUNCTION weigh(w text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE AS $$
-        BEGIN RETURN round(length(regexp_replace(w, '[a-f]', '', 'g')) / 3.0, length(w) % 3); END $$""",
-        """CREATE FUNCTION choose(w text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
-        BEGIN RETURN CASE WHEN w IS NULL THEN 'none' WHEN w > 'c' THEN upper(substr(w, 1, 3)) END; END $$""",
-        """CREATE FUNCTION refuse(w text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
-        BEGIN IF w LIKE 'c4ca42%' THEN RAISE EXCEPTION 'refused %', length(w); END IF; RETURN ascii(w); END $$""",
-        "CREATE FUNCTION pieces(w text) RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT regexp_split_to_array(w, '(a|9)+') $$",
-    )  # fmt: skip
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_recall") as made:
+        made.execute(
+            SERIAL,
+            "CREATE TABLE t (id integer, few integer, word text, code bytea, price numeric) WITH (autovacuum_enabled = off)",
+            f"INSERT INTO t SELECT i, i % 50, {WORD}, decode(md5((i % 6000)::text), 'hex'), i * 7919 % 6000 / 7.0"
+            " FROM generate_series(1, 60000) AS i",
+            "ANALYZE t",
+            """CREATE FUNCTION weigh(w text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE AS $$
+            BEGIN RETURN round(length(regexp_replace(w, '[a-f]', '', 'g')) / 3.0, length(w) % 3); END $$""",
+            """CREATE FUNCTION choose(w text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+            BEGIN RETURN CASE WHEN w IS NULL THEN 'none' WHEN w > 'c' THEN upper(substr(w, 1, 3)) END; END $$""",
+            """CREATE FUNCTION refuse(w text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+            BEGIN IF w LIKE 'c4ca42%' THEN RAISE EXCEPTION 'refused %', length(w); END IF; RETURN ascii(w); END $$""",
+            "CREATE FUNCTION pieces(w text) RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT regexp_split_to_array(w, '(a|9)+') $$",
+        )  # fmt: skip
+        yield made
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 SPLITTABLE = (
@@ -19,20 +19,18 @@ SPLITTABLE = (
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_results")
-    made.execute(
-        "SET max_parallel_workers_per_gather = 0",
-        "CREATE TABLE t (id integer, g integer, i integer, n numeric(12, 2), f float8, t text) WITH (autovacuum_enabled = off)",
-        "INSERT INTO t SELECT g, g % 9000, g % 11, g / 8.0, g % 4, CASE WHEN g % 10 > 0 THEN 'text ' || g % 77 END"
-        " FROM generate_series(1, 40000) AS g",
-        "INSERT INTO t SELECT g, NULL, NULL, 'NaN', NULL, NULL FROM generate_series(1, 10) AS g",
-        # what the planner believes decides whether it expects the groups to fit
-        "ALTER TABLE t ALTER id SET (n_distinct = 4), ALTER g SET (n_distinct = 4), ALTER t SET (n_distinct = 4)",
-        "ANALYZE t",
-    )
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_results") as made:
+        made.execute(
+            "SET max_parallel_workers_per_gather = 0",
+            "CREATE TABLE t (id integer, g integer, i integer, n numeric(12, 2), f float8, t text) WITH (autovacuum_enabled = off)",
+            "INSERT INTO t SELECT g, g % 9000, g % 11, g / 8.0, g % 4, CASE WHEN g % 10 > 0 THEN 'text ' || g % 77 END"
+            " FROM generate_series(1, 40000) AS g",
+            "INSERT INTO t SELECT g, NULL, NULL, 'NaN', NULL, NULL FROM generate_series(1, 10) AS g",
+            # what the planner believes decides whether it expects the groups to fit
+            "ALTER TABLE t ALTER id SET (n_distinct = 4), ALTER g SET (n_distinct = 4), ALTER t SET (n_distinct = 4)",
+            "ANALYZE t",
+        )
+        yield made
 
 
 def is_whole(twins: Twins, query: str) -> bool:

@@ -8,23 +8,21 @@ import pytest
 
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import is_vectorised, same_groups
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_sets")
-    made.execute(
-        "CREATE TABLE s (id integer PRIMARY KEY, a integer, b text, c date, v numeric(10, 2), f float8, j json)",
-        "INSERT INTO s SELECT i, CASE WHEN i % 9 > 0 THEN i % 4 END, CASE WHEN i % 7 > 0 THEN 'b' || i % 3 END,"
-        " date '2020-01-01' + i % 5, i / 3.0, i % 8, '{}' FROM generate_series(1, 5000) AS i; ANALYZE s",
-        "CREATE TABLE o (a integer, name text); INSERT INTO o SELECT i, 'n' || i FROM generate_series(0, 3) AS i",
-        "CREATE TABLE none (a integer, b text); ANALYZE",
-    )
-    yield made
-    made.reset()
-    made.drop()
+    with open_twins(node, "test_vector_sets") as made:
+        made.execute(
+            "CREATE TABLE s (id integer PRIMARY KEY, a integer, b text, c date, v numeric(10, 2), f float8, j json)",
+            "INSERT INTO s SELECT i, CASE WHEN i % 9 > 0 THEN i % 4 END, CASE WHEN i % 7 > 0 THEN 'b' || i % 3 END,"
+            " date '2020-01-01' + i % 5, i / 3.0, i % 8, '{}' FROM generate_series(1, 5000) AS i; ANALYZE s",
+            "CREATE TABLE o (a integer, name text); INSERT INTO o SELECT i, 'n' || i FROM generate_series(0, 3) AS i",
+            "CREATE TABLE none (a integer, b text); ANALYZE",
+        )
+        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import fill_with
 from extensions.columnar.test.test_vector_topn import COLUMNS, DEFINITION, ORDERS, SERIAL, fill
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 NODE = "ColumnarSort"
@@ -23,27 +23,24 @@ NODE = "ColumnarSort"
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """t: several row groups, some rows deleted; sizes around a batch's; parts: a tree with a reordered member."""
-    made = Twins(node, "test_vector_sort")
-    made.execute(
-        SETUP,
-        "SET strata_columnar.row_group_rows = 2000",
-        SERIAL,
-        f"CREATE TABLE t (id integer, {DEFINITION})",
-        *fill("t", 6500),
-        "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 4500 AND 4600",
-        f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-        "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (2000)",
-        f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-        "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (2000) TO (20000)",
-        *fill("parts", 3000),
-        "CREATE TABLE small (id integer, few smallint, word text)",
-        "INSERT INTO small SELECT i, i % 5, 'word ' || i FROM generate_series(1, 300) AS i",
-        "ANALYZE small",
-    )
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_sort") as made:
+        made.execute(
+            SETUP,
+            "SET strata_columnar.row_group_rows = 2000",
+            SERIAL,
+            f"CREATE TABLE t (id integer, {DEFINITION})",
+            *fill("t", 6500),
+            "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 4500 AND 4600",
+            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
+            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (2000)",
+            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
+            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (2000) TO (20000)",
+            *fill("parts", 3000),
+            "CREATE TABLE small (id integer, few smallint, word text)",
+            "INSERT INTO small SELECT i, i % 5, 'word ' || i FROM generate_series(1, 300) AS i",
+            "ANALYZE small",
+        )
+        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import fill_with
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 NODE = "ColumnarTopN"
@@ -61,27 +61,24 @@ def fill(table: str, rows: int) -> list[str]:
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """t: 20 row groups, some rows deleted; s: a small table; parts: a tree with a reordered member."""
-    made = Twins(node, "test_vector_topn")
-    made.execute(
-        SETUP,
-        "SET strata_columnar.row_group_rows = 2000",
-        SERIAL,
-        f"CREATE TABLE t (id integer, {DEFINITION})",
-        *fill("t", 40000),
-        "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 38500 AND 38600",
-        f"CREATE TABLE s (id integer, {DEFINITION})",
-        *fill("s", 700),
-        f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-        "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4000)",
-        f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-        "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (4000) TO (8000)",
-        "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (8000) TO (20000)",
-        *fill("parts", 12000),
-    )
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_topn") as made:
+        made.execute(
+            SETUP,
+            "SET strata_columnar.row_group_rows = 2000",
+            SERIAL,
+            f"CREATE TABLE t (id integer, {DEFINITION})",
+            *fill("t", 40000),
+            "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 38500 AND 38600",
+            f"CREATE TABLE s (id integer, {DEFINITION})",
+            *fill("s", 700),
+            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
+            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4000)",
+            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
+            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (4000) TO (8000)",
+            "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (8000) TO (20000)",
+            *fill("parts", 12000),
+        )
+        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import fill_with
 from extensions.columnar.test.test_vector_topn import COLUMNS, DEFINITION, ORDERS, SERIAL, fill
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 NODE = "ColumnarWindow"
@@ -65,22 +65,19 @@ SUMS = tuple(n for n in NUMBERS if n != "real")
 
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
-    made = Twins(node, "test_vector_windows")
-    made.execute(
-        SETUP,
-        "SET strata_columnar.row_group_rows = 2000",
-        SERIAL,
-        f"CREATE TABLE t (id integer, {DEFINITION})",
-        *fill("t", 4500),
-        "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 2500 AND 2600",
-        "CREATE TABLE small (id integer, few smallint, word text)",
-        "INSERT INTO small SELECT i, i % 5, 'word ' || i FROM generate_series(1, 300) AS i",
-        "ANALYZE small",
-    )
-    yield made
-    made.reset()
-    made.verify()
-    made.drop()
+    with open_twins(node, "test_vector_windows") as made:
+        made.execute(
+            SETUP,
+            "SET strata_columnar.row_group_rows = 2000",
+            SERIAL,
+            f"CREATE TABLE t (id integer, {DEFINITION})",
+            *fill("t", 4500),
+            "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 2500 AND 2600",
+            "CREATE TABLE small (id integer, few smallint, word text)",
+            "INSERT INTO small SELECT i, i % 5, 'word ' || i FROM generate_series(1, 300) AS i",
+            "ANALYZE small",
+        )
+        yield made
 
 
 @pytest.fixture

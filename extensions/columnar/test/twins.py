@@ -218,6 +218,16 @@ class Twins:
         return "\n".join(line for (line,) in rows)
 
 
+@contextmanager
+def open_twins(node: Node, name: str) -> Iterator[Twins]:
+    """Twins that are verified and dropped in the end, unless a test of theirs fails to come back."""
+    made = Twins(node, name)
+    yield made
+    made.reset()
+    made.verify()
+    made.drop()
+
+
 def connect_soon(node: Node) -> psycopg.Connection:
     """A connection; waits while the server recovers from the crash of the test before."""
     for _ in wait_until("the server accepts connections"):
