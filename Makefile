@@ -32,7 +32,7 @@ LAB ?= lab
 SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
-.PHONY: help build install assertions demo down clean check check-fast check-slow fuzz compat bench lint format psql
+.PHONY: help build install assertions demo down clean check check-fast check-slow fuzz compat bench bench-17 bench-18 lint format psql
 .PHONY: packages python lab lab-down deb check-17 check-18 drill
 
 help: ## List the targets
@@ -141,6 +141,12 @@ compat: install python ## PostgreSQL's own tests beside plain PostgreSQL (COMPAT
 bench: install python ## Measure the performance budgets
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(PYTHON) -m benchmarks.run $(BENCH)
+
+bench-17: ## The same on PostgreSQL 17 of Debian 13, in a chroot (needs root)
+bench-18: ## The same on PostgreSQL 18 of Debian testing
+bench-17 bench-18: bench-%:
+	@$(MAKE) deb PG=$*
+	@$(LAB_TOOL) bench $* $(BENCH)
 
 drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--long --runs 3")
 	@mkdir -p .cache/drill

@@ -8,6 +8,7 @@ python -m tests.provisioning journal HOST            what the host wrote
 python -m tests.provisioning down                    remove the lab, and all that were left behind
 python -m tests.provisioning deb MAJOR               build the package in the release that has MAJOR
 python -m tests.provisioning check MAJOR [PYTEST]    run the project's tests there, on that package
+python -m tests.provisioning bench MAJOR [OPTIONS]   the same with its benchmarks
 """
 
 from __future__ import annotations
@@ -47,9 +48,12 @@ def parse_arguments() -> argparse.Namespace:
     journal.add_argument("host")
     deb = commands.add_parser("deb", help="build the package for a PostgreSQL not of this machine")
     deb.add_argument("major", type=int)
-    check = commands.add_parser("check", help="run the tests on a PostgreSQL not of this machine")
-    check.add_argument("major", type=int)
-    check.add_argument("arguments", nargs=argparse.REMAINDER)
+    for name, what in (("check", "tests"), ("bench", "benchmarks")):
+        there = commands.add_parser(
+            name, help=f"run the {what} on a PostgreSQL not of this machine"
+        )
+        there.add_argument("major", type=int)
+        there.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
 
 
@@ -69,13 +73,14 @@ def use_foreign(arguments: argparse.Namespace) -> None:
         raise LabError(f"the root of another release cannot be entered here: {reason}")
     if arguments.command == "deb":
         foreign.build_deb(arguments.major, foreign.TREE / "dist")
-    else:
-        sys.exit(foreign.run_tests(arguments.major, arguments.arguments))
+        return
+    run = foreign.run_tests if arguments.command == "check" else foreign.run_benchmarks
+    sys.exit(run(arguments.major, arguments.arguments))
 
 
 def main() -> None:
     arguments = parse_arguments()
-    if arguments.command in ("deb", "check"):
+    if arguments.command in ("deb", "check", "bench"):
         use_foreign(arguments)
         return
     lab = Lab(arguments.inventory, arguments.name, arguments.suite)

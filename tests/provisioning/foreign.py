@@ -15,6 +15,8 @@ import filecmp
 import hashlib
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.provisioning.commands import LabError, run
@@ -135,11 +137,12 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def install_python(root: Path, suite: str) -> None:
-    """A virtual environment with the pinned tools; wheels come through this machine's pip."""
-    files = ("requirements.txt", "tests/requirements.txt")
-    requirements = "".join((TREE / file).read_text() for file in files)
-    stamp = root / ".venv" / f"installed-{hashlib.sha256(requirements.encode()).hexdigest()[:12]}"
+def install_python(root: Path, suite: str, file: str) -> None:
+    """A virtual environment with the pinned tools of a requirements file; wheels come through this machine's pip."""
+    files = ("requirements.txt", file)
+    requirements = "".join((TREE / name).read_text() for name in files)
+    digest = hashlib.sha256(requirements.encode()).hexdigest()[:12]
+    stamp = root / ".venv" / f"installed-{Path(file).parent}-{digest}"
     if stamp.exists():
         return
     wheels = CACHE / f"wheels-{suite}"
@@ -147,15 +150,15 @@ def install_python(root: Path, suite: str) -> None:
     python = run_inside(root, ["python3", "-c", version]).stdout.strip()
     run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-        + [f"--python-version={python}", "--requirement", TREE / "tests/requirements.txt"]
-        + ["--dest", wheels]
+        + [f"--python-version={python}", "--requirement", TREE / file, "--dest", wheels]
     )
     shutil.copytree(wheels, root / "wheels", dirs_exist_ok=True)
-    run_inside(root, ["python3", "-m", "venv", "--clear", "/.venv"])
+    if not (root / ".venv").exists():
+        run_inside(root, ["python3", "-m", "venv", "/.venv"])
     run_inside(
         root,
         ["/.venv/bin/pip", "install", "--quiet", "--no-index", "--find-links=/wheels"]
-        + ["--requirement", "/src/tests/requirements.txt"],
+        + ["--requirement", f"/src/{file}"],
     )
     stamp.touch()
 
@@ -167,8 +170,9 @@ def package_of(major: int) -> Path:
     return packages[0]
 
 
-def run_tests(major: int, arguments: list[str]) -> int:
-    """The project's tests against a major version, with its package installed; pytest's result."""
+@contextmanager
+def installed(major: int) -> Iterator[tuple[Path, str]]:
+    """A root with our package of a major version, the oldest one beside, and our tree; PG_CONFIG there."""
     suite = suite_of(major)
     if older := older_suite(suite):
         have_deb(MAJORS[older], TREE / "dist")
@@ -180,12 +184,24 @@ def run_tests(major: int, arguments: list[str]) -> int:
         for left in (root / "tmp").glob("strata-*"):
             shutil.rmtree(left)
         copy_tree(root)
-        install_python(root, suite)
+        install_python(root, suite, "tests/requirements.txt")
         for package in packages:
             shutil.copy(package, root / "strata.deb")
             run_inside(root, ["dpkg", "--install", "/strata.deb"])
-        config = f"PG_CONFIG=/usr/lib/postgresql/{major}/bin/pg_config"
+        yield root, f"PG_CONFIG=/usr/lib/postgresql/{major}/bin/pg_config"
+
+
+def run_tests(major: int, arguments: list[str]) -> int:
+    """The project's tests against a major version, with its package installed; pytest's result."""
+    with installed(major) as (root, config):
         if show(root, ["env", config, "scripts/build_assertions.sh"]) != 0:
             raise LabError("the libraries with assertions were not built")
         pytest = ["/.venv/bin/python", "-m", "pytest", "-p", "tests.provisioning.chroot"]
         return show(root, ["env", config, *pytest, *arguments])
+
+
+def run_benchmarks(major: int, arguments: list[str]) -> int:
+    """The same with benchmarks.run."""
+    with installed(major) as (root, config):
+        install_python(root, suite_of(major), "benchmarks/requirements.txt")
+        return show(root, ["env", config, "/.venv/bin/python", "-m", "benchmarks.run", *arguments])
