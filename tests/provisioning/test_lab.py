@@ -48,7 +48,11 @@ def test_the_control_node_reaches_every_host_by_ssh(lab: Lab):
 
 
 def test_a_host_is_of_the_release_that_was_asked_for(lab: Lab, pair: tuple[Host, Host]):
-    assert f"VERSION_CODENAME={lab.suite}\n" in pair[0].run("cat /etc/os-release").stdout
+    release = pair[0].run("cat /etc/os-release").stdout
+    if lab.suite == "testing":
+        assert "VERSION_ID" not in release  # it gets its number when it is released
+    else:
+        assert f"VERSION_CODENAME={lab.suite}\n" in release
 
 
 @of_the_lab

@@ -24,9 +24,8 @@ def site() -> Iterator[Site]:
     if reason := why_impossible():
         pytest.skip(f"the lab of real hosts cannot run here: {reason}")
     with Lab(name=f"upgrade{os.getpid()}", suite=SUITE, upgraded=True) as lab:
-        made = Site(
-            lab, cluster_postgresql_major=OLDER, preflight_majors={"12": "15", "13": str(OLDER)}
-        )
+        majors = dict.fromkeys(("bookworm", "trixie", "forky"), str(OLDER))
+        made = Site(lab, cluster_postgresql_major=OLDER, preflight_majors=majors)
         made.converge()
         yield made
 
