@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -171,6 +172,25 @@ def test_groups_that_a_unique_index_makes_redundant(pair: Pair) -> None:
 def test_the_join_of_a_table_with_itself_is_gone(pair: Pair) -> None:
     sql = pair.remote_sql("SELECT a.name, b.age FROM users a JOIN users b ON a.user_id = b.user_id")
     assert sql.count("users") == 1, sql
+
+
+def test_an_index_is_searched_without_its_first_column(pair: Pair) -> None:
+    """Skip scans, over the indexes of columnar shards too."""
+    pair.execute("CREATE TABLE visits (id integer, site integer, place integer)")
+    pair.distribute("visits", "id", storage="columnar")
+    pair.execute(
+        "INSERT INTO visits SELECT g, g % 3, hashint4(g) % 1000000 FROM generate_series(1, 100000) AS g"
+    )
+    pair.execute("CREATE INDEX ON visits (site, place)")
+    pair.execute("ANALYZE visits")
+    query = "SELECT id, site FROM visits WHERE place = 777"
+    pair.same(query)
+    pair.same("SELECT count(*) FROM visits WHERE place BETWEEN 1000 AND 1100")
+    pair.same("SELECT site, place FROM visits WHERE place IN (5, 900000, 17) ORDER BY site, place")
+    plan = pair.explain(query, "ANALYZE, STRATA")
+    searches = [int(n) for n in re.findall(r"Index Searches: (\d+)", plan)]
+    assert searches, plan
+    assert min(searches) > 1, plan
 
 
 def test_uuids_of_version_7_come_in_the_order_of_time(pair: Pair) -> None:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
-from tests.installation import find_binaries, older_pg_config
+from tests.installation import find_binaries, older_pg_config, server_major
 from tests.pair import Pair, open_pair
 from tests.pg_upgrade import old_data, pg_upgrade
 
@@ -61,6 +61,20 @@ METADATA = [
     "SELECT objname, provider, label FROM pg_seclabels ORDER BY 1",
 ]
 
+# of shells and of workers' parents; pg_upgrade keeps it since 18
+STATISTICS = [
+    "SELECT tablename, attname, inherited, null_frac, n_distinct, most_common_vals::text, histogram_bounds::text"
+    " FROM pg_stats WHERE schemaname = 'upgraded' ORDER BY 1, 2, 3",
+    "SELECT relname, reltuples, relpages FROM pg_class WHERE relnamespace = 'upgraded'::regnamespace"
+    " AND relkind IN ('r', 'p') ORDER BY 1",
+]
+
+
+def statistics(cluster: Cluster) -> list[list[tuple]]:
+    known = [[node.query(query) for query in STATISTICS] for node in cluster.nodes]
+    assert all(len(columns) > 10 for columns, _ in known)
+    return known
+
 
 @contextmanager
 def filled_pair(cluster: Cluster) -> Iterator[Pair]:
@@ -74,6 +88,7 @@ def filled_pair(cluster: Cluster) -> Iterator[Pair]:
             "SELECT create_distributed_table('event', 'k', partition_by => 'at', partition_interval => '1 month')"
         )
         made.execute(ROWS)
+        made.execute('ANALYZE item, name, "od""d", kind, event')
         made.all_same(QUERIES)
         yield made
 
@@ -130,10 +145,12 @@ def test_the_coordinator(make_cluster: Callable[..., Cluster]) -> None:
     with filled_pair(cluster) as pair:
         coordinator = cluster.coordinator
         before = [coordinator.query(query) for query in METADATA]
+        known = statistics(cluster)
         pair.ours.close()
         coordinator.stop()
         pg_upgrade(coordinator)
         coordinator.start()
+        assert server_major() < 18 or statistics(cluster) == known
 
         # what may be a copy of a coordinator must be told that it is one
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have the"):
@@ -178,6 +195,7 @@ def test_a_cluster_of_an_older_version(
                 "GRANT SELECT ON ALL TABLES IN SCHEMA upgraded TO reader"
             )
             before = [coordinator.query(query) for query in METADATA]
+            known = statistics(cluster)
             pair.close()
             cluster.stop()
             patch.undo()
@@ -185,6 +203,7 @@ def test_a_cluster_of_an_older_version(
                 pg_upgrade(node, older_binaries)
             cluster.start()
             assert coordinator.value("SHOW server_version_num") >= "170000"
+            assert server_major() < 18 or statistics(cluster) == known
             assert coordinator.value("SELECT strata.take_over()") == 2
             assert [coordinator.query(query) for query in METADATA] == before
             for node in cluster.nodes:

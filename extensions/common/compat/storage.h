@@ -6,6 +6,7 @@
 #define STRATA_COMPAT_STORAGE_H
 
 #include "storage/bufmgr.h"
+#include "utils/rel.h"
 
 /* Physical files of a relation: RelFileNode became RelFileLocator in 16. */
 #if PG_VERSION_NUM >= 160000
@@ -53,6 +54,92 @@ typedef RelFileNode CompatFileLocator;
 #define compat_reads_bypass_kernel() ((io_direct_flags & IO_DIRECT_DATA) != 0)
 #else
 #define compat_reads_bypass_kernel() false
+#endif
+
+/*
+ * Consecutive blocks of a relation, pinned one after the other for the caller to release.  Since 17 up to
+ * io_combine_limit of them are read at once.  Not by a read stream: that hands each piece to another process, or
+ * to io_uring, and waits for it, which pays only where more pieces follow.
+ */
+#if PG_VERSION_NUM >= 170000
+
+#define COMPAT_BLOCKS_AT_ONCE 16
+
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_READ_AT_ONCE READ_BUFFERS_SYNCHRONOUSLY
+#else
+#define COMPAT_READ_AT_ONCE 0
+#endif
+
+typedef struct CompatBlockRun
+{
+	ReadBuffersOperation reading;
+	BlockNumber next;
+	BlockNumber end;
+	int taken;
+	int count; /* of the buffers that are pinned or have been taken */
+	Buffer buffers[COMPAT_BLOCKS_AT_ONCE];
+} CompatBlockRun;
+
+/* Of the blocks [first, end). */
+static inline void
+compat_block_run_begin(CompatBlockRun *run, Relation relation, BufferAccessStrategy strategy,
+					   BlockNumber first, BlockNumber end)
+{
+	run->reading.rel = relation;
+	run->reading.smgr = RelationGetSmgr(relation);
+	run->reading.forknum = MAIN_FORKNUM;
+	run->reading.strategy = strategy;
+#if PG_VERSION_NUM >= 180000
+	run->reading.persistence = relation->rd_rel->relpersistence;
+#endif
+	run->next = first;
+	run->end = end;
+	run->taken = 0;
+	run->count = 0;
+	for (int i = 0; i < COMPAT_BLOCKS_AT_ONCE; i++)
+		run->buffers[i] = InvalidBuffer;
+}
+
+static inline Buffer
+compat_block_run_next(CompatBlockRun *run)
+{
+	if (run->taken == run->count)
+	{
+		uint32 count = Min(run->end - run->next, Min(COMPAT_BLOCKS_AT_ONCE, io_combine_limit));
+
+		if (RelationUsesLocalBuffers(run->reading.rel))
+			LimitAdditionalLocalPins(&count);
+		else
+			LimitAdditionalPins(&count);
+		/* blocks that were pinned, and are yet to be read, come first */
+		for (int i = 0; i < COMPAT_BLOCKS_AT_ONCE; i++)
+			run->buffers[i] = i + run->count < COMPAT_BLOCKS_AT_ONCE ? run->buffers[i + run->count]
+																	 : InvalidBuffer;
+		run->taken = 0;
+		run->count = (int) count;
+		if (StartReadBuffers(&run->reading, run->buffers, run->next, &run->count,
+							 COMPAT_READ_AT_ONCE))
+			WaitReadBuffers(&run->reading);
+		run->next += run->count;
+	}
+	return run->buffers[run->taken++];
+}
+
+#else
+
+typedef struct CompatBlockRun
+{
+	Relation relation;
+	BufferAccessStrategy strategy;
+	BlockNumber next;
+} CompatBlockRun;
+
+#define compat_block_run_begin(run, its_relation, its_strategy, first, end) \
+	(*(run) = (CompatBlockRun){.relation = its_relation, .strategy = its_strategy, .next = first})
+#define compat_block_run_next(run) \
+	ReadBufferExtended((run)->relation, MAIN_FORKNUM, (run)->next++, RBM_NORMAL, (run)->strategy)
+
 #endif
 
 /* The file of a relation, and opening another one of the same backend. */

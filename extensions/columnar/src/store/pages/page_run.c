@@ -148,11 +148,12 @@ page_run_write(Relation relation, BlockNumber first, const char *bytes, uint64 l
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
-/* What the error context callback tells of. */
+/* What the error context callback tells of: blocks that are read together. */
 typedef struct ReadPosition
 {
 	PageSource *source;
-	BlockNumber block;
+	BlockNumber first;
+	BlockNumber last;
 } ReadPosition;
 
 /* Adds the place to errors of the buffer manager (checksums, short files, I/O). */
@@ -160,16 +161,14 @@ static void
 describe_read(void *argument)
 {
 	ReadPosition *position = argument;
+	const char *table = RelationGetRelationName(position->source->relation);
 
-	if (position->block == InvalidBlockNumber)
-		return;
 	if (format_place.relation[0] != '\0')
-		errcontext("reading block %u of columnar table \"%s\", row group %llu", position->block,
-				   RelationGetRelationName(position->source->relation),
-				   (unsigned long long) format_place.group);
+		errcontext("reading blocks %u to %u of columnar table \"%s\", row group %llu",
+				   position->first, position->last, table, (unsigned long long) format_place.group);
 	else
-		errcontext("reading block %u of columnar table \"%s\"", position->block,
-				   RelationGetRelationName(position->source->relation));
+		errcontext("reading blocks %u to %u of columnar table \"%s\"", position->first,
+				   position->last, table);
 }
 
 /* Blocks that the relation has; the run was written before the source was made. */
@@ -179,18 +178,6 @@ relation_end(PageSource *source)
 	if (source->end == 0)
 		source->end = RelationGetNumberOfBlocks(source->relation);
 	return source->end;
-}
-
-/* Number of the block with this byte of the run; damage if the relation does not have it. */
-static BlockNumber
-locate_block(PageSource *source, uint64 offset)
-{
-	uint64 block = source->first + offset / PAGE_PAYLOAD;
-
-	if (block >= relation_end(source))
-		format_damaged("it lies in block %llu, and the table's file has %u blocks",
-					   (unsigned long long) block, source->end);
-	return (BlockNumber) block;
 }
 
 /* Raises damage unless the page is one of ours with at least `length` bytes. */
@@ -212,24 +199,15 @@ check_page(Page page, BlockNumber block, uint32 length)
 }
 
 /*
- * Copies `length` bytes from position `skip` of the page's payload.  The rest of a
+ * Copies `length` bytes from position `skip` of a page's payload, and releases its buffer.  The rest of a
  * page that is not read to its end is kept: pages of an extent do not change.
  */
 static void
-copy_from_page(PageSource *source, BlockNumber block, uint32 skip, uint32 length, char *into)
+copy_from_page(PageSource *source, Buffer buffer, uint32 skip, uint32 length, char *into)
 {
-	Buffer buffer;
-	Page page;
+	BlockNumber block = BufferGetBlockNumber(buffer);
+	Page page = BufferGetPage(buffer);
 
-	if (source->kept_length >= skip + length && source->kept_block == block)
-	{
-		memcpy(into, source->kept + skip, length);
-		return;
-	}
-	buffer = ReadBufferExtended(source->relation, MAIN_FORKNUM, block, RBM_NORMAL,
-								source->strategy);
-	page = BufferGetPage(buffer);
-	source->pages_read++;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	check_page(page, block, skip + length);
 	memcpy(into, (char *) page + SizeOfPageHeaderData + skip, length);
@@ -242,23 +220,60 @@ copy_from_page(PageSource *source, BlockNumber block, uint32 skip, uint32 length
 	UnlockReleaseBuffer(buffer);
 }
 
+/* What of the bytes lies on the page that was kept is copied from there; how many they are. */
+static uint32
+copy_kept(const PageSource *source, uint64 offset, uint64 length, char *into)
+{
+	uint32 skip = offset % PAGE_PAYLOAD;
+	uint32 part = Min(length, PAGE_PAYLOAD - skip);
+
+	if (source->kept_length < skip + part ||
+		source->kept_block != source->first + offset / PAGE_PAYLOAD)
+		return 0;
+	memcpy(into, source->kept + skip, part);
+	return part;
+}
+
+/* Number of the block with this byte of the run; damage if the relation does not have it. */
+static BlockNumber
+locate_block(PageSource *source, uint64 offset)
+{
+	uint64 block = source->first + offset / PAGE_PAYLOAD;
+
+	if (block >= relation_end(source))
+		format_damaged("it lies in block %llu, and the table's file has %u blocks",
+					   (unsigned long long) block, source->end);
+	return (BlockNumber) block;
+}
+
 static void
 read_pages(ByteSource *byte_source, uint64 offset, uint64 length, char *into)
 {
 	PageSource *source = (PageSource *) byte_source;
-	ReadPosition position = {.source = source, .block = InvalidBlockNumber};
+	uint32 kept = copy_kept(source, offset, length, into);
+	ReadPosition position = {.source = source};
 	ErrorContextCallback context = {
 		.previous = error_context_stack, .callback = describe_read, .arg = &position};
+	CompatBlockRun run;
 
+	if (kept == length)
+		return;
+	offset += kept;
+	into += kept;
+	length -= kept;
+	position.first = locate_block(source, offset);
+	position.last = locate_block(source, offset + length - 1);
 	error_context_stack = &context;
+	compat_block_run_begin(&run, source->relation, source->strategy, position.first,
+						   position.last + 1);
 	while (length > 0)
 	{
 		uint32 skip = offset % PAGE_PAYLOAD;
 		uint32 part = Min(length, PAGE_PAYLOAD - skip);
 
 		CHECK_FOR_INTERRUPTS();
-		position.block = locate_block(source, offset);
-		copy_from_page(source, position.block, skip, part, into);
+		copy_from_page(source, compat_block_run_next(&run), skip, part, into);
+		source->pages_read++;
 		offset += part;
 		into += part;
 		length -= part;
