@@ -176,17 +176,17 @@ def test_the_join_of_a_table_with_itself_is_gone(pair: Pair) -> None:
 
 def test_an_index_is_searched_without_its_first_column(pair: Pair) -> None:
     """Skip scans, over the indexes of columnar shards too."""
-    pair.execute("CREATE TABLE visits (id integer, site integer, place integer)")
-    pair.distribute("visits", "id", storage="columnar")
+    pair.execute("CREATE TABLE stays (id integer, site integer, place integer)")
+    pair.distribute("stays", "id", storage="columnar")
     pair.execute(
-        "INSERT INTO visits SELECT g, g % 3, hashint4(g) % 1000000 FROM generate_series(1, 100000) AS g"
+        "INSERT INTO stays SELECT g, g % 3, hashint4(g) % 1000000 FROM generate_series(1, 100000) AS g"
     )
-    pair.execute("CREATE INDEX ON visits (site, place)")
-    pair.execute("ANALYZE visits")
-    query = "SELECT id, site FROM visits WHERE place = 777"
+    pair.execute("CREATE INDEX ON stays (site, place)")
+    pair.execute("ANALYZE stays")
+    query = "SELECT id, site FROM stays WHERE place = 777"
     pair.same(query)
-    pair.same("SELECT count(*) FROM visits WHERE place BETWEEN 1000 AND 1100")
-    pair.same("SELECT site, place FROM visits WHERE place IN (5, 900000, 17) ORDER BY site, place")
+    pair.same("SELECT count(*) FROM stays WHERE place BETWEEN 1000 AND 1100")
+    pair.same("SELECT site, place FROM stays WHERE place IN (5, 900000, 17) ORDER BY site, place")
     plan = pair.explain(query, "ANALYZE, STRATA")
     searches = [int(n) for n in re.findall(r"Index Searches: (\d+)", plan)]
     assert searches, plan
