@@ -17,6 +17,8 @@ typedef struct TextNode
 	bool is_trimmed;   /* of a character(n), without trailing blanks */
 } TextNode;
 
+#define ONES UINT64CONST(0x0101010101010101)
+
 /* ---- characters --------------------------------------------------------------------------------- */
 
 /* Where the character after this one begins. */
@@ -40,16 +42,29 @@ skip_characters(const char *at, const char *end, int64 count, bool is_multibyte)
 	return at;
 }
 
+/* How many of eight bytes continue a character (10xxxxxx). */
+static inline int64
+count_continuations(uint64 eight)
+{
+	return (int64) ((eight >> 7 & ~(eight >> 6) & ONES) * ONES >> 56);
+}
+
 static inline int64
 count_characters(const char *bytes, uint32 length, bool is_multibyte)
 {
-	int64 count = 0;
+	int64 count = length;
+	uint64 eight;
 
 	if (!is_multibyte)
 		return length;
-	for (uint32 i = 0; i < length; i++)
-		count += (bytes[i] & 0xC0) != 0x80;
-	return count;
+	for (; length >= sizeof(eight); length -= sizeof(eight), bytes += sizeof(eight))
+	{
+		memcpy(&eight, bytes, sizeof(eight));
+		count -= count_continuations(eight);
+	}
+	eight = 0;
+	memcpy(&eight, bytes, length);
+	return count - count_continuations(eight);
 }
 
 /* ---- substring ---------------------------------------------------------------------------------- */
