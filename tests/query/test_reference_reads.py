@@ -122,6 +122,10 @@ def stopped(workers: list[Node]) -> Iterator[None]:
             worker.start()
 
 
+def heartbeat(node: Node) -> list[int]:
+    return [node.value("SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^strata heart'")]
+
+
 def asks_worker(pair: Pair, query: str) -> bool:
     return any("Plan Below" in node for node in pair.gathers(query))
 
@@ -132,6 +136,38 @@ def test_a_worker_answers(pair: Pair, query: str) -> None:
     pair.same(query)
     assert asks_worker(pair, query)
     assert "(never executed)" in pair.explain(query, "ANALYZE, COSTS OFF, TIMING OFF")
+
+
+# so that the plans below are parallel, and run their statements in parallel mode
+PARALLEL = (
+    "SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
+)
+SERIAL = "RESET min_parallel_table_scan_size; RESET parallel_setup_cost; RESET parallel_tuple_cost"
+
+
+@pytest.fixture
+def _parallel(pair: Pair) -> Iterator[None]:
+    pair.ours.execute(PARALLEL)
+    yield
+    pair.ours.execute(SERIAL)
+
+
+@pytest.mark.usefixtures("_parallel")
+@pytest.mark.parametrize("query", THERE)
+def test_a_worker_answers_in_place_of_a_parallel_plan(pair: Pair, query: str) -> None:
+    test_a_worker_answers(pair, query)
+
+
+@pytest.mark.usefixtures("_parallel")
+def test_a_parallel_plan_answers_in_place_of_a_worker(cluster: Cluster, pair: Pair) -> None:
+    wait_for_worker(pair)
+    assert "Workers Planned" in pair.explain(THERE[1])
+    pair.all_same(THERE)
+    with frozen(cluster.coordinator, heartbeat), stopped(cluster.workers):
+        # which of equal texts stands for all is anybody's choice
+        pair.all_same(query for query in THERE if "loose" not in query)
+        assert "Workers Launched" in pair.explain(THERE[1], "ANALYZE, COSTS OFF, TIMING OFF")
+    wait_for_worker(pair)
 
 
 @pytest.mark.parametrize("query", HERE)
@@ -387,10 +423,6 @@ def test_a_worker_dies_in_a_transaction(cluster: Cluster, pair: Pair) -> None:
 
 def test_a_worker_dies_before_the_heartbeat_notices(cluster: Cluster, pair: Pair) -> None:
     """The transaction's own wire tells."""
-
-    def heartbeat(node: Node) -> list[int]:
-        return [node.value("SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^strata heart'")]
-
     wait_for_worker(pair)
     with pair.transaction("COMMIT"):
         pair.all_same(THERE[:2])

@@ -64,7 +64,7 @@ gather_retry_is_possible(const GatherScanState *state)
 	return state->plan.kind == GATHER_SELECT && !state->plan.writes && !state->store_rows &&
 		   !has_received(state) && plan->commandType == CMD_SELECT && !plan->hasModifyingCTE &&
 		   plan->rowMarks == NIL && statement_depth == 1 && !IsTransactionBlock() &&
-		   !IsInParallelMode() && remote_transaction_can_restart() &&
+		   (state->plan.reference || !IsInParallelMode()) && remote_transaction_can_restart() &&
 		   statement_snapshot_can_restart(state->css.ss.ps.state);
 }
 

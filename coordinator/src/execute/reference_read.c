@@ -26,10 +26,17 @@
 #include "wire/worker_use.h"
 
 static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+/* Parallel mode is another statement's then: ours is chosen before it begins, whatever the plan below would do. */
+static bool
 must_read_here(void)
 {
-	return TransactionIdIsValid(GetTopTransactionIdIfAny()) || IsolationIsSerializable() ||
-		   IsInParallelMode() || snapshot_pin_is_imported();
+	return has_written() || IsolationIsSerializable() || IsInParallelMode() ||
+		   snapshot_pin_is_imported();
 }
 
 /* Can the worker be asked in this transaction, without waiting for it? */
@@ -79,7 +86,7 @@ reference_read_choose(GatherScanState *state)
 bool
 reference_read_is_here(GatherScanState *state)
 {
-	if (!state->started && must_read_here())
+	if (!state->started && has_written())
 		state->reads_here = true;
 	return state->reads_here;
 }
