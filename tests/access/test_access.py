@@ -56,7 +56,7 @@ EVERYBODY = {
     """,
 }
 MONITORS = {
-    "coordinator": "strata.all_lock_waits strata.check_health strata.move_progress strata.node_health strata.versions",
+    "coordinator": "strata.all_lock_waits strata.check_health strata.find_collation_faults strata.move_progress strata.node_health strata.versions",
     "worker": "",
 }
 SUPERUSERS = {

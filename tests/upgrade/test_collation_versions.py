@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, Node
 from tests.pair import Pair, open_pair
 
 QUERIES = [
@@ -68,3 +69,40 @@ def test_another_version(pair: Pair) -> None:
     pair.all_same(QUERIES)
     pair.same("INSERT INTO name VALUES ('NEW', 1)")
     pair.same("SELECT * FROM name WHERE n = 'new'")
+
+
+@contextmanager
+def other_icu(node: Node) -> Iterator[None]:
+    """As if the server had ICU in version 1.0."""
+    function = "pg_catalog.pg_collation_actual_version"
+    with node.connect() as session:
+        session.execute("SET allow_system_table_mods = on")
+        session.execute(f"ALTER FUNCTION {function}(oid) RENAME TO real_version")
+        session.execute(
+            f"CREATE FUNCTION {function}(oid) RETURNS text LANGUAGE sql AS $$ SELECT '1.0' $$"
+        )
+        try:
+            yield
+        finally:
+            session.execute(f"DROP FUNCTION {function}(oid)")
+            session.execute(
+                f"ALTER FUNCTION pg_catalog.real_version(oid) RENAME TO {function.split('.')[1]}"
+            )
+
+
+def test_nodes_have_other_versions(
+    pair: Pair, cluster: Cluster, make_cluster: Callable[..., Cluster]
+) -> None:
+    health = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
+    ((real,),) = pair.rows("SELECT collversion FROM pg_collation WHERE collname = 'und-x-icu'")
+    with other_icu(cluster.workers[1]):
+        ((worker, check, detail),) = pair.rows(health)
+        assert (worker, check) == (cluster.workers[1].name, "collation versions")
+        assert f'collation pg_catalog."und-x-icu" has version 1.0 there, {real} here' in detail
+        assert "collation test_collation_versions.no_case has version 1.0 there" in detail
+    assert pair.rows(health) == []
+    other = make_cluster(workers=1)
+    with other_icu(other.coordinator):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as caught:
+            other.add_worker()
+        assert "differs from the coordinator in its ICU version" in str(caught.value)

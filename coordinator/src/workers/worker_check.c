@@ -392,7 +392,9 @@ static const char *const facts_sql =
 	"pg_encoding_to_char(d.encoding)::text, d.datlocprovider::text, d.datcollate::text, "
 	"d.datctype::text, "
 	"coalesce(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', ''), "
-	"coalesce(pg_database_collation_actual_version(d.oid), '') "
+	"coalesce(pg_database_collation_actual_version(d.oid), ''), "
+	"coalesce((SELECT pg_collation_actual_version(c.oid) FROM pg_collation AS c"
+	" WHERE c.collname = 'und-x-icu' AND c.collnamespace = 'pg_catalog'::regnamespace), '') "
 	"FROM pg_database AS d WHERE d.datname = current_database()";
 
 static const struct
@@ -407,6 +409,7 @@ static const struct
 	{"character type", "Create the worker's database with the coordinator's locale."},
 	{"ICU locale", "Create the worker's database with the coordinator's locale."},
 	{"collation version", "Install the same version of the operating system's locales."},
+	{"ICU version", "Install the same version of ICU."},
 };
 
 static void
