@@ -87,7 +87,6 @@ compat_block_run_begin(CompatBlockRun *run, Relation relation, BufferAccessStrat
 					   BlockNumber first, BlockNumber end)
 {
 	run->reading.rel = relation;
-	run->reading.smgr = RelationGetSmgr(relation);
 	run->reading.forknum = MAIN_FORKNUM;
 	run->reading.strategy = strategy;
 #if PG_VERSION_NUM >= 180000
@@ -118,6 +117,8 @@ compat_block_run_next(CompatBlockRun *run)
 																	 : InvalidBuffer;
 		run->taken = 0;
 		run->count = (int) count;
+		/* an invalidation may have closed it */
+		run->reading.smgr = RelationGetSmgr(run->reading.rel);
 		if (StartReadBuffers(&run->reading, run->buffers, run->next, &run->count,
 							 COMPAT_READ_AT_ONCE))
 			WaitReadBuffers(&run->reading);
