@@ -115,7 +115,7 @@ SUPERUSERS = {
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.extension_privileges strata.heat_statistics strata.leaf_statistics strata.node_health strata.versions"
+    "coordinator": "strata.all_lock_waits strata.extension_privileges strata.find_collation_faults strata.heat_statistics strata.leaf_statistics strata.node_health strata.versions"
     " strata.partman_forget strata.partman_rule strata.place_command strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
