@@ -26,6 +26,12 @@ def backends_of(node: Node) -> list[int]:
     return [pid for pid, title in titles.items() if b" strata 127.0.0.1(" in title]
 
 
+def heartbeat(node: Node) -> list[int]:
+    """The coordinator's process that watches the workers; none for a moment when it is replaced."""
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
+    return [pid for (pid,) in node.query(query)]
+
+
 @contextlib.contextmanager
 def frozen(node: Node, choose: Callable[[Node], list[int]] = Node.processes) -> Iterator[None]:
     """Every process of a server (or some) stands still: connections stay open, nobody answers."""

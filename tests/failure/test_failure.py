@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from tests.failover import (
     conninfo_of,
     drops_packets,
     frozen,
+    heartbeat,
     make_standby,
     packets_dropped,
     promote,
@@ -78,20 +77,6 @@ def run_in_thread(connection: psycopg.Connection, query: str) -> tuple[threading
     thread = threading.Thread(target=run)
     thread.start()
     return thread, outcome
-
-
-def heartbeat_of(cluster: Cluster) -> int:
-    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
-    return cluster.coordinator.value(query)
-
-
-@contextlib.contextmanager
-def standing_still(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -208,13 +193,12 @@ def test_workers_that_come_go_and_move_are_watched(cluster: Cluster) -> None:
 
 
 def test_a_heartbeat_that_is_terminated_is_replaced(cluster: Cluster) -> None:
-    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
     for _ in range(2):
-        pid = heartbeat_of(cluster)
+        (pid,) = heartbeat(cluster.coordinator)
         cluster.coordinator.execute("SELECT pg_terminate_backend(%s)", (pid,))
         for _ in wait_until("another heartbeat runs"):
-            rows = cluster.coordinator.query(query)
-            if rows and rows != [(pid,)]:
+            found = heartbeat(cluster.coordinator)
+            if found and found != [pid]:
                 break
         wait_for_status(cluster, "worker1", "up")
 
@@ -294,7 +278,7 @@ def test_a_long_query_is_no_silence(cluster: Cluster) -> None:
 def test_a_heartbeat_that_stands_still_accuses_nobody(cluster: Cluster) -> None:
     with cluster.coordinator.connect() as connection:
         connection.execute("SET strata.worker_timeout = '1s'")
-        with standing_still(heartbeat_of(cluster)):
+        with frozen(cluster.coordinator, heartbeat):
             time.sleep(1)
             with locked(cluster.workers[1]) as holder:
                 thread, outcome = run_in_thread(connection, "SELECT count(*) FROM t")
@@ -351,7 +335,7 @@ def test_the_kernel_finds_a_wire_whose_packets_are_dropped(cluster: Cluster) -> 
         wait_until_it_waits(victim)
         victim.disconnect()
 
-        with standing_still(heartbeat_of(cluster)), packets_dropped(victim):
+        with frozen(cluster.coordinator, heartbeat), packets_dropped(victim):
             threads["sends"].start()
             for thread in threads.values():
                 thread.join(patience(30))

@@ -31,6 +31,10 @@ SECRETS = (
     "backup_cipher_password",
     "lab_app_password",
 )
+# names of the releases of Debian that will do, whichever a host has
+RELEASES = tuple(
+    yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text())["preflight_majors"]
+)
 PKI = "/etc/strata/pki"
 RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
 

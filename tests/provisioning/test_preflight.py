@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.provisioning.site import RELEASES
+
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = ROOT / "ansible" / "preflight.yml"
 FILTERS = ROOT / "roles" / "preflight" / "filter_plugins" / "inventory_problems.py"
 
-# whichever this machine is
-RELEASES = ("bookworm", "trixie", "forky")
 SECRETS = {
     "pki_passphrase": "a passphrase of the test",
     "cluster_etcd_password": "a password for etcd of the test",

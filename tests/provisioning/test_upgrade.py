@@ -10,7 +10,7 @@ import pytest
 
 from tests.provisioning.lab import Lab, why_impossible
 from tests.provisioning.root import MAJORS, older_suite
-from tests.provisioning.site import DIST, Site, have_deb
+from tests.provisioning.site import DIST, RELEASES, Site, have_deb
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -24,7 +24,7 @@ def site() -> Iterator[Site]:
     if reason := why_impossible():
         pytest.skip(f"the lab of real hosts cannot run here: {reason}")
     with Lab(name=f"upgrade{os.getpid()}", suite=SUITE, upgraded=True) as lab:
-        majors = dict.fromkeys(("bookworm", "trixie", "forky"), str(OLDER))
+        majors = dict.fromkeys(RELEASES, str(OLDER))
         made = Site(lab, cluster_postgresql_major=OLDER, preflight_majors=majors)
         made.converge()
         yield made

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster import Cluster, Node
-from tests.failover import frozen
+from tests.failover import frozen, heartbeat
 from tests.pair import Pair, open_pair
 from tests.waiting import wait_until
 
@@ -120,10 +120,6 @@ def stopped(workers: list[Node]) -> Iterator[None]:
     finally:
         for worker in workers:
             worker.start()
-
-
-def heartbeat(node: Node) -> list[int]:
-    return [node.value("SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^strata heart'")]
 
 
 def asks_worker(pair: Pair, query: str) -> bool:

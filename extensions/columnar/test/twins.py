@@ -220,7 +220,7 @@ class Twins:
 
 @contextmanager
 def open_twins(node: Node, name: str) -> Iterator[Twins]:
-    """Twins that are verified and dropped in the end, unless a test of theirs fails to come back."""
+    """Twins; in the end their columnar tables are verified, and all is dropped."""
     made = Twins(node, name)
     yield made
     made.reset()
