@@ -32,7 +32,7 @@ LAB ?= lab
 SUITE ?= trixie
 LAB_TOOL := $(PYTHON) -m tests.provisioning --name $(LAB) --suite $(SUITE)
 
-.PHONY: help build install assertions demo down clean check check-fast check-slow fuzz compat bench bench-17 bench-18 lint format psql
+.PHONY: help build install assertions demo down clean check check-fast check-slow fuzz compat bench bench-17 bench-18 lint lint-19 format psql
 .PHONY: packages python lab lab-down deb check-17 check-18 drill
 
 help: ## List the targets
@@ -155,6 +155,9 @@ drill: python ## Failover drills on the lab (make lab before; LAB=lab, DRILL="--
 
 lint: build python ## Warnings on PostgreSQL 15, 17 and 18, formats, ruff, shellcheck, yamllint, ansible-lint
 	@scripts/lint.sh
+
+lint-19: packages ## Warnings on PostgreSQL 19, which is not supported yet, of Debian experimental
+	@scripts/lint.sh 19
 
 format: python ## Format C and Python sources
 	@scripts/format.sh

@@ -2,9 +2,10 @@
 # Print the include directories of a PostgreSQL major version, one per line.
 #
 # An installed version is taken as it is.  Another one's headers are downloaded from the Debian
-# release that has it, and with them those of that release's C library (a configured
-# header of PostgreSQL says what the C library declares) - by apt, with signatures checked, from the mirror this machine is
-# configured for - and unpacked below .cache/, not installed.
+# release that has it - experimental, if it is not in scripts/releases - and with them those of that
+# release's C library (a configured header of PostgreSQL says what the C library declares): by apt,
+# with signatures checked, from the mirror this machine is configured for.  They are unpacked below
+# .cache/, not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,8 +17,9 @@ if [[ -x $installed && -d $("$installed" --includedir-server) ]]; then
 	exit 0
 fi
 
-suite=$(awk -v major="$major" '$1 == major { print $2 }' scripts/releases)
-[[ -n $suite ]] || { echo "scripts/releases has no PostgreSQL $major" >&2 && exit 1; }
+# experimental has only what testing has not
+mapfile -t suites < <(awk -v major="$major" '$1 == major { print $2; found = 1 }
+	END { if (!found) print "testing\nexperimental" }' scripts/releases)
 cache=$PWD/.cache/pg$major
 include=$cache/root/usr/include/postgresql
 
@@ -40,7 +42,7 @@ if [[ ! -e $cache/complete ]]; then
 	fi
 	[[ -n $mirror ]] || { echo "apt knows no Debian mirror" >&2 && exit 1; }
 	keyring=$(find /usr/share/keyrings -name 'debian-archive-keyring.*' | sort | head -n 1)
-	echo "deb [signed-by=$keyring] $mirror $suite main" >"$cache/sources.list"
+	printf "deb [signed-by=$keyring] $mirror %s main\n" "${suites[@]}" >"$cache/sources.list"
 	private=(
 		-qq -o Dir::Etc::sourcelist="$cache/sources.list" -o Dir::Etc::sourceparts=/dev/null
 		-o Dir::Etc::preferencesparts=/dev/null -o Dir::State::status=/dev/null
