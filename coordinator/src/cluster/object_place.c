@@ -14,6 +14,7 @@
 #include "cluster/object_place.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "catalog/indexing.h"

@@ -33,6 +33,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
+#include "utils/tuplestore.h"
 
 #include "cluster/metadata.h"
 #include "commit/gate.h"

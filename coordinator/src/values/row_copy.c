@@ -10,6 +10,7 @@
 
 #include "access/detoast.h"
 
+#include "compat.h"
 #include "values/row_copy.h"
 
 static bool

@@ -8,6 +8,7 @@
 #include "exec/batch/batch_source.h"
 
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"

@@ -22,6 +22,7 @@
 #include "access/xact.h"
 #include "port/pg_bitutils.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"

@@ -17,6 +17,7 @@
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
 
 #include "store/pages/space.h"
 #include "store/rows/row_range.h"

@@ -33,6 +33,7 @@
 #include "utils/rel.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
 
 #include "store/catalog/catalog_scan.h"
 #include "store/table/introspect.h"
