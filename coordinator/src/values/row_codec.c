@@ -467,9 +467,9 @@ encode_field(Field *field, StringInfo buffer, Datum value)
 			break;
 		case FIELD_VARLENA:
 		{
-			struct varlena *varlena = PG_DETOAST_DATUM_PACKED(value);
+			struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
 
-			encode_bytes(buffer, VARDATA_ANY(varlena), VARSIZE_ANY_EXHDR(varlena));
+			encode_bytes(buffer, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 			break;
 		}
 		case FIELD_UUID:

@@ -156,10 +156,12 @@ check_summary(const ChunkCase *test, const ColumnValues *values, const ChunkSumm
 			sum += values->ints[row];
 		if (test->kind == KIND_NUMERIC || test->kind == KIND_NUMERIC_WIDE)
 		{
+			const void *numeric = DatumGetPointer(value);
 			int128 mantissa;
 			int32 scale;
 
-			CHECK(numeric_to_scaled(VARDATA(value), VARSIZE(value) - VARHDRSZ, &mantissa, &scale));
+			CHECK(numeric_to_scaled(VARDATA(numeric), VARSIZE(numeric) - VARHDRSZ, &mantissa,
+									&scale));
 			CHECK(scale == summary->sum_scale);
 			sum += mantissa;
 		}

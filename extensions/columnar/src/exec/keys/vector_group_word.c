@@ -67,9 +67,9 @@ find_numeric_word(GroupKey *key, const char *bytes, uint32 length, int64 *word)
 	{
 		/* too long; perhaps because of zeroes at the end, which mean nothing */
 		Datum value = column_type_from_bytes(&key->type, bytes, length);
+		const void *trimmed = DatumGetPointer(DirectFunctionCall1(numeric_trim_scale, value));
 
-		value = DirectFunctionCall1(numeric_trim_scale, value);
-		if (!numeric_to_scaled(VARDATA(value), VARSIZE(value) - VARHDRSZ, &mantissa, &scale))
+		if (!numeric_to_scaled(VARDATA(trimmed), VARSIZE(trimmed) - VARHDRSZ, &mantissa, &scale))
 			return false;
 	}
 	if (key->scale < 0)

@@ -108,8 +108,13 @@ add_value(PruneTest *test, Datum datum, int16 length, bool byval)
 														: DatumGetFloat8(datum);
 			break;
 		case PRUNE_BYTES:
-			value->bytes = length == -1 ? VARDATA(datum) : DatumGetPointer(datum);
-			value->length = length == -1 ? VARSIZE(datum) - VARHDRSZ : (uint32) length;
+			value->bytes = DatumGetPointer(datum);
+			value->length = (uint32) length;
+			if (length == -1)
+			{
+				value->length = VARSIZE(value->bytes) - VARHDRSZ;
+				value->bytes = VARDATA(value->bytes);
+			}
 			if (test->is_pattern)
 				value->length = cut_pattern((char *) value->bytes, value->length);
 			if (test->value_type == NAMEOID)

@@ -467,10 +467,10 @@ add_to_sum(NumericSum *sum, const ScaledValue *value)
 static void
 set_scaled(ZoneBound *bound, int64 mantissa, int32 scale)
 {
-	Datum value = numeric_from_scaled(mantissa, scale);
+	void *value = DatumGetPointer(numeric_from_scaled(mantissa, scale));
 
 	set_bytes(bound, VARDATA(value), VARSIZE(value) - VARHDRSZ);
-	pfree(DatumGetPointer(value));
+	pfree(value);
 }
 
 /* Mantissas, which have one scale. */

@@ -110,7 +110,7 @@ give_up_scale(ColumnValues *values)
 	for (bytes.nrows = 0; bytes.nrows < values->nrows; bytes.nrows++)
 	{
 		bool isnull;
-		Datum value = column_values_datum(values, bytes.nrows, &isnull);
+		const void *value = DatumGetPointer(column_values_datum(values, bytes.nrows, &isnull));
 
 		if (isnull)
 			bytes.ends[bytes.nrows] = bytes.bytes.length;
@@ -277,10 +277,10 @@ column_values_append_scaled(ColumnValues *values, int64 mantissa, int32 scale)
 		values->ints[values->nrows] = mantissa;
 	else
 	{
-		Datum value = numeric_from_scaled(mantissa, scale);
+		void *value = DatumGetPointer(numeric_from_scaled(mantissa, scale));
 
 		append_bytes(values, VARDATA(value), VARSIZE(value) - VARHDRSZ);
-		pfree(DatumGetPointer(value));
+		pfree(value);
 	}
 	count_value(values);
 }
