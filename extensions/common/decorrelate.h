@@ -57,7 +57,7 @@
 #ifndef STRATA_DECORRELATE_H
 #define STRATA_DECORRELATE_H
 
-#include "postgres.h"
+#include "compat.h"
 
 #include "nodes/parsenodes.h"
 #include "optimizer/planner.h"
@@ -106,9 +106,8 @@ extern const struct config_enum_entry decorrelate_modes[];
  * For planner_hook, whose arguments it has: the cheapest plan, as `planner` makes it of each form of the query: as written (first, and the original itself), with joins, and with joins
  * restricted to the keys that are asked for.
  */
-extern PlannedStmt *
-decorrelate_plan(Query *query, const char *query_string, int cursor_options, ParamListInfo params,
-				 DecorrelateMode mode, DecorrelateJudge judge, planner_hook_type planner);
+extern PlannedStmt *decorrelate_plan(COMPAT_PLAN_ARGUMENTS(query), DecorrelateMode mode,
+									 DecorrelateJudge judge, planner_hook_type planner);
 
 /* The cheaper one of two plans of the same statement. */
 extern PlannedStmt *decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options);

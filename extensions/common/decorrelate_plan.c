@@ -40,29 +40,27 @@ decorrelate_choose(PlannedStmt *best, PlannedStmt *other, int cursor_options)
 }
 
 PlannedStmt *
-decorrelate_plan(Query *query, const char *query_string, int cursor_options, ParamListInfo params,
-				 DecorrelateMode mode, DecorrelateJudge judge, planner_hook_type planner)
+decorrelate_plan(COMPAT_PLAN_ARGUMENTS(query), DecorrelateMode mode, DecorrelateJudge judge,
+				 planner_hook_type planner)
 {
 	Query *joined;
 	Query *restricted;
 	PlannedStmt *best;
 
 	if (mode == DECORRELATE_OFF || !decorrelate_may_apply(query, judge, NULL))
-		return planner(query, query_string, cursor_options, params);
+		return planner(COMPAT_PASS_PLAN(query));
 
 	joined = copyObject(query);
 	restricted = copyObject(query);
 	if (!decorrelate_query(joined, judge, NULL, false))
-		return planner(query, query_string, cursor_options, params);
+		return planner(COMPAT_PASS_PLAN(query));
 	if (!decorrelate_query(restricted, judge, NULL, true))
 		restricted = NULL;
 	if (mode == DECORRELATE_ALWAYS)
-		return planner(restricted ? restricted : joined, query_string, cursor_options, params);
-	best = planner(query, query_string, cursor_options, params);
-	best = decorrelate_choose(best, planner(joined, query_string, cursor_options, params),
-							  cursor_options);
+		return planner(COMPAT_PASS_PLAN(restricted ? restricted : joined));
+	best = planner(COMPAT_PASS_PLAN(query));
+	best = decorrelate_choose(best, planner(COMPAT_PASS_PLAN(joined)), cursor_options);
 	if (restricted != NULL)
-		best = decorrelate_choose(best, planner(restricted, query_string, cursor_options, params),
-								  cursor_options);
+		best = decorrelate_choose(best, planner(COMPAT_PASS_PLAN(restricted)), cursor_options);
 	return best;
 }

@@ -133,27 +133,27 @@ read_access(PlannedStmt *plan)
  */
 
 static PlannedStmt *
-call_planner(Query *query, const char *text, int options, ParamListInfo parameters)
+call_planner(COMPAT_PLAN_ARGUMENTS(query))
 {
-	return previous_planner ? previous_planner(query, text, options, parameters)
-							: standard_planner(query, text, options, parameters);
+	/* a parallel worker takes its query, which it cannot tell from an own one, out of what is watched */
+	if (caller_is_watched() && !caller_is_own(query_string))
+		cursor_options &= ~CURSOR_OPT_PARALLEL_OK;
+	return previous_planner ? previous_planner(COMPAT_PASS_PLAN(query))
+							: standard_planner(COMPAT_PASS_PLAN(query));
 }
 
 static PlannedStmt *
-plan_query(Query *query, const char *text, int options, ParamListInfo parameters)
+plan_query(COMPAT_PLAN_ARGUMENTS(query))
 {
 	Access access = {.writes = query->commandType != CMD_SELECT || query->hasModifyingCTE};
-	bool own = caller_is_own(text);
+	bool own = caller_is_own(query_string);
 	PlannedStmt *volatile plan;
 	Scope before;
 
 	if (!own && !caller_runs_keys())
 	{
 		caller_check_nothing_is_parsed();
-		/* a parallel worker takes its query, which it cannot tell from an own one, out of what is watched */
-		return call_planner(query, text,
-							caller_is_watched() ? options & ~CURSOR_OPT_PARALLEL_OK : options,
-							parameters);
+		return call_planner(COMPAT_PASS_PLAN(query));
 	}
 	if (own)
 		(void) borrow_owners_rights((Node *) query, &access);
@@ -164,8 +164,7 @@ plan_query(Query *query, const char *text, int options, ParamListInfo parameters
 				 : caller_enter_key_query();
 	PG_TRY();
 	{
-		plan = call_planner(query, text, own ? options : options & ~CURSOR_OPT_PARALLEL_OK,
-							parameters);
+		plan = call_planner(COMPAT_PASS_PLAN(query));
 		caller_forget_settings(&before);
 	}
 	PG_FINALLY();

@@ -184,11 +184,11 @@ plan_move_path(PlannerInfo *root, RelOptInfo *final_rel, const DistributedTable 
 
 	*path = *linitial_node(ModifyTablePath, final_rel->pathlist);
 	/* core's INSERT takes columns for RETURNING only from a node that hands on what is below it */
-	path->subpath = (Path *) create_material_path(
+	path->subpath = (Path *) compat_create_material_path(
 		final_rel,
 		gather_path_create_modify(root, final_rel, NIL, dist->rows, plan_moved_rows, move));
 	path->operation = CMD_INSERT;
-	path->partColsUpdated = false;
+	compat_forget_partition_update(path);
 	path->updateColnosLists = NIL;
 	path->rowMarks = NIL;
 	if (parse->withCheckOptions != NIL)

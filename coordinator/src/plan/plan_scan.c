@@ -174,9 +174,10 @@ plan_scan_changed_table(const Query *query)
 }
 
 void
-plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
+plan_scan_relation_info(PlannerInfo *root, RelOptInfo *rel)
 {
-	const DistributedTable *table = metadata_table(relation);
+	const RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	const DistributedTable *table = metadata_table(rte->relid);
 	bool remove;
 
 	if (table == NULL)
@@ -190,7 +191,7 @@ plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptI
 
 	/* else the rows of a tree are this server's own: core finds them by ctid and tableoid */
 	remove = table->kind == TABLE_DISTRIBUTED || plan_scan_changed_table(root->parse) != NULL;
-	if (remove || (!inhparent && rel->reloptkind == RELOPT_BASEREL))
+	if (remove || (!rte->inh && rel->reloptkind == RELOPT_BASEREL))
 		replace_row_mark(root, rel->relid, remove);
 }
 

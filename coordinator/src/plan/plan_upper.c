@@ -261,8 +261,8 @@ static Path *
 finish_distinct(PlannerInfo *root, RelOptInfo *rel, Path *gather, double groups)
 {
 	if (root->parse->hasDistinctOn)
-		return (Path *) create_upper_unique_path(root, rel, gather,
-												 list_length(root->distinct_pathkeys), groups);
+		return (Path *) compat_create_unique_path(root, rel, gather,
+												  list_length(root->distinct_pathkeys), groups);
 	return (Path *) create_agg_path(root, rel, gather, gather->pathtarget, AGG_HASHED,
 									AGGSPLIT_SIMPLE, root->parse->distinctClause, NIL, NULL,
 									groups);

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "nodes/nodeFuncs.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
@@ -45,18 +46,18 @@ typedef struct PlannerCall
 static PlannerCall *current_call = NULL;
 
 static planner_hook_type previous_planner_hook;
-static get_relation_info_hook_type previous_relation_info_hook;
+static CompatRelationHook previous_relation_hook;
 static set_rel_pathlist_hook_type previous_pathlist_hook;
 static set_join_pathlist_hook_type previous_join_hook;
 static create_upper_paths_hook_type previous_upper_hook;
 
 static void
-on_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel)
+on_relation(COMPAT_RELATION_ARGUMENTS)
 {
-	if (previous_relation_info_hook)
-		previous_relation_info_hook(root, relation, inhparent, rel);
-	if (metadata_available())
-		plan_scan_relation_info(root, relation, inhparent, rel);
+	if (previous_relation_hook)
+		previous_relation_hook(COMPAT_PASS_RELATION);
+	if (rel->rtekind == RTE_RELATION && metadata_available())
+		plan_scan_relation_info(root, rel);
 }
 
 static void
@@ -187,8 +188,7 @@ complete_plan(PlannedStmt *plan, const PlannerCall *call)
 
 /* Plan with `call` as the current one, which ends with the planning, by success or error. */
 static PlannedStmt *
-run_planner(PlannerCall *call, Query *parse, const char *query_string, int cursor_options,
-			ParamListInfo bound_params)
+run_planner(PlannerCall *call, COMPAT_PLAN_ARGUMENTS(parse))
 {
 	PlannedStmt *plan = NULL;
 
@@ -196,9 +196,9 @@ run_planner(PlannerCall *call, Query *parse, const char *query_string, int curso
 	PG_TRY();
 	{
 		if (previous_planner_hook)
-			plan = previous_planner_hook(parse, query_string, cursor_options, bound_params);
+			plan = previous_planner_hook(COMPAT_PASS_PLAN(parse));
 		else
-			plan = standard_planner(parse, query_string, cursor_options, bound_params);
+			plan = standard_planner(COMPAT_PASS_PLAN(parse));
 	}
 	PG_FINALLY();
 	{
@@ -245,21 +245,20 @@ judge_entry(RangeTblEntry *rte, void *context)
 
 /* Plan a form of a SELECT that changes nothing, apart from other forms. */
 static PlannedStmt *
-plan_form(Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params)
+plan_form(COMPAT_PLAN_ARGUMENTS(query))
 {
 	PlannerCall call = {.outer = current_call};
-	PlannedStmt *plan = run_planner(&call, query, query_string, cursor_options, bound_params);
+	PlannedStmt *plan = run_planner(&call, COMPAT_PASS_PLAN(query));
 
 	complete_plan(plan, &call);
 	return plan;
 }
 
 static PlannedStmt *
-plan_decorrelated(Query *query, const char *query_string, int cursor_options,
-				  ParamListInfo bound_params)
+plan_decorrelated(COMPAT_PLAN_ARGUMENTS(query))
 {
-	return decorrelate_plan(query, query_string, cursor_options, bound_params,
-							strata_enable_decorrelation, judge_entry, plan_form);
+	return decorrelate_plan(COMPAT_PASS_PLAN(query), strata_enable_decorrelation, judge_entry,
+							plan_form);
 }
 
 /* A way to write a query, of the same rows. */
@@ -289,7 +288,7 @@ write_form(const Form *form, Query *query)
 
 /* The cheapest form of a SELECT that changes nothing. */
 static PlannedStmt *
-plan_select(Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params)
+plan_select(COMPAT_PLAN_ARGUMENTS(query))
 {
 	List *others = NIL;
 	PlannedStmt *plan;
@@ -306,17 +305,15 @@ plan_select(Query *query, const char *query_string, int cursor_options, ParamLis
 		else
 			others = lappend(others, written);
 	}
-	plan = plan_decorrelated(query, query_string, cursor_options, bound_params);
+	plan = plan_decorrelated(COMPAT_PASS_PLAN(query));
 	foreach(cell, others)
-		plan = decorrelate_choose(
-			plan, plan_decorrelated(lfirst(cell), query_string, cursor_options, bound_params),
-			cursor_options);
+		plan = decorrelate_choose(plan, plan_decorrelated(COMPAT_PASS_PLAN(lfirst(cell))),
+								  cursor_options);
 	return plan;
 }
 
 static PlannedStmt *
-plan_statement(Query *parse, const char *query_string, int cursor_options,
-			   ParamListInfo bound_params)
+plan_statement(COMPAT_PLAN_ARGUMENTS(parse))
 {
 	PlannerCall call = {.outer = current_call};
 	PlannedStmt *plan;
@@ -327,12 +324,12 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		unnest_any_rewrite(parse);
 		period_cutoff_apply(parse);
 		if (parse->commandType == CMD_SELECT && !parse->hasModifyingCTE)
-			return plan_select(parse, query_string, cursor_options, bound_params);
+			return plan_select(COMPAT_PASS_PLAN(parse));
 		local_keys_add(parse);
 		call.original = copyObject(parse);
 		call.shares = parse->hasModifyingCTE && statement_parts_share(call.original);
 	}
-	plan = run_planner(&call, parse, query_string, cursor_options, bound_params);
+	plan = run_planner(&call, COMPAT_PASS_PLAN(parse));
 	check_functions_reads(&call);
 	complete_plan(plan, &call);
 	return plan;
@@ -344,8 +341,8 @@ planner_initialize(void)
 	previous_planner_hook = planner_hook;
 	planner_hook = plan_statement;
 
-	previous_relation_info_hook = get_relation_info_hook;
-	get_relation_info_hook = on_relation_info;
+	previous_relation_hook = compat_relation_hook;
+	compat_relation_hook = on_relation;
 	previous_pathlist_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = on_scan_paths;
 	previous_join_hook = set_join_pathlist_hook;

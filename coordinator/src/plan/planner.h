@@ -21,8 +21,7 @@
 
 extern void planner_initialize(void); /* from _PG_init */
 
-extern void
-plan_scan_relation_info(PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel);
+extern void plan_scan_relation_info(PlannerInfo *root, RelOptInfo *rel);
 extern void plan_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte);
 
 /* ERROR if the query names the ctid of a distributed table, its range-table entry rti. */

@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "plan/gather_plan.h"
 #include "plan/reference_path.h"
 #include "plan/shippable.h"
@@ -108,9 +109,8 @@ gather_operation(PlannerInfo *root, RelOptInfo *rel, DistPath *path, PathTarget 
 		add_column_to_pathtarget(columns,
 								 (Expr *) makeNullConst(exprType(lfirst(lc)), -1, InvalidOid), 0);
 	columns->width = target->width;
-	append = (Path *) create_append_path(
-		root, rel, list_make1(gather_path_create(root, rel, path, columns, NIL, NIL, NIL)), NIL,
-		NIL, NULL, 0, false, -1);
+	append = (Path *) compat_create_append_path(
+		root, rel, list_make1(gather_path_create(root, rel, path, columns, NIL, NIL, NIL)));
 	append->pathtarget = target;
 	return append;
 }

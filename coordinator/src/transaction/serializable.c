@@ -26,6 +26,7 @@
 #include "nodes/parsenodes.h"
 #include "utils/lsyscache.h"
 
+#include "compat.h"
 #include "cluster/metadata.h"
 #include "transaction/remote_transaction.h"
 
@@ -104,7 +105,7 @@ is_changed(const PlannedStmt *plan, int index)
 {
 	ListCell *cell;
 
-	if (list_member_int(plan->resultRelations, index))
+	if (compat_is_result_relation(plan, index))
 		return true;
 	foreach(cell, plan->rowMarks)
 	{

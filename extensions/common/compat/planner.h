@@ -95,4 +95,70 @@
 #define compat_pathkey_is_descending(pathkey) ((pathkey)->pk_strategy == BTGreaterStrategyNumber)
 #endif
 
+/* planner_hook: since 19 it is handed the EXPLAIN that asks for the plan, for options of extensions; NULL otherwise. */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_PLAN_ARGUMENTS(query)                                                        \
+	Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params, \
+		ExplainState *explain
+#define COMPAT_PASS_PLAN(query) query, query_string, cursor_options, bound_params, explain
+#else
+#define COMPAT_PLAN_ARGUMENTS(query) \
+	Query *query, const char *query_string, int cursor_options, ParamListInfo bound_params
+#define COMPAT_PASS_PLAN(query) query, query_string, cursor_options, bound_params
+#endif
+
+/*
+ * The hook that sees a base relation made: 19 calls it for entries of every kind, and after all of the
+ * relation's fields are set.  Needs optimizer/pathnode.h and optimizer/plancat.h.
+ */
+#if PG_VERSION_NUM >= 190000
+#define compat_relation_hook build_simple_rel_hook
+#define CompatRelationHook build_simple_rel_hook_type
+#define COMPAT_RELATION_ARGUMENTS PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry
+#define COMPAT_PASS_RELATION root, rel, entry
+#else
+#define compat_relation_hook get_relation_info_hook
+#define CompatRelationHook get_relation_info_hook_type
+#define COMPAT_RELATION_ARGUMENTS \
+	PlannerInfo *root, Oid relation_id, bool has_members, RelOptInfo *rel
+#define COMPAT_PASS_RELATION root, relation_id, has_members, rel
+#endif
+
+/* One path after the other, of no order; 19 takes the paths of an Append as a struct. */
+#if PG_VERSION_NUM >= 190000
+#define compat_create_append_path(root, rel, paths) \
+	create_append_path(root, rel, (AppendPathInput){.subpaths = (paths)}, NIL, NULL, 0, false, -1)
+#else
+#define compat_create_append_path(root, rel, paths) \
+	create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, -1)
+#endif
+
+/* A Material that is needed, whatever enable_material says, which 19 asks whoever makes one. */
+#if PG_VERSION_NUM >= 190000
+#define compat_create_material_path(rel, path) create_material_path(rel, path, true)
+#else
+#define compat_create_material_path create_material_path
+#endif
+
+/* The Unique of DISTINCT ON; since 19 semijoins have no other node of this name. */
+#if PG_VERSION_NUM >= 190000
+#define compat_create_unique_path create_unique_path
+#else
+#define compat_create_unique_path create_upper_unique_path
+#endif
+
+/* Rows of an UPDATE may change the partition: found out by the executor since 19. */
+#if PG_VERSION_NUM >= 190000
+#define compat_forget_partition_update(path) ((void) (path))
+#else
+#define compat_forget_partition_update(path) ((path)->partColsUpdated = false)
+#endif
+
+/* Does the plan change the rows of the range table's entry?  19 has a set of these. */
+#if PG_VERSION_NUM >= 190000
+#define compat_is_result_relation(plan, index) bms_is_member(index, (plan)->resultRelationRelids)
+#else
+#define compat_is_result_relation(plan, index) list_member_int((plan)->resultRelations, index)
+#endif
+
 #endif

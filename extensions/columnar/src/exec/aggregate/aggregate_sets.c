@@ -186,6 +186,5 @@ aggregate_sets_add_paths(AggregateQuery *query)
 		paths = lappend(paths, path);
 	}
 	if (paths != NIL)
-		add_path(query->grouped, (Path *) create_append_path(root, query->grouped, paths, NIL, NIL,
-															 NULL, 0, false, -1));
+		add_path(query->grouped, (Path *) compat_create_append_path(root, query->grouped, paths));
 }

@@ -66,10 +66,9 @@ judge_relation(RangeTblEntry *rte, void *context)
 /* ---- planning --------------------------------------------------------------------------------------- */
 
 static PlannedStmt *
-plan_cheaper_form(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
+plan_cheaper_form(COMPAT_PLAN_ARGUMENTS(query))
 {
-	return decorrelate_plan(query, query_string, cursor_options, params, enable_decorrelation,
-							judge_relation,
+	return decorrelate_plan(COMPAT_PASS_PLAN(query), enable_decorrelation, judge_relation,
 							previous_planner_hook ? previous_planner_hook : standard_planner);
 }
 

@@ -8,7 +8,7 @@
  * A tree of many leaves is left as it is instead, and ColumnarScan reads all of its leaves.
  *
  * How: core expands a relation whose range table entry has `inh` set, after all base relations are
- * made.  When the relation is made, get_relation_info_hook clears `inh`, and core takes it for a
+ * made.  When the relation is made, the hook for relations clears `inh`, and core takes it for a
  * table.  An entry of relkind `p` without inh is an empty relation to core, so relkind is changed,
  * too.  When core asks for the relation's paths, both are set back: nothing in the planner
  * looks for members from there on, and column statistics of the whole tree are found under `inh`.
@@ -32,6 +32,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/plancat.h"
 #include "optimizer/prep.h"
@@ -53,7 +54,7 @@
 /* So many leaves are opened to learn their sizes, if nothing is known of them. */
 #define MEASURED_LEAVES 32
 
-static get_relation_info_hook_type previous_info_hook = NULL;
+static CompatRelationHook previous_relation_hook = NULL;
 static get_relation_stats_hook_type previous_stats_hook = NULL;
 
 PlannedTree *
@@ -280,22 +281,19 @@ take_tree(RelOptInfo *rel, RangeTblEntry *rte, const PartitionTree *tree)
 	MemoryContextSwitchTo(caller);
 }
 
-/* get_relation_info_hook */
+/* Called when the relation is made. */
 static void
-set_relation_info(PlannerInfo *root, Oid relid, bool inhparent, RelOptInfo *rel)
+look_at_relation(COMPAT_RELATION_ARGUMENTS)
 {
-	RangeTblEntry *rte;
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
 	ColumnSearch search = {.varno = rel->relid};
 
-	if (previous_info_hook)
-		previous_info_hook(root, relid, inhparent, rel);
-	if (!inhparent || rel->part_scheme == NULL || rel->nparts == 0)
-		return;
-	rte = planner_rt_fetch(rel->relid, root);
-	if (is_possible_entry(root, rel, rte) &&
+	if (previous_relation_hook)
+		previous_relation_hook(COMPAT_PASS_RELATION);
+	if (rel->part_scheme != NULL && rel->nparts > 0 && is_possible_entry(root, rel, rte) &&
 		!query_tree_walker(root->parse, find_system_column, &search, 0))
 	{
-		Relation relation = table_open(relid, NoLock);
+		Relation relation = table_open(rte->relid, NoLock);
 		const PartitionTree *tree = partition_tree_get(relation);
 
 		if (tree->is_columnar && tree->nleaves >= columnar_tree_scan_leaves &&
@@ -551,8 +549,8 @@ void
 tree_plan_initialize(void)
 {
 	partition_tree_initialize();
-	previous_info_hook = get_relation_info_hook;
-	get_relation_info_hook = set_relation_info;
+	previous_relation_hook = compat_relation_hook;
+	compat_relation_hook = look_at_relation;
 	previous_stats_hook = get_relation_stats_hook;
 	get_relation_stats_hook = find_statistics;
 }

@@ -15,15 +15,15 @@
 static planner_hook_type previous_planner_hook = NULL;
 
 static PlannedStmt *
-plan_and_name(Query *query, const char *query_string, int cursor_options, ParamListInfo params)
+plan_and_name(COMPAT_PLAN_ARGUMENTS(query))
 {
 	uint64 before = window_plans_made;
 	PlannedStmt *result;
 
 	if (previous_planner_hook)
-		result = previous_planner_hook(query, query_string, cursor_options, params);
+		result = previous_planner_hook(COMPAT_PASS_PLAN(query));
 	else
-		result = standard_planner(query, query_string, cursor_options, params);
+		result = standard_planner(COMPAT_PASS_PLAN(query));
 	if (window_plans_made != before)
 		window_names_give(result, &window_scan_methods);
 	return result;
