@@ -28,6 +28,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "take_row.h"
 
 PG_FUNCTION_INFO_V1(strata_worker_take_row);
@@ -86,8 +87,8 @@ strata_worker_take_row(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("strata_worker.take_row()");
 	leaf = table_open(PG_GETARG_OID(0), RowExclusiveLock);
 	check_leaf(leaf);
-	result = table_tuple_delete(leaf, (ItemPointer) PG_GETARG_POINTER(1), GetCurrentCommandId(true),
-								GetActiveSnapshot(), InvalidSnapshot, true, &failure, true);
+	result = compat_table_tuple_move(leaf, (ItemPointer) PG_GETARG_POINTER(1),
+									 GetCurrentCommandId(true), GetActiveSnapshot(), &failure);
 	table_close(leaf, NoLock);
 	if (result != TM_Ok && result != TM_SelfModified)
 		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

@@ -173,8 +173,8 @@ delete_decision(Relation catalog, Decision decision)
 	{
 		TM_FailureData failure;
 
-		(void) heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), InvalidSnapshot,
-						   false, &failure, false);
+		(void) compat_heap_delete(catalog, &tuple->t_self, GetCurrentCommandId(true), false,
+								  &failure);
 	}
 	systable_endscan(scan);
 }

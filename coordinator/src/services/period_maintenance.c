@@ -43,6 +43,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "fault_point.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
@@ -224,6 +225,7 @@ list_work(Oid relation, int worker, List **items)
 		return;
 	for (int i = 1; i <= 3; i++)
 		TupleDescInitEntry(desc, i, "text", TEXTOID, -1, 0);
+	compat_finish_descriptor(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	name = relation_name_qualified(relation);
 	sql = psprintf("SELECT w.shard::pg_catalog.text, w.task, w.value"

@@ -33,7 +33,7 @@
  * its own.  Where a worker cannot refuse them (no index, no foreign key ...) nobody can tell, and the rows of
  * a function's many INSERTs still leave together.
  */
-#include "postgres.h"
+#include "compat.h"
 
 #include <poll.h>
 
@@ -195,7 +195,7 @@ create_target(Relation relation)
 	target->qualified_name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(relation)), RelationGetRelationName(relation));
 	target->column_list = make_column_list(target->desc);
-	target->slot = MakeTupleTableSlot(target->desc, &TTSOpsMinimalTuple);
+	target->slot = compat_make_slot(target->desc, &TTSOpsMinimalTuple);
 	if (table->kind == TABLE_DISTRIBUTED)
 	{
 		int worker_id = -1;

@@ -39,6 +39,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "cluster/key_change.h"
 #include "cluster/metadata.h"
 #include "server/statement_depth.h"
@@ -143,7 +144,7 @@ find_target(Relation relation)
 	target->caller = caller;
 	target->sender = remote_role_for_relation(relation);
 	target->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
-	target->slot = MakeTupleTableSlot(target->desc, &TTSOpsMinimalTuple);
+	target->slot = compat_make_slot(target->desc, &TTSOpsMinimalTuple);
 	targets = lappend(targets, target);
 	MemoryContextSwitchTo(old);
 	return target;

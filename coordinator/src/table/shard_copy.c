@@ -33,6 +33,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "execute/statement_snapshot.h"
 #include "stream/copy_stream.h"
 #include "stream/remote_command.h"
@@ -201,6 +202,7 @@ list_rows(ShardCopy *copy, int worker_id, const char *name, int64 since)
 
 	TupleDescInitEntry(desc, 1, "first_row", INT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "count", INT8OID, -1, 0);
+	compat_finish_descriptor(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	scan = remote_scan_begin(
 		statement_snapshot_prepare_scan(bms_make_singleton(worker_id)), REMOTE_READ,

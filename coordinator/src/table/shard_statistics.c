@@ -17,6 +17,7 @@
 #include "table/shard_statistics.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
@@ -31,6 +32,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
 #include "stream/remote_scan.h"
@@ -156,6 +158,7 @@ shard_statistics_sum(const Bitmapset *workers, RemoteAccess access, const char *
 	double sum = 0;
 
 	TupleDescInitEntry(desc, 1, "sum", FLOAT8OID, -1, 0);
+	compat_finish_descriptor(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	scan = remote_scan_begin(remote_transaction_ready_all(workers), access, sql, desc);
 	while (remote_scan_next(scan, slot))

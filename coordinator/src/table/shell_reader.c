@@ -18,6 +18,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "execute/moved_rows.h"
@@ -58,6 +59,7 @@ describe_live_columns(TupleDesc full, AttrNumber **attributes, bool numbered)
 		TupleDescCopyEntry(live, i + 1, full, (*attributes)[i] + 1);
 	if (numbered)
 		TupleDescInitEntry(live, count + 1, "row_number", INT8OID, -1, 0);
+	compat_finish_descriptor(live);
 	return live;
 }
 

@@ -49,6 +49,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "cluster/metadata.h"
@@ -241,7 +242,7 @@ distributed_scan_sample_next_tuple(TableScanDesc base, struct SampleScanState *s
  * the index is empty, so that no row is ever asked for.
  */
 static struct IndexFetchTableData *
-distributed_index_fetch_begin(Relation relation)
+distributed_index_fetch_begin(COMPAT_INDEX_FETCH_ARGUMENTS)
 {
 	IndexFetchTableData *fetch = palloc0(sizeof(IndexFetchTableData));
 
@@ -357,9 +358,7 @@ find_row_to_change(Relation relation, ItemPointer tid, const char *what, TM_Fail
 }
 
 static TM_Result
-distributed_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot,
-						 Snapshot crosscheck, bool wait, TM_FailureData *failure,
-						 bool changing_part)
+distributed_tuple_delete(COMPAT_DELETE_ARGUMENTS)
 {
 	const HeldPlace *place = find_row_to_change(relation, tid, "delete single rows of", failure);
 
@@ -372,14 +371,12 @@ distributed_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snap
 }
 
 static TM_Result
-distributed_tuple_update(Relation relation, ItemPointer tid, TupleTableSlot *slot, CommandId cid,
-						 Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *failure,
-						 LockTupleMode *lockmode, CompatUpdateIndexes *update_indexes)
+distributed_tuple_update(COMPAT_UPDATE_ARGUMENTS)
 {
 	const HeldPlace *place = find_row_to_change(relation, tid, "update single rows of", failure);
 	TupleTableSlot *old;
 
-	*lockmode = LockTupleNoKeyExclusive;
+	*lock_mode = LockTupleNoKeyExclusive;
 	*update_indexes = COMPAT_UPDATE_NO_INDEXES;
 	if (place == NULL)
 		return TM_SelfModified;
@@ -425,8 +422,8 @@ distribute_new_table(Relation relation)
 }
 
 static void
-distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, int options,
-						 struct BulkInsertStateData *bistate)
+distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
+						 CompatInsertOptions options, struct BulkInsertStateData *bistate)
 {
 	if (table_am_suspended > 0 || IsParallelWorker())
 		elog(ERROR, "unexpected row for distributed table \"%s\"",
@@ -445,7 +442,7 @@ distributed_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
 
 static void
 distributed_multi_insert(Relation relation, TupleTableSlot **slots, int count, CommandId cid,
-						 int options, struct BulkInsertStateData *bistate)
+						 CompatInsertOptions options, struct BulkInsertStateData *bistate)
 {
 	for (int i = 0; i < count; i++)
 		distributed_tuple_insert(relation, slots[i], cid, options, bistate);
@@ -453,7 +450,8 @@ distributed_multi_insert(Relation relation, TupleTableSlot **slots, int count, C
 
 static void
 distributed_tuple_insert_speculative(Relation relation, TupleTableSlot *slot, CommandId cid,
-									 int options, struct BulkInsertStateData *bistate, uint32 token)
+									 CompatInsertOptions options,
+									 struct BulkInsertStateData *bistate, uint32 token)
 {
 	refuse(relation, "run INSERT ... ON CONFLICT on");
 }
@@ -527,10 +525,7 @@ count_vacuumed(Relation relation)
 
 /* VACUUM FULL and CLUSTER: nothing is stored. */
 static void
-distributed_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index,
-							 bool use_sort, TransactionId oldest_xmin, TransactionId *xid_cutoff,
-							 MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
-							 double *tups_recently_dead)
+distributed_copy_for_cluster(COMPAT_COPY_ARGUMENTS)
 {
 	*num_tuples = count_vacuumed(old_table);
 	*tups_vacuumed = 0;
@@ -565,7 +560,7 @@ distributed_toast_am(Relation relation)
  * vacuumed by utility.c.
  */
 static void
-distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy)
+distributed_vacuum(Relation relation, CompatVacuumParams *params, BufferAccessStrategy strategy)
 {
 	bool frozen_updated;
 	bool multi_updated;
@@ -576,8 +571,7 @@ distributed_vacuum(Relation relation, struct VacuumParams *params, BufferAccessS
 						   relation->rd_rel->relhasindex,
 						   GetOldestNonRemovableTransactionId(relation), GetOldestMultiXactId(),
 						   &frozen_updated, &multi_updated, false);
-	compat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
-						 Max(0, (PgStat_Counter) rows), 0, start);
+	compat_report_vacuum(relation, Max(0, (PgStat_Counter) rows), 0, start);
 }
 
 static bool
@@ -596,8 +590,7 @@ distributed_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUMENT
 }
 
 static bool
-distributed_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, double *live_rows,
-							   double *dead_rows, TupleTableSlot *slot)
+distributed_analyze_next_tuple(COMPAT_ANALYZE_TUPLE_ARGUMENTS)
 {
 	ShellScan *scan = (ShellScan *) base;
 

@@ -31,6 +31,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
@@ -113,7 +114,7 @@ copy_rows(int worker_id, Relation relation)
 	if (stream == NULL)
 		return;
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = table_beginscan(relation, snapshot, 0, NULL);
+	scan = compat_table_beginscan(relation, snapshot);
 	slot = table_slot_create(relation, NULL);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 		copy_stream_row(stream, slot);

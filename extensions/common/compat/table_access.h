@@ -7,6 +7,7 @@
 
 #include "access/tableam.h"
 #include "storage/block.h"
+#include "storage/lock.h"
 
 /* TableAmRoutine.tuple_update tells which indexes need the new version: an enum since 16. */
 #if PG_VERSION_NUM >= 160000
@@ -100,16 +101,30 @@ analyze_take_stream_block(ReadStream *stream, BlockNumber *block)
 #define compat_conditional_xact_wait(xid, nowait) ConditionalXactLockTableWait(xid)
 #endif
 
-/* A scan of an index that nobody counts for EXPLAIN; 18 has such counts. */
-#if PG_VERSION_NUM >= 180000
+/* A scan of an index that nobody counts for EXPLAIN, as can be since 18, and without hints, which are of 19. */
+#if PG_VERSION_NUM >= 190000
+#define compat_index_beginscan(table, index, snapshot, keys, orders) \
+	index_beginscan(table, index, snapshot, NULL, keys, orders, SO_NONE)
+#elif PG_VERSION_NUM >= 180000
 #define compat_index_beginscan(table, index, snapshot, keys, orders) \
 	index_beginscan(table, index, snapshot, NULL, keys, orders)
 #else
 #define compat_index_beginscan index_beginscan
 #endif
 
-/* Index entries of a new row; one more argument since 16. */
-#if PG_VERSION_NUM >= 160000
+/* A scan of all rows; 19 takes hints. */
+#if PG_VERSION_NUM >= 190000
+#define compat_table_beginscan(relation, snapshot) \
+	table_beginscan(relation, snapshot, 0, NULL, SO_NONE)
+#else
+#define compat_table_beginscan(relation, snapshot) table_beginscan(relation, snapshot, 0, NULL)
+#endif
+
+/* Index entries of a new row; one more argument since 16, flags in place of most since 19. */
+#if PG_VERSION_NUM >= 190000
+#define compat_insert_index_entries(target, slot, estate) \
+	ExecInsertIndexTuples(target, estate, 0, slot, NIL, NULL)
+#elif PG_VERSION_NUM >= 160000
 #define compat_insert_index_entries(target, slot, estate) \
 	ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL, false)
 #else
@@ -117,8 +132,72 @@ analyze_take_stream_block(ReadStream *stream, BlockNumber *block)
 	ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL)
 #endif
 
-/* What an index AM is told for a bulk deletion: the table, too, since 16. */
-#if PG_VERSION_NUM >= 160000
+/*
+ * What TableAmRoutine's callbacks are called with.  Since 19: options of changes are flags, which tell of a DELETE
+ * that moves a row to another partition; ANALYZE leaves it to the access method which rows are dead; VACUUM's
+ * parameters are constant; and a copy may be made beside writers, by REPACK (CONCURRENTLY), with a snapshot.
+ */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 CompatInsertOptions;
+typedef const VacuumParams CompatVacuumParams;
+#define COMPAT_INDEX_FETCH_ARGUMENTS Relation relation, uint32 flags
+#define COMPAT_DELETE_ARGUMENTS                                                           \
+	Relation relation, ItemPointer tid, CommandId cid, uint32 options, Snapshot snapshot, \
+		Snapshot crosscheck, bool wait, TM_FailureData *failure
+#define compat_delete_moves() ((options & TABLE_DELETE_CHANGING_PARTITION) != 0)
+#define COMPAT_UPDATE_ARGUMENTS                                                              \
+	Relation relation, ItemPointer tid, TupleTableSlot *slot, CommandId cid, uint32 options, \
+		Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *failure,          \
+		LockTupleMode *lock_mode, TU_UpdateIndexes *update_indexes
+#define COMPAT_COPY_ARGUMENTS                                                    \
+	Relation old_table, Relation new_table, Relation old_index, bool use_sort,   \
+		TransactionId oldest_xmin, Snapshot snapshot, TransactionId *xid_cutoff, \
+		MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,    \
+		double *tups_recently_dead
+#define compat_copies_beside_writers() (snapshot != NULL)
+#define COMPAT_ANALYZE_TUPLE_ARGUMENTS \
+	TableScanDesc base, double *live_rows, double *dead_rows, TupleTableSlot *slot
+#else
+typedef int CompatInsertOptions;
+typedef struct VacuumParams CompatVacuumParams;
+#define COMPAT_INDEX_FETCH_ARGUMENTS Relation relation
+#define COMPAT_DELETE_ARGUMENTS                                                                \
+	Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot, Snapshot crosscheck, \
+		bool wait, TM_FailureData *failure, bool changing_part
+#define compat_delete_moves() changing_part
+#define COMPAT_UPDATE_ARGUMENTS                                                                 \
+	Relation relation, ItemPointer tid, TupleTableSlot *slot, CommandId cid, Snapshot snapshot, \
+		Snapshot crosscheck, bool wait, TM_FailureData *failure, LockTupleMode *lock_mode,      \
+		CompatUpdateIndexes *update_indexes
+#define COMPAT_COPY_ARGUMENTS                                                            \
+	Relation old_table, Relation new_table, Relation old_index, bool use_sort,           \
+		TransactionId oldest_xmin, TransactionId *xid_cutoff, MultiXactId *multi_cutoff, \
+		double *num_tuples, double *tups_vacuumed, double *tups_recently_dead
+#define compat_copies_beside_writers() false
+#define COMPAT_ANALYZE_TUPLE_ARGUMENTS                                                   \
+	TableScanDesc base, TransactionId oldest_xmin, double *live_rows, double *dead_rows, \
+		TupleTableSlot *slot
+#endif
+
+/* Deleting a row whoever sees it, and one that goes to another partition; 19 has flags for what it is for. */
+#if PG_VERSION_NUM >= 190000
+#define compat_heap_delete(relation, tid, cid, wait, failure) \
+	heap_delete(relation, tid, cid, 0, InvalidSnapshot, wait, failure)
+#define compat_table_tuple_move(relation, tid, cid, snapshot, failure)                \
+	table_tuple_delete(relation, tid, cid, TABLE_DELETE_CHANGING_PARTITION, snapshot, \
+					   InvalidSnapshot, true, failure)
+#else
+#define compat_heap_delete(relation, tid, cid, wait, failure) \
+	heap_delete(relation, tid, cid, InvalidSnapshot, wait, failure, false)
+#define compat_table_tuple_move(relation, tid, cid, snapshot, failure) \
+	table_tuple_delete(relation, tid, cid, snapshot, InvalidSnapshot, true, failure, true)
+#endif
+
+/* What an index AM is told for a bulk deletion: the table, too, since 16, and since 19 whether it is autovacuum's. */
+#if PG_VERSION_NUM >= 190000
+#define compat_index_vacuum_set_table(info, relation) \
+	((info)->heaprel = (relation), (info)->is_autovacuum = compat_is_autovacuum_worker())
+#elif PG_VERSION_NUM >= 160000
 #define compat_index_vacuum_set_table(info, relation) ((info)->heaprel = (relation))
 #else
 #define compat_index_vacuum_set_table(info, relation) ((void) 0)
@@ -138,13 +217,43 @@ analyze_take_stream_block(ReadStream *stream, BlockNumber *block)
 	vac_update_relstats(relation, pages, rows, visible, 0, indexed, xid, multi, xid_set,     \
 						multi_set, outer)
 #define compat_vacuum_delay_point(is_analyze) vacuum_delay_point(is_analyze)
-#define compat_report_vacuum(relation, shared, live, dead, start) \
-	pgstat_report_vacuum(relation, shared, live, dead, start)
 #else
 #define compat_update_relstats vac_update_relstats
 #define compat_vacuum_delay_point(is_analyze) vacuum_delay_point()
-#define compat_report_vacuum(relation, shared, live, dead, start) \
-	((void) (start), pgstat_report_vacuum(relation, shared, live, dead))
+#endif
+
+/* VACUUM's report to the statistics: since 18 when it began; since 19 the table is handed over open. */
+#if PG_VERSION_NUM >= 190000
+#define compat_report_vacuum pgstat_report_vacuum
+#elif PG_VERSION_NUM >= 180000
+#define compat_report_vacuum(relation, live, dead, start)                                         \
+	pgstat_report_vacuum(RelationGetRelid(relation), (relation)->rd_rel->relisshared, live, dead, \
+						 start)
+#else
+#define compat_report_vacuum(relation, live, dead, start)             \
+	((void) (start), pgstat_report_vacuum(RelationGetRelid(relation), \
+										  (relation)->rd_rel->relisshared, live, dead))
+#endif
+
+/* May nobody see what this transaction has deleted?  19 asks whether the horizon may be computed anew for it. */
+#if PG_VERSION_NUM >= 190000
+#define compat_is_removable_xid(horizon, xid) GlobalVisTestIsRemovableXid(horizon, xid, true)
+#else
+#define compat_is_removable_xid GlobalVisTestIsRemovableXid
+#endif
+
+/* A slot for rows that nobody has checked for NOT NULL; 19 has flags for others. */
+#if PG_VERSION_NUM >= 190000
+#define compat_make_slot(desc, operations) MakeTupleTableSlot(desc, operations, 0)
+#else
+#define compat_make_slot MakeTupleTableSlot
+#endif
+
+/* All columns of a descriptor made by hand are set: 19 computes what it needs to read rows. */
+#if PG_VERSION_NUM >= 190000
+#define compat_finish_descriptor(desc) TupleDescFinalize(desc)
+#else
+#define compat_finish_descriptor(desc) ((void) (desc))
 #endif
 
 /* The next datum of a sort, forward; one more argument since 16. */

@@ -319,8 +319,7 @@ static bool
 delete_tuple(GroupCatalog *catalog, ItemPointer tid, CommandId cid)
 {
 	TM_FailureData failure;
-	TM_Result result = heap_delete(catalog->toast, tid, cid, InvalidSnapshot, true, &failure,
-								   false);
+	TM_Result result = compat_heap_delete(catalog->toast, tid, cid, true, &failure);
 
 	switch (result)
 	{

@@ -682,7 +682,7 @@ is_not_dead(const RowState *state, Snapshot snapshot)
 	if (!state->changed || state->changer != ROW_WRITER_COMMITTED)
 		return true;
 	return TransactionIdIsNormal(state->xmax) &&
-		   !GlobalVisTestIsRemovableXid(snapshot->vistest, state->xmax);
+		   !compat_is_removable_xid(snapshot->vistest, state->xmax);
 }
 
 /*

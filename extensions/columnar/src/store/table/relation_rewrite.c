@@ -425,16 +425,18 @@ copy_in_order(Rewrite *rewrite, Relation index)
 }
 
 void
-columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index, bool use_sort,
-						  TransactionId oldest_xmin, TransactionId *xid_cutoff,
-						  MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
-						  double *tups_recently_dead)
+columnar_copy_for_cluster(COMPAT_COPY_ARGUMENTS)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar rewrite",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	Rewrite rewrite = {0};
 
+	/* changes made meanwhile are taken from what is decoded of the WAL, which tells none of these tables */
+	if (compat_copies_beside_writers())
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("columnar table \"%s\" cannot be rewritten concurrently",
+							   RelationGetRelationName(old_table))));
 	write_buffer_flush(old_table);
 	rewrite.old_table = old_table;
 	rewrite.new_table = new_table;

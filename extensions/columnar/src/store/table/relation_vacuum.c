@@ -32,6 +32,7 @@
 #include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "store/catalog/merge_request.h"
 #include "store/table/compaction.h"
@@ -428,7 +429,7 @@ truncate_file(GroupCatalog *catalog, TransactionId oldest_xmin, BlockNumber end)
 
 /* Vacuum the catalog, unless somebody else is at it. */
 static void
-vacuum_catalog(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy)
+vacuum_catalog(Relation relation, CompatVacuumParams *params, BufferAccessStrategy strategy)
 {
 	Oid toast_id = relation->rd_rel->reltoastrelid;
 	Relation toast;
@@ -441,7 +442,7 @@ vacuum_catalog(Relation relation, struct VacuumParams *params, BufferAccessStrat
 }
 
 void
-columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy)
+columnar_vacuum(Relation relation, CompatVacuumParams *params, BufferAccessStrategy strategy)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "columnar vacuum",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -480,8 +481,7 @@ columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStra
 	compat_update_relstats(relation, RelationGetNumberOfBlocks(relation), rows, 0,
 						   relation->rd_rel->relhasindex, oldest_xmin, GetOldestMultiXactId(), NULL,
 						   NULL, false);
-	compat_report_vacuum(RelationGetRelid(relation), relation->rd_rel->relisshared,
-						 (PgStat_Counter) rows, 0, start);
+	compat_report_vacuum(relation, (PgStat_Counter) rows, 0, start);
 	group_catalog_close(catalog);
 
 	if (compaction_is_due(relation))

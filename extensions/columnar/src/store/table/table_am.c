@@ -44,7 +44,7 @@ typedef struct ColumnarIndexFetch
 } ColumnarIndexFetch;
 
 static IndexFetchTableData *
-columnar_index_fetch_begin(Relation relation)
+columnar_index_fetch_begin(COMPAT_INDEX_FETCH_ARGUMENTS)
 {
 	ColumnarIndexFetch *state = palloc0(sizeof(ColumnarIndexFetch));
 
@@ -185,8 +185,8 @@ insert_row(Relation relation, TupleTableSlot *slot, CommandId cid, bool bulk)
 }
 
 static void
-columnar_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, int options,
-					  struct BulkInsertStateData *bistate)
+columnar_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid,
+					  CompatInsertOptions options, struct BulkInsertStateData *bistate)
 {
 	insert_row(relation, slot, cid, bistate != NULL);
 	pgstat_count_heap_insert(relation, 1 + columnar_slot_take_offer(slot, relation, cid));
@@ -194,7 +194,7 @@ columnar_tuple_insert(Relation relation, TupleTableSlot *slot, CommandId cid, in
 
 static void
 columnar_multi_insert(Relation relation, TupleTableSlot **slots, int nslots, CommandId cid,
-					  int options, struct BulkInsertStateData *bistate)
+					  CompatInsertOptions options, struct BulkInsertStateData *bistate)
 {
 	for (int i = 0; i < nslots; i++)
 		insert_row(relation, slots[i], cid, bistate != NULL);
@@ -203,7 +203,8 @@ columnar_multi_insert(Relation relation, TupleTableSlot **slots, int nslots, Com
 
 static void
 columnar_tuple_insert_speculative(Relation relation, TupleTableSlot *slot, CommandId cid,
-								  int options, struct BulkInsertStateData *bistate, uint32 token)
+								  CompatInsertOptions options, struct BulkInsertStateData *bistate,
+								  uint32 token)
 {
 	insert_row(relation, slot, cid, false);
 	write_buffer_set_speculative(relation, row_number_from_tid(&slot->tts_tid), token);
@@ -227,7 +228,7 @@ columnar_tuple_complete_speculative(Relation relation, TupleTableSlot *slot, uin
 }
 
 static void
-columnar_finish_bulk_insert(Relation relation, int options)
+columnar_finish_bulk_insert(Relation relation, CompatInsertOptions options)
 {
 	write_buffer_flush(relation);
 }
@@ -246,8 +247,7 @@ store_row(Relation relation, uint64 row)
 }
 
 static TM_Result
-columnar_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapshot snapshot,
-					  Snapshot crosscheck, bool wait, TM_FailureData *failure, bool changing_part)
+columnar_tuple_delete(COMPAT_DELETE_ARGUMENTS)
 {
 	uint64 row = row_number_from_tid(tid);
 	GroupCatalog *catalog;
@@ -257,7 +257,7 @@ columnar_tuple_delete(Relation relation, ItemPointer tid, CommandId cid, Snapsho
 	store_row(relation, row);
 	catalog = group_catalog_open(relation, RowExclusiveLock);
 	result = row_version_begin_change(&change, catalog, row,
-									  changing_part ? VECTOR_MOVE : VECTOR_DELETE,
+									  compat_delete_moves() ? VECTOR_MOVE : VECTOR_DELETE,
 									  LockTupleExclusive, cid, snapshot, crosscheck, wait, failure);
 	if (result == TM_Ok)
 	{
@@ -318,11 +318,9 @@ keeps_keys(Relation relation, uint64 row, TupleTableSlot *new)
 }
 
 static TM_Result
-columnar_tuple_update(Relation relation, ItemPointer old_tid, TupleTableSlot *slot, CommandId cid,
-					  Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *failure,
-					  LockTupleMode *lock_mode, CompatUpdateIndexes *update_indexes)
+columnar_tuple_update(COMPAT_UPDATE_ARGUMENTS)
 {
-	uint64 row = row_number_from_tid(old_tid);
+	uint64 row = row_number_from_tid(tid);
 	GroupCatalog *catalog;
 	RowChange change;
 	TM_Result result;

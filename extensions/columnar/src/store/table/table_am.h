@@ -52,9 +52,7 @@ extern bool columnar_scan_sample_next_block(TableScanDesc scan, struct SampleSca
 extern bool columnar_scan_sample_next_tuple(TableScanDesc scan, struct SampleScanState *scanstate,
 											TupleTableSlot *slot);
 extern bool columnar_scan_analyze_next_block(TableScanDesc scan, COMPAT_ANALYZE_BLOCK_ARGUMENTS);
-extern bool
-columnar_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin, double *live_rows,
-								 double *dead_rows, TupleTableSlot *slot);
+extern bool columnar_scan_analyze_next_tuple(COMPAT_ANALYZE_TUPLE_ARGUMENTS);
 
 struct RowScanShared;
 /* What the processes of a parallel scan share; NULL if it is none. */
@@ -81,14 +79,10 @@ extern void columnar_estimate_size(Relation relation, int32 *attr_widths, BlockN
 								   double *tuples, double *allvisfrac);
 
 /* relation_rewrite.c */
-extern void
-columnar_copy_for_cluster(Relation old_table, Relation new_table, Relation old_index, bool use_sort,
-						  TransactionId oldest_xmin, TransactionId *xid_cutoff,
-						  MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
-						  double *tups_recently_dead);
+extern void columnar_copy_for_cluster(COMPAT_COPY_ARGUMENTS);
 
 /* relation_vacuum.c */
 extern void
-columnar_vacuum(Relation relation, struct VacuumParams *params, BufferAccessStrategy strategy);
+columnar_vacuum(Relation relation, CompatVacuumParams *params, BufferAccessStrategy strategy);
 
 #endif

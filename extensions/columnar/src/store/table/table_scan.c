@@ -508,8 +508,7 @@ columnar_scan_analyze_next_block(TableScanDesc base, COMPAT_ANALYZE_BLOCK_ARGUME
 }
 
 bool
-columnar_scan_analyze_next_tuple(TableScanDesc base, TransactionId oldest_xmin, double *live_rows,
-								 double *dead_rows, TupleTableSlot *slot)
+columnar_scan_analyze_next_tuple(COMPAT_ANALYZE_TUPLE_ARGUMENTS)
 {
 	ColumnarScan *scan = (ColumnarScan *) base;
 
