@@ -435,8 +435,8 @@ is_service(Node *command)
 static bool
 is_maintenance(Node *command)
 {
-	return (IsA(command, VacuumStmt) || IsA(command, ReindexStmt) || IsA(command, ClusterStmt) ||
-			IsA(command, IndexStmt)) &&
+	return (IsA(command, VacuumStmt) || IsA(command, ReindexStmt) ||
+			IsA(command, CompatClusterStmt) || IsA(command, IndexStmt)) &&
 		   IsTransactionState() && OidIsValid(get_namespace_oid("strata_worker", true));
 }
 

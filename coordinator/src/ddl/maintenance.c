@@ -573,7 +573,7 @@ cluster_many(UtilityCall *call, bool verbose)
  * on the workers.
  */
 static void
-cluster_tree(UtilityCall *call, const ClusterStmt *cluster, Oid relid)
+cluster_tree(UtilityCall *call, const CompatClusterStmt *cluster, Oid relid)
 {
 	MemoryContext caller = MemoryContextSwitchTo(PortalContext);
 	char *sql = psprintf("CLUSTER%s %s%s%s", format_options(cluster->params, NULL),
@@ -593,13 +593,19 @@ cluster_tree(UtilityCall *call, const ClusterStmt *cluster, Oid relid)
 void
 maintenance_cluster(UtilityCall *call)
 {
-	const ClusterStmt *cluster = castNode(ClusterStmt, call->statement->utilityStmt);
-	Oid relid = cluster->relation == NULL ? InvalidOid
-										  : RangeVarGetRelid(cluster->relation, NoLock, true);
+	const CompatClusterStmt *cluster = castNode(CompatClusterStmt, call->statement->utilityStmt);
+	const RangeVar *name = compat_cluster_relation(cluster);
+	Oid relid = name == NULL ? InvalidOid : RangeVarGetRelid(name, NoLock, true);
 	const DistributedTable *table = OidIsValid(relid) ? metadata_table(relid) : NULL;
 	TableKind kind;
 
-	if (cluster->relation == NULL && metadata_all_workers() != NULL)
+	if (compat_is_repack(cluster) &&
+		(name == NULL ? metadata_all_workers() != NULL : table != NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("REPACK of tables that are on workers is not supported"),
+				 errhint("Use VACUUM FULL or CLUSTER, or name a table of the coordinator's own.")));
+	if (name == NULL && metadata_all_workers() != NULL)
 		cluster_many(call, is_set(cluster->params, "verbose"));
 	else if (table == NULL || !compat_may_maintain(relid, GetUserId()))
 		ddl_run_locally(call); /* which says so, if it is not the user's */

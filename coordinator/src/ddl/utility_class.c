@@ -15,6 +15,7 @@
 
 #include "ddl/utility_class.h"
 
+#include "compat.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
@@ -102,7 +103,7 @@ static const UtilityClass utility_classes[] = {
 	/* maintenance: outside of transactions */
 	{T_VacuumStmt, UTILITY_ADAPTED, maintenance_vacuum, "VACUUM, ANALYZE", "Reaches all copies and shards; ANALYZE takes a sample of the workers' rows."},
 	{T_ReindexStmt, UTILITY_ADAPTED, maintenance_reindex, "REINDEX", "Of a schema or the database: table by table."},
-	{T_ClusterStmt, UTILITY_ADAPTED, maintenance_cluster, "CLUSTER", "In each copy and shard, in the transaction; the index is marked here alone."},
+	{T_CompatClusterStmt, UTILITY_ADAPTED, maintenance_cluster, "CLUSTER", "In each copy and shard, in the transaction; the index is marked here alone."},
 
 	/* replication, foreign data, event triggers */
 	{T_CreatePublicationStmt, UTILITY_CHECKED, ddl_change_publication, "CREATE PUBLICATION", "Refused for distributed tables: their changes are not in the coordinator's WAL."},

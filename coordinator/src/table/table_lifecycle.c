@@ -22,7 +22,7 @@
  * Foreign keys of distributed tables are enforced by the workers; the triggers that
  * would do it on the coordinator, where there are no rows, are disabled.
  */
-#include "postgres.h"
+#include "compat.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -37,7 +37,7 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_trigger.h"
-#include "commands/cluster.h"
+#include COMPAT_CLUSTER_HEADER
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
@@ -57,7 +57,6 @@
 #include "utils/syscache.h"
 #include "utils/uuid.h"
 
-#include "compat.h"
 #include "relation_owner.h"
 #include "cluster/constraint.h"
 #include "cluster/metadata.h"
@@ -71,6 +70,7 @@
 #include "table/owner_guard.h"
 #include "table/table_am.h"
 #include "table/table_definition.h"
+#include "compat.h"
 #include "table/table_lifecycle.h"
 #include "table/foreign_key_rules.h"
 #include "table/table_rules.h"
@@ -312,7 +312,7 @@ static double
 move_rows(Relation relation)
 {
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
+	TableScanDesc scan = compat_table_beginscan(relation, snapshot);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext, "strata moved row",
 													  ALLOCSET_DEFAULT_SIZES);
@@ -397,8 +397,7 @@ replace_heap_by_shell(Oid relation, Oid tablespace, char persistence, double row
 								  AccessExclusiveLock);
 
 		CommandCounterIncrement();
-		finish_heap_swap(relation, shell, false, false, false, true, RecentXmin,
-						 ReadNextMultiXactId(), persistence);
+		compat_finish_heap_swap(relation, shell, RecentXmin, ReadNextMultiXactId(), persistence);
 	}
 	PG_FINALLY();
 	{

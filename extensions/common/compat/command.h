@@ -67,6 +67,29 @@
 #define compat_alter_owner(catalog, object, owner) AlterObjectOwner_internal(catalog, object, owner)
 #endif
 
+/*
+ * CLUSTER is a form of REPACK since 19.  compat_is_repack(): is it a REPACK that is not CLUSTER?  The functions
+ * that make new files of a table went with it; compat_finish_heap_swap() rebuilds the indexes.
+ */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_CLUSTER_HEADER "commands/repack.h"
+#define CompatClusterStmt RepackStmt
+#define T_CompatClusterStmt T_RepackStmt
+#define compat_is_repack(cluster) ((cluster)->command != REPACK_COMMAND_CLUSTER)
+#define compat_cluster_relation(cluster) \
+	((cluster)->relation == NULL ? NULL : (cluster)->relation->relation)
+#define compat_finish_heap_swap(table, files, xid, multi, persistence) \
+	finish_heap_swap(table, files, false, false, false, true, true, xid, multi, persistence)
+#else
+#define COMPAT_CLUSTER_HEADER "commands/cluster.h"
+#define CompatClusterStmt ClusterStmt
+#define T_CompatClusterStmt T_ClusterStmt
+#define compat_is_repack(cluster) false
+#define compat_cluster_relation(cluster) ((cluster)->relation)
+#define compat_finish_heap_swap(table, files, xid, multi, persistence) \
+	finish_heap_swap(table, files, false, false, false, true, xid, multi, persistence)
+#endif
+
 /* The functions that print EXPLAIN's lines left commands/explain.h in 18. */
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
@@ -86,13 +109,26 @@ compat_take_explain_option(ExplainState *es, DefElem *option, ParseState *pstate
 							 defGetBoolean(option) ? &on : NULL);
 }
 
+/* since 19, what auto_explain asks of the value */
+#if PG_VERSION_NUM >= 190000
+#define compat_explain_add_option(name) \
+	RegisterExtensionExplainOption(name, compat_take_explain_option, GUCCheckBooleanExplainOption)
+#else
 #define compat_explain_add_option(name) \
 	RegisterExtensionExplainOption(name, compat_take_explain_option)
+#endif
 #define compat_explain_has_option(es) \
 	(GetExplainExtensionState(es, GetExplainExtensionId("strata")) != NULL)
 #else
 #define compat_explain_add_option(name) ((void) 0)
 #define compat_explain_has_option(es) false
+#endif
+
+/* What a node has measured for EXPLAIN ANALYZE; a struct of its own since 19. */
+#if PG_VERSION_NUM >= 190000
+#define CompatInstrumentation NodeInstrumentation
+#else
+#define CompatInstrumentation Instrumentation
 #endif
 
 /* EXPLAIN (GENERIC_PLAN), since 16: parameters have no values. */

@@ -31,7 +31,7 @@ show_quals(const char *label, List *quals, bool prefix, CustomScanState *node, L
 static void
 show_rows_removed(CustomScanState *node, ExplainState *es)
 {
-	Instrumentation *instrument = node->ss.ps.instrument;
+	CompatInstrumentation *instrument = node->ss.ps.instrument;
 	double removed;
 
 	if (!es->analyze || instrument == NULL)
