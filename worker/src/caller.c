@@ -48,6 +48,7 @@
 #include "utils/memutils.h"
 #include "utils/xml.h"
 
+#include "compat.h"
 #include "caller.h"
 #include "function_guard.h"
 #include "session_mark.h"
@@ -277,7 +278,7 @@ caller_check_settings(void)
 		(!Array_nulls || xmloption != XMLOPTION_CONTENT ||
 		 pg_get_client_encoding() != GetDatabaseEncoding() ||
 		 strcmp(namespace_search_path, PARSER_PATH) != 0 ||
-		 standard_conforming_strings != known_conforming_strings))
+		 compat_conforming_strings != known_conforming_strings))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("a function has changed settings of the coordinator's session")));
 }
@@ -395,7 +396,7 @@ caller_is_command(Node *command)
 void
 caller_note_setting(void)
 {
-	known_conforming_strings = standard_conforming_strings;
+	known_conforming_strings = compat_conforming_strings;
 }
 
 void

@@ -16,7 +16,9 @@
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
+#include "compat.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
 #include "server/shared_memory.h"
@@ -225,8 +227,8 @@ create_shared_memory(void)
 {
 	HASHCTL control = {.keysize = sizeof(StateKey), .entrysize = sizeof(StateEntry)};
 
-	states = ShmemInitHash(TRANCHE_NAME, WORKER_STATE_MAX, WORKER_STATE_MAX, &control,
-						   HASH_ELEM | HASH_BLOBS);
+	states = compat_shmem_init_hash(TRANCHE_NAME, WORKER_STATE_MAX, &control,
+									HASH_ELEM | HASH_BLOBS);
 	states_lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
 }
 

@@ -53,6 +53,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "server/shared_memory.h"
 
 /* Processes of services at a time, in all databases. */
@@ -354,7 +355,7 @@ static void
 handle_termination(SIGNAL_ARGS)
 {
 	ShutdownRequestPending = true;
-	die(postgres_signal_arg);
+	die(COMPAT_PASS_SIGNAL);
 }
 
 static void

@@ -138,7 +138,7 @@ table_rules_check_table(Relation relation, bool is_reference, const List *member
 					 "Its access method is \"distributed\".", NULL);
 	if (!is_reference)
 	{
-		if (GetRelationPublications(RelationGetRelid(relation)) != NIL)
+		if (compat_relation_publications(RelationGetRelid(relation)) != NIL)
 			refuse_table(relation, is_reference, ERRCODE_FEATURE_NOT_SUPPORTED,
 						 "It is part of a publication, which would miss the rows on the workers.",
 						 "Drop it from the publication.");

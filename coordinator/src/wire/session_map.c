@@ -42,7 +42,9 @@
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
+#include "compat.h"
 #include "server/incarnation.h"
 #include "server/launcher.h"
 #include "server/shared_memory.h"
@@ -520,8 +522,8 @@ create_shared_memory(void)
 	lost_wires = ShmemInitStruct("strata lost wires", sizeof(pg_atomic_uint32), &found);
 	if (!found)
 		pg_atomic_init_u32(lost_wires, 0);
-	wires = ShmemInitHash("strata session wires", wires_max(), wires_max(), &options,
-						  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	wires = compat_shmem_init_hash("strata session wires", wires_max(), &options,
+								   HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 }
 

@@ -85,7 +85,7 @@ static const Watch shared_watches[] = {
 	{"lc_numeric", WATCH_STRING, &locale_numeric},
 	{"lc_time", WATCH_STRING, &locale_time},
 	{"default_text_search_config", WATCH_STRING, &TSCurrentConfig},
-	{"standard_conforming_strings", WATCH_BOOL, &standard_conforming_strings, true},
+	{"standard_conforming_strings", WATCH_BOOL, &compat_conforming_strings, true},
 	{"backslash_quote", WATCH_INT, &backslash_quote, true},
 	{"array_nulls", WATCH_BOOL, &Array_nulls},
 	{"transform_null_equals", WATCH_BOOL, &Transform_null_equals},
@@ -168,13 +168,13 @@ read_number(const struct config_generic *setting)
 	switch (setting->vartype)
 	{
 		case PGC_BOOL:
-			return *((const struct config_bool *) setting)->variable;
+			return *compat_guc_part(setting, bool)->variable;
 		case PGC_INT:
-			return *((const struct config_int *) setting)->variable;
+			return *compat_guc_part(setting, int)->variable;
 		case PGC_REAL:
-			return *((const struct config_real *) setting)->variable;
+			return *compat_guc_part(setting, real)->variable;
 		default:
-			return *((const struct config_enum *) setting)->variable;
+			return *compat_guc_part(setting, enum)->variable;
 	}
 }
 

@@ -97,4 +97,18 @@ compat_collation_is_c(Oid collation)
 #define compat_collation_is_c(collation) lc_collate_is_c(collation)
 #endif
 
+/* Does the domain, or one below it, have constraints?  19 also tells whether they are volatile. */
+#if PG_VERSION_NUM >= 190000
+#define compat_domain_has_constraints(type) DomainHasConstraints(type, NULL)
+#else
+#define compat_domain_has_constraints DomainHasConstraints
+#endif
+
+/* Publications that name the table; 19 has such that name what they leave out. */
+#if PG_VERSION_NUM >= 190000
+#define compat_relation_publications GetRelationIncludedPublications
+#else
+#define compat_relation_publications GetRelationPublications
+#endif
+
 #endif

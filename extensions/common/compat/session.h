@@ -38,6 +38,20 @@
 #define compat_guc_variables(count) (*(count) = GetNumConfigOptions(), get_guc_variables())
 #endif
 
+/* The part of a setting that only its type (bool, int, real, enum) has: it was around the rest up to 18, and is in it. */
+#if PG_VERSION_NUM >= 190000
+#define compat_guc_part(setting, type) (&(setting)->_##type)
+#else
+#define compat_guc_part(setting, type) ((const struct config_##type *) (setting))
+#endif
+
+/* standard_conforming_strings cannot be switched off since 19, and is no variable. */
+#if PG_VERSION_NUM >= 190000
+static const bool compat_conforming_strings = true;
+#else
+#define compat_conforming_strings standard_conforming_strings
+#endif
+
 /* SQL that a session on another node of the same version runs first: settings that not every version has. */
 #if PG_VERSION_NUM >= 170000
 #define COMPAT_PINNED_SETTINGS "SET transaction_timeout = 0; "
@@ -68,6 +82,22 @@
 	PG_MODULE_MAGIC_EXT(.name = extension, .version = STRATA_VERSION)
 #else
 #define COMPAT_MODULE_MAGIC(extension) PG_MODULE_MAGIC
+#endif
+
+/* What a handler is told of its signal: since 19, who sent it, too. */
+#if PG_VERSION_NUM >= 190000
+#define COMPAT_PASS_SIGNAL postgres_signal_arg, pg_siginfo
+#else
+#define COMPAT_PASS_SIGNAL postgres_signal_arg
+#endif
+
+/* A hash table in shared memory has all of its entries from the start since 19. */
+#if PG_VERSION_NUM >= 190000
+#define compat_shmem_init_hash(name, entries, control, flags) \
+	ShmemInitHash(name, entries, control, flags)
+#else
+#define compat_shmem_init_hash(name, entries, control, flags) \
+	ShmemInitHash(name, entries, entries, control, flags)
 #endif
 
 #endif

@@ -38,6 +38,7 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "read_hook.h"
 
@@ -125,8 +126,8 @@ create_memory(void)
 	heat_shared = ShmemInitStruct("strata heat", sizeof(HeatShared), &found);
 	if (!found)
 		heat_shared->lock = &GetNamedLWLockTranche("strata_tiering")->lock;
-	heat_entries = ShmemInitHash("strata heat entries", max_entries, max_entries, &control,
-								 HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	heat_entries = compat_shmem_init_hash("strata heat entries", max_entries, &control,
+										  HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	LWLockRelease(AddinShmemInitLock);
 }
 

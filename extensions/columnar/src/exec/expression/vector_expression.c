@@ -506,7 +506,7 @@ compile_kernel(Expr *expression, VectorScope *scope)
 			return vector_leaf_compile_relabel(expression, ((RelabelType *) expression)->arg,
 											   scope);
 		case T_CoerceToDomain:
-			if (DomainHasConstraints(((CoerceToDomain *) expression)->resulttype))
+			if (compat_domain_has_constraints(((CoerceToDomain *) expression)->resulttype))
 				return NULL;
 			return vector_leaf_compile_relabel(expression, ((CoerceToDomain *) expression)->arg,
 											   scope);
