@@ -488,8 +488,8 @@ plan_join(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptIn
 	ListCell *lc2;
 
 	if (!strata_enable_join_pushdown || joinrel->fdwroutine != NULL ||
-		joinrel->lateral_relids != NULL || IS_OTHER_REL(joinrel) ||
-		can_leak(root, extra->restrictlist))
+		compat_is_grouped_join(joinrel) || joinrel->lateral_relids != NULL ||
+		IS_OTHER_REL(joinrel) || can_leak(root, extra->restrictlist))
 		return;
 	clauses = hash_join_clauses(joinrel, outerrel, innerrel, jointype, extra->restrictlist);
 	if (clauses != NIL)

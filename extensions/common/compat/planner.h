@@ -124,6 +124,13 @@
 #define COMPAT_PASS_RELATION root, relation_id, has_members, rel
 #endif
 
+/* Eager aggregation, since 19: a join with partial aggregates of one side, which has the relids of that without. */
+#if PG_VERSION_NUM >= 190000
+#define compat_is_grouped_join(joinrel) IS_GROUPED_REL(joinrel)
+#else
+#define compat_is_grouped_join(joinrel) false
+#endif
+
 /* One path after the other, of no order; 19 takes the paths of an Append as a struct. */
 #if PG_VERSION_NUM >= 190000
 #define compat_create_append_path(root, rel, paths) \

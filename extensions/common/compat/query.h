@@ -184,6 +184,13 @@ compat_run_conditions(Query *query, List *target)
 	return conditions;
 }
 
+/* IGNORE NULLS of a window function, since 19. */
+#if PG_VERSION_NUM >= 190000
+#define compat_ignores_nulls(function) ((function)->ignore_nulls != NO_NULLTREATMENT)
+#else
+#define compat_ignores_nulls(function) false
+#endif
+
 /* Is the node such a condition, below its function? It is no expression. */
 #if PG_VERSION_NUM >= 170000
 #define compat_is_run_condition(node) IsA(node, WindowFuncRunCondition)

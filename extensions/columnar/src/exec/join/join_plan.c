@@ -343,7 +343,8 @@ add_join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 {
 	if (previous_pathlist_hook)
 		previous_pathlist_hook(root, joined, outer, inner, type, extra);
-	if (!is_possible_query(root) || joined->lateral_relids != NULL)
+	if (!is_possible_query(root) || compat_is_grouped_join(joined) ||
+		joined->lateral_relids != NULL)
 		return;
 	join_risk_bound(root, joined, outer, inner, type, extra);
 	consider_join(root, joined, outer, inner, type, extra);

@@ -73,7 +73,7 @@ bool
 window_find_kind(const WindowFunc *function, WindowKind *kind, int64 *offset)
 {
 	*offset = 0;
-	if (function->aggfilter != NULL)
+	if (function->aggfilter != NULL || compat_ignores_nulls(function))
 		return false;
 	switch (function->winfnoid)
 	{
