@@ -520,6 +520,8 @@ walk_unshippable(Node *node, ShippableContext *context)
 		return false;
 	if (only_here_node(node))
 		return !shippable_is_shipped_value(context->root, node);
+	if (compat_is_json_array_of_query(node))
+		return true;
 
 	switch (nodeTag(node))
 	{

@@ -119,6 +119,15 @@ compat_flatten_groups(Query *query)
 #define compat_is_json_function(node) false
 #endif
 
+/* JSON_ARRAY(SELECT ...) has the query as it was written beside its expression since 19, and is printed by that. */
+#if PG_VERSION_NUM >= 190000
+#define compat_is_json_array_of_query(node) \
+	(IsA(node, JsonConstructorExpr) &&      \
+	 ((JsonConstructorExpr *) (node))->type == JSCTOR_JSON_ARRAY_QUERY)
+#else
+#define compat_is_json_array_of_query(node) false
+#endif
+
 /* RETURNING jsonb of a JSON function, as ruleutils prints it and the parser reads it; since 17. */
 #if PG_VERSION_NUM >= 170000
 #define compat_forget_json_format(node)                                                       \
