@@ -27,11 +27,15 @@
 #define compat_copy_is_silent(cstate) false
 #endif
 
-/* Report how many lines COPY left out as bad: to the progress view, and at the end to the user. */
+/*
+ * Report how many lines COPY left out as bad: to the progress view, and at the end to the user.  ON_ERROR set_null, of
+ * 19, counts lines that it takes.
+ */
 #if PG_VERSION_NUM >= 170000
 #define compat_copy_report_bad_line(cstate) \
 	pgstat_progress_update_param(PROGRESS_COPY_TUPLES_SKIPPED, (cstate)->num_errors)
-#define compat_copy_bad_lines(cstate) ((cstate)->num_errors)
+#define compat_copy_bad_lines(cstate) \
+	((cstate)->opts.on_error == COPY_ON_ERROR_IGNORE ? (cstate)->num_errors : 0)
 #else
 #define compat_copy_report_bad_line(cstate) ((void) 0)
 #define compat_copy_bad_lines(cstate) ((uint64) 0)
