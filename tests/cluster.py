@@ -134,6 +134,14 @@ def free_port(taken: set[int]) -> int:
     raise ClusterError("no free port found")
 
 
+def fetch_rows(cursor: psycopg.Cursor) -> list[tuple]:
+    """The rows of a statement; [] for one that returns none.  psycopg drops rows that have no columns."""
+    if cursor.description:
+        return cursor.fetchall()
+    returns_rows = cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+    return [()] * cursor.rowcount if returns_rows else []
+
+
 class Node:
     """One PostgreSQL server: its data directory, its log, and how to connect to it.
 
@@ -345,7 +353,7 @@ class Node:
     def query(self, sql: str, params=None) -> list[tuple]:
         """The rows of a statement; [] for one that returns none."""
         cursor = self.connection.execute(sql, params)
-        return cursor.fetchall() if cursor.description else []
+        return fetch_rows(cursor)
 
     def value(self, sql: str, params=None):
         """The single value of a statement that returns one row of one column."""
@@ -697,7 +705,7 @@ class Cluster:
         for node in filter(None, nodes):
             name = psycopg.sql.Identifier(role)
             with node.connect() as connection:
-                known = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
+                known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,))
                 if known.fetchone() is None:
                     connection.execute(
                         psycopg.sql.SQL("CREATE ROLE {} ").format(name)

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from tests.assert_same import Row, assert_same
-from tests.cluster import Cluster
+from tests.cluster import Cluster, fetch_rows
 
 GATHER = "Strata Gather"
 
@@ -148,8 +148,7 @@ class Pair:
 
     def rows(self, query: str, params=None) -> list[tuple]:
         """The coordinator's rows."""
-        cursor = self.ours.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
+        return fetch_rows(self.ours.execute(query, params))
 
     def on_workers(self, query: str) -> list:
         """The single value that the query yields on each worker."""
