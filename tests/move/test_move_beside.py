@@ -19,6 +19,8 @@ from tests.fixtures import new_root
 from tests.ledger import LEFT_LOCKS
 from tests.waiting import patience, wait_until
 
+REPLICAS = count(1)
+
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ %s"
 
 
@@ -321,17 +323,27 @@ def test_transactions_span_the_phases(table: Table, seed: int) -> None:
         table.check()
 
 
-def test_replicas_store_the_copy_before_the_switch(table: Table) -> None:
-    """Nobody waits for the move while it waits for them."""
-    table.make("(k integer PRIMARY KEY, v text)")
-    table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
-    source, other = table.home()
+@contextmanager
+def replica_of_target(table: Table) -> Iterator[tuple[Node, Node]]:
+    """The worker to which the shard moves next, and a replica of it for which no commit waits."""
+    _, other = table.home()
     (target,) = [worker for worker in table.cluster.workers if worker.name == other]
-    standby = make_standby(table.cluster, target, "replica")
+    standby = make_standby(table.cluster, target, f"replica{next(REPLICAS)}")
     try:
         for _ in wait_until("it is a replica"):
             if target.query("SELECT 1 FROM pg_stat_replication WHERE flush_lsn IS NOT NULL"):
                 break
+        yield target, standby
+    finally:
+        standby.stop("immediate")
+
+
+def test_replicas_store_the_copy_before_the_switch(table: Table) -> None:
+    """Nobody waits for the move while it waits for them."""
+    table.make("(k integer PRIMARY KEY, v text)")
+    table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
+    source, _ = table.home()
+    with replica_of_target(table) as (_, standby):
         with ThreadPoolExecutor(1) as pool, frozen(standby):
             future = pool.submit(table.move)
             with pytest.raises(TimeoutError):
@@ -339,8 +351,36 @@ def test_replicas_store_the_copy_before_the_switch(table: Table) -> None:
             table.change("SET lock_timeout = '1s'; UPDATE t SET v = 'new' WHERE k < 100")
             assert table.home()[0].name == source.name
         assert future.result()[0][0] > 3000
-    finally:
+    table.check()
+
+
+def test_replicas_store_the_switch_before_it_is_decided(table: Table) -> None:
+    """The source must not drop what a failover of the target would forget."""
+    table.make("(k integer PRIMARY KEY, v text)")
+    table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
+    with replica_of_target(table) as (target, standby), ThreadPoolExecutor(1) as pool:
+        arm(table.node, ("shard_move_published", "wait"))
+        future = pool.submit(table.move)
+        wait_for_arrival(table.node)
+        with frozen(standby):
+            release(table.node)
+            with pytest.raises(TimeoutError):
+                future.result(1)
+            assert target.query("SELECT count(*) FROM pg_prepared_xacts") == [(1,)]
+        assert future.result()[0][0] > 3000
+        disarm(table.node)
         standby.stop("immediate")
+        standby.start()
+        assert standby.query("SELECT count(*) FROM t")[0][0] > 3000
+    table.check()
+
+
+def test_a_small_shard_waits_for_no_other_commit(table: Table) -> None:
+    """Its last block of WAL is not full, and nobody writes it before the move does."""
+    table.make("(k integer PRIMARY KEY, v text)")
+    table.change("INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    with replica_of_target(table), ThreadPoolExecutor(1) as pool:
+        pool.submit(table.move).result(patience(3))
     table.check()
 
 

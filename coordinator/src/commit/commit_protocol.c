@@ -45,6 +45,7 @@
 #include "commit/gate.h"
 #include "commit/participants.h"
 #include "commit/prepared_gid.h"
+#include "commit/replica_wait.h"
 #include "server/clock.h"
 #include "wire/session_map.h"
 #include "wire/session_settings.h"
@@ -363,6 +364,7 @@ send_prepare(WorkerConnection *conn)
 static void
 finish_prepare(WorkerConnection *conn)
 {
+	bool replicated = conn->transaction.replicated;
 	char received[64] = "";
 	PGresult *result;
 
@@ -387,6 +389,8 @@ finish_prepare(WorkerConnection *conn)
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("worker \"%s\" did not wait for its replica", conn->worker_name),
 				 errdetail("The wait was cancelled there while the transaction was prepared.")));
+	if (replicated)
+		replica_wait(conn);
 }
 
 /* To the gate, which must know before the coordinator's own rows can be seen. */

@@ -1,6 +1,6 @@
 /*
  * connection.h
- *		One libpq connection per worker and session.
+ *		One libpq connection per worker and session, and one to a standby of the worker where those are read.
  *
  * A connection is made at its first use and kept until the session ends or it
  * breaks.  It logs in as the session's user; who acts there is told with each statement
@@ -60,10 +60,13 @@ typedef struct RemoteRole
 /* How the worker follows our transaction; all zero outside of one: connection_leave_transaction(). */
 typedef struct WireTransaction
 {
-	int depth;		   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
-	int release_depth; /* savepoints of this level and above are to be released, 0 none */
-	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
-	bool failed;	   /* the remote transaction is lost */
+	int depth;			   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int release_depth;	   /* savepoints of this level and above are to be released, 0 none */
+	bool written;		   /* this transaction wrote or locked there: never cancel, never retry */
+	bool failed;		   /* the remote transaction is lost */
+	bool replicated;	   /* replicas must have stored what is prepared: replica_wait.c */
+	int64 checked_at;	   /* of a standby, standby_read.c: when it could last be read, 0 never */
+	int64 checked_version; /* and the schema version that it had */
 } WireTransaction;
 
 /* A prepared transaction; all zero when there is none: participant_forget_prepared(). */
@@ -101,7 +104,8 @@ typedef struct WireCleanup
 typedef struct WorkerConnection
 {
 	int worker_id;
-	Oid role; /* that has logged in */
+	bool standby; /* to a standby of the worker, which is read only */
+	Oid role;	  /* that has logged in */
 	char *worker_name;
 	PGconn *pg;
 	int worker_pid;			/* of the backend there; libpq forgets it when the connection breaks */
@@ -146,6 +150,9 @@ extern WorkerConnection *connection_open(int worker_id);
 extern WorkerConnection *connection_try(int worker_id, bool refused);
 extern List *connection_open_all(const Bitmapset *workers);
 
+/* The same to standbys of the workers; these may be another state than the primaries. */
+extern List *connection_open_standbys(const Bitmapset *workers);
+
 /* Has the worker closed it?  Without waiting; reads what has come in, e.g. the worker's last words. */
 extern bool connection_is_closed(WorkerConnection *conn);
 
@@ -184,7 +191,7 @@ extern bool connection_await_result(WorkerConnection *conn, int64 deadline, PGre
 /* The same without waiting: false when there is nothing yet. */
 extern bool connection_poll_result(WorkerConnection *conn, PGresult **result);
 
-/* Has the worker owed the heartbeat an answer for strata.worker_timeout?  Does not throw. */
+/* Has the worker owed the heartbeat, which asks no standbys, an answer for strata.worker_timeout?  Does not throw. */
 extern bool connection_is_silent(const WorkerConnection *conn);
 
 /*

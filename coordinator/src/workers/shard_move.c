@@ -64,6 +64,7 @@
 #include "cluster/relation_name.h"
 #include "cluster/shard_map.h"
 #include "commit/in_doubt.h"
+#include "commit/replica_wait.h"
 #include "server/argument.h"
 #include "server/clock.h"
 #include "server/subtransaction.h"
@@ -547,22 +548,23 @@ sleep_for(ShardMove *move, int pause)
 }
 
 /*
- * PREPARE waits until synchronous replicas have all that was copied, and then readers wait, too.  And rows that have been
- * safe for long are not trusted to one server because they have moved to it.  (What takes a backup tells no position.)
+ * Rows that have been safe for long are not trusted to one server because they have moved to it: its replicas have stored
+ * what it prepares before that is decided (commit/replica_wait.c).  Readers wait then, so what was copied is stored before;
+ * but for the last block, which nobody writes while it is not full.
  */
 static void
 wait_for_replicas(ShardMove *move)
 {
 	int64 since = clock_now();
-	const char *copied = remote_command_fetch(move->target,
-											  "SELECT pg_catalog.pg_current_wal_insert_lsn()");
-	const char *late = psprintf(
-		"SELECT coalesce(application_name, '') FROM pg_catalog.pg_stat_replication "
-		"WHERE state OPERATOR(pg_catalog.=) 'streaming' "
-		"AND flush_lsn OPERATOR(pg_catalog.<) '%s' LIMIT 1",
-		copied);
+	const char *late = replica_wait_late_sql(remote_command_fetch(
+		move->target,
+		"SELECT '0/0'::pg_catalog.pg_lsn OPERATOR(pg_catalog.+) "
+		"(l OPERATOR(pg_catalog.-) pg_catalog.mod(l, b)) "
+		"FROM (SELECT pg_catalog.pg_current_wal_insert_lsn() OPERATOR(pg_catalog.-) '0/0' AS l, "
+		"pg_catalog.current_setting('wal_block_size')::pg_catalog.numeric AS b) AS s"));
 	const char *name;
 
+	connection_open(move->target)->transaction.replicated = true;
 	while ((name = remote_command_fetch(move->target, late)) != NULL)
 	{
 		if (clock_now() - since > REPLICA_PATIENCE_MS)

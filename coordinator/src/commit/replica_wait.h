@@ -1,0 +1,19 @@
+/*
+ * replica_wait.h
+ *		What a worker's replicas have stored: for transactions that must survive a failover whatever the user's settings are.
+ */
+#ifndef STRATA_REPLICA_WAIT_H
+#define STRATA_REPLICA_WAIT_H
+
+#include "wire/connection.h"
+
+/* SQL for a worker: the name of a replica that has not stored the WAL up to this position; no row if all have. */
+extern char *replica_wait_late_sql(const char *position);
+
+/*
+ * Wait until the worker's replicas have stored what it has just prepared; ERROR if one takes too long.  The wire is outside
+ * of a transaction.
+ */
+extern void replica_wait(WorkerConnection *conn);
+
+#endif
