@@ -45,6 +45,8 @@ int strata_connect_timeout = 5;
 int strata_worker_timeout = 30000;
 int strata_resolver_interval = 30000;
 int strata_heartbeat_interval = 1000;
+int strata_read_from = READ_FROM_PRIMARY;
+int strata_max_staleness = 10000;
 int strata_shard_count = 32;
 int strata_period_interval = 60000;
 int strata_period_premake = 4;
@@ -60,6 +62,13 @@ int strata_enable_distinct_branches = DECORRELATE_ON;
 int strata_enable_eager_aggregation = DECORRELATE_ON;
 int strata_enable_partner_keys = DECORRELATE_ON;
 int strata_enable_reference_pushdown = DECORRELATE_ON;
+
+static const struct config_enum_entry read_sources[] = {
+	{"primary", READ_FROM_PRIMARY, false},
+	{"standby", READ_FROM_STANDBY, false},
+	{"any", READ_FROM_ANY, false},
+	{NULL, 0, false},
+};
 
 void _PG_init(void);
 
@@ -87,6 +96,15 @@ define_settings(void)
 							"Time between two questions to a worker whether it lives.", NULL,
 							&strata_heartbeat_interval, 1000, 100, 60000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"strata.read_from", "Which servers of the workers read-only transactions read.",
+		"Also a SELECT that is a transaction of its own and calls no functions of "
+		"users.  any: standbys, and primaries where those cannot be asked.",
+		&strata_read_from, READ_FROM_PRIMARY, read_sources, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.max_staleness", "Time that a standby may be behind its primary to be read.",
+		"-1 is without a limit; the heartbeat finds it out, in steps of its interval.",
+		&strata_max_staleness, 10000, -1, INT_MAX, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("strata.shard_count", "Number of shards of a newly distributed table.",
 							NULL, &strata_shard_count, 32, 1, STRATA_MAX_SHARD_COUNT, PGC_USERSET,
 							0, NULL, NULL, NULL);

@@ -25,6 +25,7 @@
 #include "transaction/pending_rows.h"
 #include "transaction/remote_transaction.h"
 #include "transaction/serializable.h"
+#include "transaction/standby_read.h"
 #include "wire/session_map.h"
 #include "workers/take_over.h"
 
@@ -45,6 +46,7 @@ end_transaction(XactEvent event, void *arg)
 		remote_ddl_advance_version();
 	}
 	remote_transaction_transaction_event(event);
+	standby_read_transaction_event(event);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
 		remote_ddl_reset();
 	session_map_transaction_event(event);

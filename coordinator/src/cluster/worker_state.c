@@ -5,6 +5,9 @@
  * A hash table of fixed size under one LWLock: readers are sessions that open or wait for
  * wires, the only writer (but for a mark) is the heartbeat, once per worker and second.  When the
  * heartbeat ends it removes what it wrote, so that nobody believes a state that is no longer kept.
+ *
+ * How far the WAL of a worker was, and when, is kept for the last WAL_POSITIONS seconds at least: who allows a standby to be
+ * further behind is told the oldest position, which is stricter.
  */
 #include "postgres.h"
 
@@ -31,11 +34,23 @@ typedef struct StateKey
 	int worker_id;
 } StateKey;
 
+/* Positions that are kept of each worker, and the time between two of them. */
+#define WAL_POSITIONS 30
+#define WAL_POSITION_MS 1000
+
+typedef struct WalPosition
+{
+	int64 asked_at; /* the worker had all of it then, or soon after; 0 none */
+	XLogRecPtr position;
+} WalPosition;
+
 typedef struct StateEntry
 {
 	StateKey key;
 	WorkerState state;
-	bool left_behind; /* the sessions', who write nothing else */
+	WalPosition wal[WAL_POSITIONS]; /* a ring */
+	int newest;						/* of it; any one while it is empty */
+	bool left_behind;				/* the sessions', who write nothing else */
 } StateEntry;
 
 static HTAB *states = NULL;
@@ -89,6 +104,26 @@ worker_state_silence(int worker_id)
 	return state.published_at - state.unanswered_since;
 }
 
+XLogRecPtr
+worker_state_wal_position(int worker_id, int64 since)
+{
+	StateEntry *entry;
+	XLogRecPtr position = InvalidXLogRecPtr;
+
+	LWLockAcquire(states_lock, LW_SHARED);
+	entry = find_entry(worker_id, HASH_FIND);
+	for (int i = 0; entry != NULL && i < WAL_POSITIONS; i++)
+	{
+		const WalPosition *wal = &entry->wal[(entry->newest + WAL_POSITIONS - i) % WAL_POSITIONS];
+
+		if (wal->asked_at == 0 || wal->asked_at < since)
+			break;
+		position = wal->position;
+	}
+	LWLockRelease(states_lock);
+	return position;
+}
+
 const char *
 worker_state_status_name(WorkerStatus status)
 {
@@ -138,6 +173,21 @@ strata_worker_status(PG_FUNCTION_ARGS)
  * ----------------------------------------------------------------
  */
 
+/* The newest position is replaced by the next one until it is old enough to stay. */
+static void
+keep_position(StateEntry *entry)
+{
+	const WorkerState *state = &entry->state;
+	int before = (entry->newest + WAL_POSITIONS - 1) % WAL_POSITIONS;
+
+	if (state->wal_asked_at <= entry->wal[entry->newest].asked_at)
+		return;
+	if (entry->wal[entry->newest].asked_at - entry->wal[before].asked_at >= WAL_POSITION_MS)
+		entry->newest = (entry->newest + 1) % WAL_POSITIONS;
+	entry->wal[entry->newest] = (WalPosition){.asked_at = state->wal_asked_at,
+											  .position = state->wal_position};
+}
+
 void
 worker_state_publish(int worker_id, const WorkerState *state)
 {
@@ -149,10 +199,20 @@ worker_state_publish(int worker_id, const WorkerState *state)
 	{
 		entry = find_entry(worker_id, HASH_ENTER_NULL);
 		if (entry != NULL)
+		{
 			entry->left_behind = false;
+			entry->newest = 0;
+			memset(entry->wal, 0, sizeof(entry->wal));
+		}
 	}
 	if (entry != NULL)
+	{
+		if (entry->state.generation !=
+			state->generation) /* another server's, with a WAL of its own */
+			memset(entry->wal, 0, sizeof(entry->wal));
 		entry->state = *state;
+		keep_position(entry);
+	}
 	LWLockRelease(states_lock);
 }
 

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 
 /* Workers of all databases together; those beyond it are not watched. */
@@ -28,11 +29,13 @@ typedef struct WorkerState
 {
 	WorkerStatus status;
 	TimestampTz since;
-	int host;				/* which host of its conninfo answers, -1 unknown */
-	uint32 generation;		/* rises when another server process stands behind the worker */
-	int64 unanswered_since; /* when the oldest open question was asked, 0 none */
-	int64 published_at;		/* when the heartbeat last said so */
-	uint32 returns;			/* rises when it answers and sessions may have left something there */
+	int host;				 /* which host of its conninfo answers, -1 unknown */
+	uint32 generation;		 /* rises when another server process stands behind the worker */
+	int64 unanswered_since;	 /* when the oldest open question was asked, 0 none */
+	int64 published_at;		 /* when the heartbeat last said so */
+	int64 wal_asked_at;		 /* when it was asked for wal_position, 0 never */
+	XLogRecPtr wal_position; /* where its WAL ended then, or a moment later */
+	uint32 returns;			 /* rises when it answers and sessions may have left something there */
 	char reason[WORKER_STATE_REASON_SIZE]; /* why it is not up */
 } WorkerState;
 
@@ -47,6 +50,12 @@ extern const char *worker_state_status_name(WorkerStatus status);
  * heartbeat's own last look, so one that stands still accuses nobody.
  */
 extern int64 worker_state_silence(int worker_id);
+
+/*
+ * Where the worker's WAL ended at some time since then: a standby that has replayed so much shows all that was committed
+ * before.  InvalidXLogRecPtr if that is not known.
+ */
+extern XLogRecPtr worker_state_wal_position(int worker_id, int64 since);
 
 /* A session has given up a wire that is intact: something may go on on the worker. */
 extern void worker_state_leave_behind(int worker_id);

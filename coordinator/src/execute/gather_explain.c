@@ -18,6 +18,7 @@
 #include "execute/partner_keys.h"
 #include "server/settings.h"
 #include "transaction/remote_transaction.h"
+#include "transaction/standby_read.h"
 
 /* Lines of a worker's EXPLAIN as one text. */
 static char *
@@ -37,7 +38,7 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es, int worker_id)
 						 : "",
 					 gather_current_sql(state));
 	saved = gather_enter_role(state);
-	conn = connection_open(worker_id);
+	conn = linitial(standby_read_ready(bms_make_singleton(worker_id)));
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
 	(void) remote_role_enter(saved);
 
@@ -122,8 +123,9 @@ show_worker_traffic(const RemoteTraffic *traffic, ExplainState *es)
 	if (es->format == EXPLAIN_FORMAT_TEXT)
 	{
 		appendStringInfoSpaces(es->str, es->indent * 2);
-		appendStringInfo(es->str, "From \"%s\": rows=" UINT64_FORMAT " bytes=" UINT64_FORMAT, name,
-						 traffic->rows, traffic->bytes);
+		appendStringInfo(es->str, "From %s\"%s\": rows=" UINT64_FORMAT " bytes=" UINT64_FORMAT,
+						 traffic->standby ? "standby of " : "", name, traffic->rows,
+						 traffic->bytes);
 		if (es->timing)
 			appendStringInfo(es->str, " time=%.3f..%.3f", traffic->first, traffic->end);
 		appendStringInfoChar(es->str, '\n');
@@ -131,6 +133,8 @@ show_worker_traffic(const RemoteTraffic *traffic, ExplainState *es)
 	}
 	ExplainOpenGroup("Received", NULL, true, es);
 	ExplainPropertyText("Worker", name, es);
+	if (traffic->standby)
+		ExplainPropertyBool("Standby", true, es);
 	ExplainPropertyUInteger("Rows", NULL, traffic->rows, es);
 	ExplainPropertyUInteger("Bytes", NULL, traffic->bytes, es);
 	if (es->timing)

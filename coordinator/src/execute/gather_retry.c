@@ -18,6 +18,8 @@
  * first one's rows then, of a state that the worker may have left; only a new executor could
  * begin again, and PostgreSQL has no way to throw away a running one but to abort its (sub)transaction.
  *
+ * A standby that cancels the query, because replay would wait for it, is as good as lost (transaction/standby_read.c).
+ *
  * All wires are then rolled back, and the whole remote statement starts anew, once.  A worker that was
  * lost on the way is given strata.connect_timeout to come back.  One that is silent is not: who
  * waited for it has waited strata.worker_timeout.
@@ -39,6 +41,7 @@
 #include "server/settings.h"
 #include "server/statement_depth.h"
 #include "transaction/remote_transaction.h"
+#include "transaction/standby_read.h"
 
 /* Time between two attempts to reach the worker. */
 #define PAUSE_MS 100
@@ -123,6 +126,8 @@ gather_retry_accept(GatherRetry *retry, const GatherScanState *state)
 	if (state->plan.reference)
 		return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION &&
 			   statement_snapshot_is_alone(state->css.ss.ps.state);
+	if (standby_read_accept_failure(sqlstate))
+		return true;
 	if (sqlstate == ERRCODE_CONNECTION_FAILURE && retry->deadline == 0)
 	{
 		retry->deadline = now + (int64) strata_connect_timeout * 1000;

@@ -23,6 +23,7 @@
 #include "execute/reference_read.h"
 #include "transaction/remote_transaction.h"
 #include "transaction/snapshot_pin.h"
+#include "transaction/standby_read.h"
 #include "wire/worker_use.h"
 
 static bool
@@ -46,6 +47,8 @@ is_usable(int worker_id)
 	WorkerState state;
 	WorkerConnection *conn;
 
+	if (standby_read_is_active())
+		return true; /* whether it can be read is found out when it is */
 	if (!worker_state_get(worker_id, &state) || state.status != WORKER_UP ||
 		worker_use_is_wanted(worker_id))
 		return false;

@@ -50,6 +50,7 @@
 #include "execute/statement_reads.h"
 #include "transaction/snapshot_pin.h"
 #include "transaction/snapshot_renew.h"
+#include "transaction/standby_read.h"
 
 typedef struct Scope
 {
@@ -189,28 +190,51 @@ is_cursor(void)
 		   ActivePortal->status == PORTAL_DEFINED;
 }
 
+/* In SERIALIZABLE one worker is read at most. */
+static bool
+is_certain(GatherScanState *gather)
+{
+	return !IsolationIsSerializable() || bms_is_empty(gather->param_ids);
+}
+
+/* The standbys of all workers that the statement may read, or none of them. */
+static void
+prepare_standbys(const QueryDesc *query, const StatementReads *reads)
+{
+	Bitmapset *workers = NULL;
+	ListCell *lc;
+
+	if (!standby_read_is_active())
+		return;
+	foreach(lc, reads->gathers)
+		workers = bms_add_members(workers, gather_possible_workers(lfirst(lc)));
+	if (statement_reads_functions(query->plannedstmt))
+		workers = bms_add_members(workers, metadata_all_workers());
+	standby_read_prepare(workers);
+	bms_free(workers);
+}
+
 /* All wires that the statement may read from; in SERIALIZABLE those that it is certain to. */
 static List *
 wires_of_statement(const QueryDesc *query, const StatementReads *reads)
 {
-	bool certain = IsolationIsSerializable();
 	List *wires = NIL;
 	ListCell *lc;
 
+	prepare_standbys(query, reads);
 	foreach(lc, reads->gathers)
 	{
 		GatherScanState *gather = lfirst(lc);
 		RemoteRole saved;
 
-		if (certain && !bms_is_empty(gather->param_ids))
+		if (!is_certain(gather))
 			continue;
 		saved = gather_enter_role(gather);
-		wires = list_concat_unique_ptr(
-			wires, remote_transaction_ready_all(gather_possible_workers(gather)));
+		wires = list_concat_unique_ptr(wires, standby_read_ready(gather_possible_workers(gather)));
 		(void) remote_role_enter(saved);
 	}
-	if (!certain && statement_reads_functions(query->plannedstmt))
-		wires = list_concat_unique_ptr(wires, remote_transaction_ready_all(metadata_all_workers()));
+	if (!IsolationIsSerializable() && statement_reads_functions(query->plannedstmt))
+		wires = list_concat_unique_ptr(wires, standby_read_ready(metadata_all_workers()));
 	return wires;
 }
 
@@ -273,6 +297,8 @@ statement_snapshot_start(QueryDesc *query, int eflags)
 		return;
 	snapshot_pin_transaction(query->snapshot);
 	reads = statement_reads_collect(query->planstate);
+	if (reads.writes)
+		standby_read_begin_command(false);
 	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
 		return;
 	if (is_cursor() ||
@@ -321,7 +347,7 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers)
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
 	if (scope == NULL && IsolationUsesXactSnapshot() &&
 		(owner == NULL || owner->estate == estate || !statement_reads_writes(owner->plannedstmt)))
-		return remote_transaction_ready_all(workers);
+		return standby_read_ready(workers);
 	if (scope == NULL && (statement_reads_functions(estate->es_plannedstmt) ||
 						  (owner != NULL && owner->estate != estate)))
 		scope = start_function_scope(estate, workers);
@@ -329,11 +355,13 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers)
 		scope->uses++;
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
-		snapshot_pin_wait(bms_next_member(workers, -1));
-		return remote_transaction_ready_all(workers);
+		standby_read_prepare(workers);
+		if (!standby_read_is_active())
+			snapshot_pin_wait(bms_next_member(workers, -1));
+		return standby_read_ready(workers);
 	}
 
-	wires = remote_transaction_ready_all(workers);
+	wires = standby_read_ready(workers);
 	foreach(lc, wires)
 	{
 		WorkerConnection *conn = lfirst(lc);
@@ -359,7 +387,7 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 	List *wires;
 	ListCell *lc;
 
-	wires = remote_transaction_ready_all(workers);
+	wires = standby_read_ready(workers);
 	if (IsolationUsesXactSnapshot())
 		return wires;
 	foreach(lc, wires)

@@ -10,10 +10,20 @@
 /* More partitions than this on one worker make its planner slow and help nothing. */
 #define STRATA_MAX_SHARD_COUNT 4096
 
+/* strata.read_from: the workers' servers that read-only transactions ask (transaction/standby_read.c). */
+typedef enum ReadFrom
+{
+	READ_FROM_PRIMARY,
+	READ_FROM_STANDBY,
+	READ_FROM_ANY /* standbys, and primaries where those cannot be asked */
+} ReadFrom;
+
 extern int strata_connect_timeout;	  /* seconds to wait for a worker to answer */
 extern int strata_worker_timeout;	  /* ms that a worker may be silent; 0 = for ever */
 extern int strata_resolver_interval;  /* ms between looks at all workers' prepared transactions */
 extern int strata_heartbeat_interval; /* milliseconds between two questions */
+extern int strata_read_from;		  /* ReadFrom */
+extern int strata_max_staleness;	  /* ms that a standby may be behind; -1 = without a limit */
 extern int strata_shard_count;		  /* default of create_distributed_table(shard_count) */
 extern int strata_period_interval;	  /* ms between looks at the periods of all tables */
 extern int strata_period_premake;	  /* periods that are there before rows come */

@@ -59,10 +59,11 @@
 
 #define CHANNEL "strata_workers"
 
-#define QUESTION                                                    \
-	"SELECT pg_catalog.pg_is_in_recovery(), "                       \
-	"pg_catalog.current_setting('default_transaction_read_only'), " \
-	"pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text"
+#define QUESTION                                                                              \
+	"SELECT pg_catalog.pg_is_in_recovery(), "                                                 \
+	"pg_catalog.current_setting('default_transaction_read_only'), "                           \
+	"pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text, " \
+	"CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_current_wal_flush_lsn() END"
 
 typedef enum BeatPhase
 {
@@ -79,6 +80,7 @@ typedef struct Beat
 	char *conninfo;
 	BeatPhase phase;
 	int64 next;			  /* when to act: the next question, or the deadline */
+	int64 asked_at;		  /* the last question */
 	int64 due;			  /* of the next host, 0 none */
 	HostConnect *connect; /* of the wire, too, when we are logged in */
 	PGconn *pg;			  /* the wire; belongs to connect */
@@ -188,7 +190,7 @@ begin_connect(Beat *beat)
 								  .user = user_name,
 								  .application_name = "strata heartbeat",
 								  .preferred_host = beat->state.host,
-								  .any_role = beat->any_role};
+								  .role = beat->any_role ? "any" : NULL};
 
 	note_question(beat);
 	beat->connect = host_connect_create(&request);
@@ -204,7 +206,8 @@ ask(Beat *beat)
 {
 	note_question(beat);
 	beat->phase = BEAT_ASKED;
-	beat->next = clock_now() + ANSWER_MS;
+	beat->asked_at = clock_now();
+	beat->next = beat->asked_at + ANSWER_MS;
 	if (PQsendQuery(beat->pg, QUESTION))
 		return;
 	close_wire(beat);
@@ -260,6 +263,19 @@ advance_connect(Beat *beat)
 	ask(beat);
 }
 
+/* How far its WAL was when it was asked, or a little later; "" of a standby. */
+static void
+note_position(Beat *beat, const char *position)
+{
+	uint32 high;
+	uint32 low;
+
+	if (sscanf(position, "%X/%X", &high, &low) != 2)
+		return;
+	beat->state.wal_asked_at = beat->asked_at;
+	beat->state.wal_position = (XLogRecPtr) high << 32 | low;
+}
+
 static void
 judge_answer(Beat *beat, const PGresult *answer)
 {
@@ -273,6 +289,7 @@ judge_answer(Beat *beat, const PGresult *answer)
 	else
 		set_status(beat, WORKER_UP, "");
 	note_server(beat, PQgetvalue(answer, 0, 2));
+	note_position(beat, PQgetvalue(answer, 0, 3));
 	if (worker_state_take_left_behind(beat->worker_id) || was_down)
 	{
 		beat->state.returns++;

@@ -525,6 +525,7 @@ remote_scan_traffic(const RemoteScan *scan, int index)
 	const Stream *stream = &scan->streams[index];
 
 	return (RemoteTraffic){.worker_id = stream->conn->worker_id,
+						   .standby = stream->conn->standby,
 						   .rows = stream->rows,
 						   .bytes = stream->bytes,
 						   .first = stream->first,

@@ -54,6 +54,7 @@ extern void remote_scan_keep(RemoteScan *scan);
 typedef struct RemoteTraffic
 {
 	int worker_id;
+	bool standby;
 	uint64 rows;
 	uint64 bytes;
 	double first; /* of its rows; 0: there is none */

@@ -78,16 +78,18 @@ logical_depth(const WorkerConnection *conn)
 }
 
 static const char *
-choose_begin(void)
+choose_begin(const WorkerConnection *conn)
 {
+	bool read_only = XactReadOnly || conn->standby;
+
 	if (IsolationIsSerializable())
-		return XactReadOnly ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; "
-							: "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
+		return read_only ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; "
+						 : "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ";
 	if (IsolationUsesXactSnapshot())
-		return XactReadOnly ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-							: "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
-	return XactReadOnly ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
-						: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
+		return read_only ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+						 : "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE; ";
+	return read_only ? "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; "
+					 : "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
 }
 
 /*
@@ -111,7 +113,7 @@ append_transaction_commands(StringInfo message, WorkerConnection *conn)
 	}
 	if (conn->transaction.depth == 0)
 	{
-		appendStringInfoString(message, choose_begin());
+		appendStringInfoString(message, choose_begin(conn));
 		conn->transaction.depth = 1;
 		count++;
 		remote_role_begin(conn);
@@ -171,16 +173,20 @@ remote_transaction_ready(WorkerConnection *conn)
 }
 
 List *
-remote_transaction_ready_all(const Bitmapset *workers)
+remote_transaction_ready_wires(List *wires)
 {
-	List *wires;
 	ListCell *lc;
 
-	pending_rows_flush();
-	wires = connection_open_all(workers);
 	foreach(lc, wires)
 		ready_wire(lfirst(lc));
 	return wires;
+}
+
+List *
+remote_transaction_ready_all(const Bitmapset *workers)
+{
+	pending_rows_flush();
+	return remote_transaction_ready_wires(connection_open_all(workers));
 }
 
 /* The wire to a worker, of several. */
@@ -269,6 +275,7 @@ remote_transaction_send(WorkerConnection *conn, RemoteAccess access, const char 
 void
 remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const char *sql)
 {
+	Assert(access == REMOTE_READ || !conn->standby);
 	serializable_check_join(conn); /* another wire may have joined since it was ready */
 	snapshot_pin_check_join(conn);
 	participants_reserve(); /* callbacks must not need memory */

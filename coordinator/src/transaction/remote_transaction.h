@@ -48,10 +48,13 @@ remote_transaction_participates(const WorkerConnection *conn)
  */
 extern List *remote_transaction_ready_all(const Bitmapset *workers);
 
+/* The same for wires that are open, and when nothing is pending. */
+extern List *remote_transaction_ready_wires(List *wires);
+
 /* The same in the order of the array, which may name a worker more than once. */
 extern List *remote_transaction_ready_each(const int *worker_ids, int count);
 
-/* The same for one that is open. */
+/* The same for a single one that is open. */
 extern void remote_transaction_ready(WorkerConnection *conn);
 
 /* remote_transaction_send() on a wire that is ready, and that nobody has used since. */

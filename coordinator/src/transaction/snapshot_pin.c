@@ -11,6 +11,8 @@
  *		send						BEGIN ...; SELECT strata_worker.pin_snapshot(0, n); COPY (...) TO STDOUT
  *		snapshot_pin_sent()			wait until each worker says that it has its snapshot, leave the gate
  *
+ * Standbys have no gate (standby_read.c): each takes a snapshot of its own, of about the same time.
+ *
  * REPEATABLE READ.  The first statement of the transaction, whatever it reads, has all workers
  * take their transactions' snapshots, and replaces the coordinator's in place (snapshot_renew.c).  A worker that
  * cannot be reached then is left out, and using it later in the transaction is an error.
@@ -28,6 +30,7 @@
 #include "commit/gate.h"
 #include "commit/in_doubt.h"
 #include "transaction/snapshot_renew.h"
+#include "transaction/standby_read.h"
 
 /* Wires that were sent something while we are in the gate; NIL when we are not. */
 static List *window = NIL;
@@ -67,6 +70,8 @@ wait_for_doubtful(const Bitmapset *workers)
 Snapshot
 snapshot_pin_enter_gate(const Bitmapset *workers, bool with_snapshot)
 {
+	if (standby_read_is_active())
+		return with_snapshot ? GetLatestSnapshot() : NULL;
 	for (;;)
 	{
 		Snapshot fresh = NULL;
@@ -119,7 +124,8 @@ close_window(void)
 			break;
 		connection_wait_any(waiting, count);
 	}
-	gate_snapshot_check();
+	if (!standby_read_is_active())
+		gate_snapshot_check();
 	gate_end();
 	pfree(waiting);
 	list_free(window);
@@ -195,6 +201,9 @@ snapshot_pin_reachable_wires(void)
 	List *wires = NIL;
 	int worker_id = -1;
 
+	standby_read_prepare(workers);
+	if (standby_read_is_active())
+		return standby_read_ready(workers);
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
 		WorkerConnection *conn = connection_try(worker_id, false);

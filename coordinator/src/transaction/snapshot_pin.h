@@ -27,7 +27,7 @@ extern List *snapshot_pin_reachable_wires(void);
 extern Bitmapset *snapshot_pin_workers(List *wires);
 
 /*
- * Enter the gate; with a snapshot that is new and sees no transaction of which a worker does not know
+ * Enter the gate, unless standbys are read; with a snapshot that is new and sees no transaction of which a worker does not know
  * yet, when one is wanted.  It is valid until the next one is taken.
  */
 extern Snapshot snapshot_pin_enter_gate(const Bitmapset *workers, bool with_snapshot);

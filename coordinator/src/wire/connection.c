@@ -372,7 +372,7 @@ receive(WorkerConnection *conn)
 bool
 connection_is_silent(const WorkerConnection *conn)
 {
-	return strata_worker_timeout > 0 &&
+	return strata_worker_timeout > 0 && !conn->standby &&
 		   worker_state_silence(conn->worker_id) >= strata_worker_timeout;
 }
 

@@ -10,7 +10,8 @@
  * If one attempt fails all are given up: the statement needs them all.  The PGconns are
  * closed and their file descriptors released on every way out.
  *
- * Where several hosts are named, the one that the heartbeat knows as primary is tried first.
+ * Where several hosts are named, the one that the heartbeat knows as primary is tried first; for a standby one of the
+ * others, by the number of this process, so that sessions spread over them.
  */
 #include "postgres.h"
 
@@ -47,6 +48,9 @@
 
 /* So often a statement on a worker looks whether its coordinator is still there. */
 #define CLIENT_CHECK_MS 1000
+
+/* So many seconds a standby is waited for that can be done without. */
+#define STANDBY_PATIENCE 1
 
 /* A connection being made. */
 typedef struct Attempt
@@ -107,16 +111,25 @@ start_attempt(Attempt *attempt)
 	attempt->generation = state.generation;
 	attempt->hold_generation = worker_use_generation(attempt->conn);
 	request.preferred_host = state.host;
+	if (attempt->conn->standby)
+		request.role = "standby";
 	attempt->connect = host_connect_create(&request);
+	if (attempt->conn->standby && attempt->connect->count > 1)
+		attempt->connect->first = (attempt->connect->first + 1 +
+								   MyProcPid % (attempt->connect->count - 1)) %
+								  attempt->connect->count;
 	attempt->connect->owner = attempt;
 }
 
 static void
 report_failed_attempt(Attempt *attempt, const char *detail)
 {
-	ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					errmsg("could not connect to worker \"%s\"", attempt->worker->name),
-					errdetail_internal("%s", detail)));
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 attempt->conn->standby
+				 ? errmsg("could not connect to a standby of worker \"%s\"", attempt->worker->name)
+				 : errmsg("could not connect to worker \"%s\"", attempt->worker->name),
+			 errdetail_internal("%s", detail)));
 }
 
 /*
@@ -189,8 +202,8 @@ introduce(Attempt *attempt)
 	const char *values[] = {identity.id, psprintf(INT64_FORMAT, identity.epoch), identity.holder,
 							psprintf(INT64_FORMAT, identity.schema_version),
 							psprintf(INT64_FORMAT, (int64) incarnation_get())};
-	/* a standby reads the workers, too, and nobody ends its sessions for it */
-	bool registers = !RecoveryInProgress();
+	/* a standby reads the workers, too, and nobody ends its sessions for it, nor those on a worker's standby */
+	bool registers = !RecoveryInProgress() && !attempt->conn->standby;
 	char *sql = psprintf("SELECT strata_worker.check_coordinator($1, $2, $3), "
 						 "strata_worker.check_schema_version($4)%s",
 						 registers ? ", strata_worker.register_session($5)" : "");
@@ -311,10 +324,21 @@ wait_for_attempts(Attempt *attempts, int count, WaitEvent *events, int capacity,
 							PG_WAIT_EXTENSION);
 }
 
+/* In seconds.  Primaries stand in for standbys that do not answer soon. */
+static int
+get_patience(const WorkerConnection *conn)
+{
+	return conn->standby && strata_read_from == READ_FROM_ANY
+			   ? Min(strata_connect_timeout, STANDBY_PATIENCE)
+			   : strata_connect_timeout;
+}
+
 static void
 report_silence(Attempt *attempts, int count)
 {
-	char *timeout = psprintf("%d s (strata.connect_timeout)", strata_connect_timeout);
+	int patience = get_patience(attempts[0].conn);
+	char *timeout = psprintf("%d s%s", patience,
+							 patience == strata_connect_timeout ? " (strata.connect_timeout)" : "");
 
 	for (int i = 0; i < count; i++)
 	{
@@ -338,7 +362,7 @@ are_all_done(const Attempt *attempts, int count)
 static void
 drive_attempts(Attempt *attempts, int count)
 {
-	int64 deadline = clock_now() + (int64) strata_connect_timeout * 1000;
+	int64 deadline = clock_now() + (int64) get_patience(attempts[0].conn) * 1000;
 	int capacity = 0;
 	WaitEvent *events;
 

@@ -2,13 +2,14 @@
  * connection_pool.c
  *		The session's connections: found, looked at, opened when needed.
  *
- * Structs are keyed by worker and login, live as long as the session and are
+ * Structs are keyed by worker (primary or standby) and login, live as long as the session and are
  * reused after a reconnect, so that scans may keep pointers over errors.  A
  * connection is replaced only between transactions: when the worker's conninfo
  * changed, when the socket shows that the worker went away, or when the heartbeat has
  * met another server process behind it.
  *
- * A transaction has one wire to a worker, whoever is the session's user when it is used again.
+ * A transaction has one wire to a worker, whoever is the session's user when it is used again; and one to a standby
+ * where it has read that.
  */
 #include "postgres.h"
 
@@ -50,7 +51,7 @@ close_at_exit(int code, Datum arg)
 
 /* The wire over which the running transaction uses the worker; NULL when it does not yet. */
 static WorkerConnection *
-find_participant(int worker_id)
+find_participant(int worker_id, bool standby)
 {
 	ListCell *lc;
 
@@ -58,7 +59,7 @@ find_participant(int worker_id)
 	{
 		WorkerConnection *conn = lfirst(lc);
 
-		if (conn->worker_id == worker_id && conn->transaction.depth > 0)
+		if (conn->worker_id == worker_id && conn->standby == standby && conn->transaction.depth > 0)
 			return conn;
 	}
 	return NULL;
@@ -66,7 +67,7 @@ find_participant(int worker_id)
 
 /* The struct for a worker and a login, made if needed. */
 static WorkerConnection *
-find_connection(int worker_id, Oid role)
+find_connection(int worker_id, bool standby, Oid role)
 {
 	WorkerConnection *conn;
 	MemoryContext previous;
@@ -75,7 +76,7 @@ find_connection(int worker_id, Oid role)
 	foreach(lc, connections)
 	{
 		conn = lfirst(lc);
-		if (conn->worker_id == worker_id && conn->role == role)
+		if (conn->worker_id == worker_id && conn->standby == standby && conn->role == role)
 			return conn;
 	}
 
@@ -84,6 +85,7 @@ find_connection(int worker_id, Oid role)
 	previous = MemoryContextSwitchTo(TopMemoryContext);
 	conn = palloc0(sizeof(WorkerConnection));
 	conn->worker_id = worker_id;
+	conn->standby = standby;
 	conn->role = role;
 	conn->worker_name = pstrdup(metadata_worker(worker_id)->name);
 	wire_cleanup_reserve(list_length(connections) + 1);
@@ -113,7 +115,8 @@ connection_is_closed(WorkerConnection *conn)
 /*
  * Does the wire lead to where the worker is now?  A host that was powered off breaks no wire.
  * To connect anew to a silent worker takes no longer than connect_timeout.  Of a wire that was made before the
- * heartbeat's first answer (generation 0) nobody knows: the worker may have moved since.
+ * heartbeat's first answer (generation 0) nobody knows: the worker may have moved since.  A standby is read also while
+ * its primary is silent, and left when another server has become the primary, because that may be it.
  */
 static bool
 is_current(WorkerConnection *conn)
@@ -122,7 +125,7 @@ is_current(WorkerConnection *conn)
 
 	if (!worker_state_get(conn->worker_id, &state))
 		return true;
-	if (state.status == WORKER_DOWN && state.unanswered_since != 0)
+	if (state.status == WORKER_DOWN && state.unanswered_since != 0 && !conn->standby)
 		return false;
 	return state.generation == 0 || conn->generation == state.generation;
 }
@@ -161,11 +164,11 @@ check_connection(WorkerConnection *conn)
 }
 
 static WorkerConnection *
-find_session_connection(int worker_id)
+find_session_connection(int worker_id, bool standby)
 {
-	WorkerConnection *conn = find_participant(worker_id);
+	WorkerConnection *conn = find_participant(worker_id, standby);
 
-	return conn != NULL ? conn : find_connection(worker_id, GetSessionUserId());
+	return conn != NULL ? conn : find_connection(worker_id, standby, GetSessionUserId());
 }
 
 static WorkerConnection *
@@ -180,18 +183,18 @@ open_connection(WorkerConnection *conn)
 WorkerConnection *
 connection_open(int worker_id)
 {
-	return open_connection(find_session_connection(worker_id));
+	return open_connection(find_session_connection(worker_id, false));
 }
 
 WorkerConnection *
 connection_open_as(int worker_id, Oid role)
 {
-	return open_connection(find_connection(worker_id, role));
+	return open_connection(find_connection(worker_id, false, role));
 }
 
 /* InvalidOid: the session's */
 static List *
-open_all(const Bitmapset *workers, Oid role)
+open_all(const Bitmapset *workers, bool standbys, Oid role)
 {
 	WorkerConnection **conns = palloc((bms_num_members(workers) + 1) * sizeof(WorkerConnection *));
 	List *opened = NIL;
@@ -200,8 +203,8 @@ open_all(const Bitmapset *workers, Oid role)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		WorkerConnection *conn = OidIsValid(role) ? find_connection(worker_id, role)
-												  : find_session_connection(worker_id);
+		WorkerConnection *conn = OidIsValid(role) ? find_connection(worker_id, standbys, role)
+												  : find_session_connection(worker_id, standbys);
 
 		opened = lappend(opened, conn);
 		worker_use_join(conn);
@@ -217,11 +220,17 @@ open_all(const Bitmapset *workers, Oid role)
 List *
 connection_open_all(const Bitmapset *workers)
 {
-	return open_all(workers, InvalidOid);
+	return open_all(workers, false, InvalidOid);
+}
+
+List *
+connection_open_standbys(const Bitmapset *workers)
+{
+	return open_all(workers, true, InvalidOid);
 }
 
 void
 connection_open_all_as(const Bitmapset *workers, Oid role)
 {
-	(void) open_all(workers, role);
+	(void) open_all(workers, false, role);
 }

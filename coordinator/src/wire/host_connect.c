@@ -6,7 +6,8 @@
  * where the first host is powered off, the second is never reached.  Here each host is
  * an attempt of its own.  The next one begins when one has failed, or after STAGGER_MS (the
  * first ones go on): the first that logs in and has the wanted role (target_session_attrs)
- * wins, the others are closed.  A worker must be a primary; libpq is told to check that.
+ * wins, the others are closed.  A worker must be a primary, or a standby for those who ask for one; libpq is told to
+ * check that.
  * A host that has answered and would not do is asked again while another one is silent: it may
  * be the standby that is promoted because the silent one is gone.
  *
@@ -254,8 +255,7 @@ start_connection(const HostAttempt *host)
 		else
 			add_parameter(&parameters, option->keyword, option->val);
 	}
-	if (request->any_role)
-		add_parameter(&parameters, "target_session_attrs", "any");
+	add_parameter(&parameters, "target_session_attrs", request->role);
 	add_parameter(&parameters, "options", options);
 	add_parameter(&parameters, "user", request->user);
 	add_parameter(&parameters, "client_encoding", GetDatabaseEncodingName());

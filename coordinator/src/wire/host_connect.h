@@ -36,7 +36,8 @@ typedef struct HostConnectRequest
 	PQnoticeReceiver receive_notice;
 	void *receiver_argument;
 	int preferred_host; /* to begin with; -1 or one that does not exist: the first */
-	bool any_role;		/* a standby will do as well */
+	const char
+		*role; /* target_session_attrs; NULL: what the connection string says, or a primary */
 } HostConnectRequest;
 
 typedef struct HostConnect

@@ -150,11 +150,13 @@ enter_map(void)
 	LWLockRelease(lock);
 }
 
+/* A standby's process is none of the worker's, whose numbers are positive. */
 static WireKey
 make_key(const WorkerConnection *conn)
 {
-	WireKey key = {
-		.database = MyDatabaseId, .worker_id = conn->worker_id, .worker_pid = conn->worker_pid};
+	WireKey key = {.database = MyDatabaseId,
+				   .worker_id = conn->worker_id,
+				   .worker_pid = conn->standby ? -conn->worker_pid : conn->worker_pid};
 
 	return key;
 }

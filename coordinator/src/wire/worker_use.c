@@ -24,7 +24,8 @@
  * used: they lead to what was the primary.  There is one hold at a time, of all databases: two
  * could wait for each other's transactions.
  *
- * Background processes do not wait.  Their errors during a switchover concern no user.
+ * Background processes do not wait.  Their errors during a switchover concern no user.  Nor do those who read a standby:
+ * it becomes the primary without ending its sessions.
  */
 #include "postgres.h"
 
@@ -256,7 +257,7 @@ try_join(WorkerConnection *conn)
 void
 worker_use_join(WorkerConnection *conn)
 {
-	if (conn->joined || MyBgworkerEntry != NULL || find_use(conn) == NULL)
+	if (conn->joined || conn->standby || MyBgworkerEntry != NULL || find_use(conn) == NULL)
 		return;
 	if (try_join(conn))
 		return;

@@ -262,8 +262,8 @@ open_server(WorkerCheck *server, const char *conninfo)
 								  .preferred_host = -1};
 
 	server->connect = host_connect_create(&request);
-	server->connect->request.any_role = server->connect->count ==
-										1; /* check_server() says it better */
+	if (server->connect->count == 1)
+		server->connect->request.role = "any"; /* check_server() says it better */
 	while (server->connect->winner == NULL)
 	{
 		int64 due = host_connect_begin_due(server->connect);

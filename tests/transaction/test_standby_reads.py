@@ -1,0 +1,439 @@
+"""strata.read_from: reads go to standbys of the workers, which show an old state, but never a wrong one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.cluster import Cluster
+from tests.failover import (
+    conninfo_of,
+    copy_coordinator,
+    make_standby,
+    promote,
+    set_conninfo,
+    wait_for_status,
+)
+from tests.fixtures import new_root
+from tests.waiting import wait_until
+
+ROWS = 200
+
+# v says which state is seen: what standbys have replayed, or what primaries have
+SETUP = f"""
+CREATE TABLE t (id integer PRIMARY KEY, v integer NOT NULL);
+SELECT strata.create_distributed_table('t', 'id', shard_count => 4);
+INSERT INTO t SELECT g, 0 FROM generate_series(1, {ROWS}) AS g;
+CREATE TABLE kinds (id integer PRIMARY KEY, v integer NOT NULL);
+SELECT strata.create_reference_table('kinds');
+INSERT INTO kinds VALUES (1, 0);
+CREATE FUNCTION state_of(k integer) RETURNS integer LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE id = k';
+GRANT SELECT ON t TO reader;
+"""
+
+
+class Standbys:
+    """A cluster whose workers have a standby each."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.standbys = [
+            make_standby(cluster, worker, f"standby{number}")
+            for number, worker in enumerate(cluster.workers, 1)
+        ]
+        for worker, standby in zip(cluster.workers, self.standbys, strict=True):
+            set_conninfo(cluster, worker.name, conninfo_of(worker, standby))
+            wait_for_status(cluster, worker.name, "up")
+
+    def catch_up(self) -> None:
+        for worker, standby in zip(self.cluster.workers, self.standbys, strict=True):
+            ((end,),) = worker.query("SELECT pg_current_wal_flush_lsn()")
+            for _ in wait_until("the standby has replayed all"):
+                if standby.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (end,))[0][0]:
+                    break
+
+    @contextmanager
+    def paused(self, *numbers: int) -> Iterator[None]:
+        """These standbys (all, if none are named) replay nothing meanwhile."""
+        self.catch_up()
+        chosen = [self.standbys[n] for n in numbers] if numbers else self.standbys
+        for standby in chosen:
+            standby.execute("SELECT pg_wal_replay_pause()")
+            for _ in wait_until("replay is paused"):
+                if standby.query("SELECT pg_get_wal_replay_pause_state()") == [("paused",)]:
+                    break
+        try:
+            yield
+        finally:
+            for standby in chosen:
+                standby.execute("SELECT pg_wal_replay_resume()")
+            self.catch_up()
+
+    @contextmanager
+    def session(
+        self, read_from: str, staleness: str = "-1", user: str | None = None
+    ) -> Iterator[psycopg.Connection]:
+        options = {"user": user} if user else {}
+        with self.cluster.coordinator.connect(**options) as connection:
+            connection.execute(f"SET strata.read_from = '{read_from}'")
+            connection.execute(f"SET strata.max_staleness = '{staleness}'")
+            yield connection
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Standbys]:
+    with Cluster(new_root(), workers=2) as cluster:
+        cluster.create_role("reader")
+        cluster.coordinator.execute(SETUP)
+        yield Standbys(cluster)
+
+
+@pytest.fixture
+def old(made: Standbys) -> Iterator[Standbys]:
+    """Standbys show v = 0, primaries v = 1."""
+    made.cluster.coordinator.execute("UPDATE t SET v = 0; UPDATE kinds SET v = 0")
+    with made.paused():
+        made.cluster.coordinator.execute("UPDATE t SET v = 1; UPDATE kinds SET v = 1")
+        yield made
+
+
+def value(connection: psycopg.Connection, query: str) -> object:
+    ((found,),) = connection.execute(query).fetchall()
+    return found
+
+
+# ---- which transactions read there ----------------------------------------------------------------
+
+READS = [
+    "SELECT max(v) FROM t",
+    "SELECT v FROM t WHERE id = 7",
+    "SELECT max(a.v) FROM t a JOIN t b USING (id)",
+    "SELECT max(a.v) FROM t a JOIN t b ON a.id = b.v + 1",
+    "SELECT max(v) FROM (SELECT v FROM t UNION ALL SELECT v FROM t) AS u",
+    "SELECT max((SELECT max(b.v) FROM t b WHERE b.id > a.id)) FROM t a",
+]
+
+
+@pytest.mark.parametrize("read_from", ["standby", "any"])
+@pytest.mark.parametrize("query", READS)
+def test_a_select_alone_reads_standbys(old: Standbys, query: str, read_from: str) -> None:
+    with old.session(read_from) as connection:
+        assert value(connection, query) == 0
+        assert value(connection, query) == 0
+    with old.session("primary") as connection:
+        assert value(connection, query) == 1
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_read_only_transaction_reads_standbys(old: Standbys, level: str) -> None:
+    with old.session("any") as connection:
+        connection.execute(f"BEGIN ISOLATION LEVEL {level} READ ONLY")
+        for query in [*READS, "SELECT max(state_of(id)) FROM t", "SELECT state_of(7)"]:
+            assert value(connection, query) == 0
+        connection.execute("SAVEPOINT s")
+        connection.execute("DECLARE c CURSOR FOR SELECT v FROM t ORDER BY id")
+        assert connection.execute("FETCH 3 FROM c").fetchall() == [(0,)] * 3
+        connection.execute("ROLLBACK TO s")
+        assert value(connection, READS[0]) == 0
+        connection.execute("COMMIT")
+
+
+def test_commands_that_run_a_query_read_standbys(old: Standbys) -> None:
+    with old.session("any") as connection:
+        connection.execute("PREPARE p AS SELECT max(v) FROM t")
+        assert value(connection, "EXECUTE p") == 0
+        with connection.cursor().copy("COPY (SELECT max(v) FROM t) TO STDOUT") as copy:
+            assert list(copy.rows()) == [("0",)]
+        plan = connection.execute("EXPLAIN (ANALYZE, COSTS off) SELECT v FROM t").fetchall()
+        assert sum('From standby of "worker' in line for (line,) in plan) == 2
+        ((tree,),) = connection.execute(
+            "EXPLAIN (ANALYZE, FORMAT json) SELECT v FROM t WHERE id = 7"
+        ).fetchall()
+        assert [source["Standby"] for source in tree[0]["Plan"]["Received"]] == [True]
+
+
+def test_whoever_may_write_reads_primaries(old: Standbys) -> None:
+    with old.session("standby") as connection:
+        assert value(connection, "SELECT max(state_of(id)) FROM t") == 1
+        assert value(connection, "SELECT v FROM t WHERE id = 7 FOR UPDATE") == 1
+        assert value(connection, "WITH u AS (UPDATE t SET v = v RETURNING v) TABLE u LIMIT 1") == 1
+        connection.execute("BEGIN")
+        assert value(connection, READS[0]) == 1
+        connection.execute("SET TRANSACTION READ ONLY")
+        assert value(connection, READS[0]) == 1
+        connection.execute("COMMIT")
+        connection.execute("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")
+        assert value(connection, READS[1]) == 1
+        connection.execute("COMMIT")
+        connection.execute("CREATE TABLE copied AS SELECT * FROM t")
+        assert value(connection, "SELECT max(v) FROM copied") == 1
+        connection.execute("DROP TABLE copied")
+        connection.execute(
+            "DO $$ BEGIN IF (SELECT max(v) FROM t) <> 1 THEN RAISE 'old'; END IF; END $$"
+        )
+
+
+def test_a_read_only_savepoint_leaves_the_transaction_fit_to_write(old: Standbys) -> None:
+    with old.session("standby") as connection:
+        connection.execute("BEGIN; SAVEPOINT s; SET TRANSACTION READ ONLY")
+        assert value(connection, READS[0]) == 0
+        connection.execute("ROLLBACK TO s; UPDATE t SET v = v + 1 WHERE id IN (1, 2, 3)")
+        assert value(connection, READS[0]) == 2
+        connection.execute("ROLLBACK")
+
+
+def test_statements_of_a_pipeline_see_what_it_has_written(old: Standbys) -> None:
+    with old.session("any") as connection, connection.pipeline():
+        before = connection.execute(READS[0])
+        connection.execute("UPDATE t SET v = 2 WHERE id IN (1, 2, 3)")
+        after = connection.execute(READS[0])
+        assert (before.fetchone(), after.fetchone()) == ((0,), (2,))
+
+
+def test_copies_of_reference_tables_are_read_there(old: Standbys) -> None:
+    with old.session("standby") as connection:
+        connection.execute("SET strata.enable_reference_pushdown = 'always'")
+        plan = [line for (line,) in connection.execute("EXPLAIN SELECT max(v) FROM kinds")]
+        at_worker = any("Gather" in line or "Remote" in line for line in plan)
+        assert value(connection, "SELECT max(v) FROM kinds") == (0 if at_worker else 1)
+        assert value(connection, "SELECT max(k.v) FROM t JOIN kinds AS k ON k.id = t.id") == 0
+
+
+def test_roles_have_the_rights_that_they_have(old: Standbys) -> None:
+    with old.session("standby", user="reader") as connection:
+        assert value(connection, READS[0]) == 0
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM kinds")
+        connection.execute("SET default_transaction_read_only = on")
+        assert value(connection, READS[1]) == 0
+
+
+# ---- which standbys are read ----------------------------------------------------------------------
+
+
+def test_a_standby_that_is_too_old_is_not_read(old: Standbys) -> None:
+    with old.session("standby", "2s") as strict, old.session("any", "2s") as lenient:
+        for _ in wait_until("they are too old"):
+            try:
+                assert value(strict, READS[0]) == 0
+            except errors.ObjectNotInPrerequisiteState as error:
+                if "too far behind" in str(error):  # and the heartbeat has told how far
+                    break
+        assert value(lenient, READS[0]) == 1
+        lenient.execute("SET strata.max_staleness = -1")
+        for _ in wait_until("standbys are asked again"):
+            if value(lenient, READS[0]) == 0:
+                break
+        lenient.execute("SET strata.max_staleness = '2s'; BEGIN READ ONLY")
+        assert value(lenient, READS[0]) == 1
+        assert value(lenient, READS[1]) == 1
+        lenient.execute("COMMIT")
+
+
+def test_standbys_that_replay_are_read_again(made: Standbys) -> None:
+    made.cluster.coordinator.execute("UPDATE t SET v = 5")
+    made.catch_up()
+    with made.session("standby", "10s") as connection:
+        assert value(connection, READS[0]) == 5
+        plan = connection.execute("EXPLAIN ANALYZE SELECT v FROM t").fetchall()
+        assert sum("From standby of" in line for (line,) in plan) == 2
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_standby_without_the_schema_is_not_read(made: Standbys, behind: int) -> None:
+    with (
+        made.session("standby") as strict,
+        made.session("any") as lenient,
+        made.session("any") as transaction,
+    ):
+        transaction.execute("BEGIN READ ONLY")
+        assert value(transaction, "SELECT count(*) FROM t WHERE id < 10") == 9
+        assert value(strict, "SELECT count(*) FROM t") == ROWS
+        with made.paused(behind):
+            made.cluster.coordinator.execute("ALTER TABLE kinds ADD COLUMN w integer DEFAULT 3")
+            query = "SELECT count(*) FROM t JOIN kinds AS k ON k.w = 3 AND k.id = 1"
+            assert value(lenient, query) == ROWS
+            with pytest.raises(errors.ObjectNotInPrerequisiteState, match="schema"):
+                strict.execute(query)
+            with made.session("standby") as new, pytest.raises(psycopg.Error, match="schema"):
+                new.execute(query)
+            assert value(transaction, query) == ROWS  # nothing is open there: primaries go on
+        assert value(strict, query) == ROWS
+        transaction.execute("COMMIT")
+    made.cluster.coordinator.execute("ALTER TABLE kinds DROP COLUMN w")
+
+
+@pytest.mark.parametrize("behind", [(0,), (1,), (0, 1)])
+def test_a_shard_that_moves_is_never_missing_nor_there_twice(
+    made: Standbys, behind: tuple[int, ...]
+) -> None:
+    names = [worker.name for worker in made.cluster.workers]
+    place = "SELECT worker FROM strata.shards WHERE relation = 't'::regclass AND shard = 0"
+    with made.session("standby") as strict, made.session("any") as lenient:
+        assert value(strict, "SELECT count(*) FROM t") == ROWS
+        with made.paused(*behind):
+            ((source,),) = made.cluster.coordinator.query(place)
+            target = names[1 - names.index(source)]
+            made.cluster.coordinator.execute("SELECT strata.move_shard('t', 0, %s)", (target,))
+            assert value(lenient, "SELECT count(*) FROM t") == ROWS
+            with pytest.raises(errors.ObjectNotInPrerequisiteState, match="schema"):
+                strict.execute("SELECT count(*) FROM t")
+        assert value(strict, "SELECT count(*) FROM t") == ROWS
+
+
+def test_moves_beside_reads(made: Standbys) -> None:
+    """Every answer is whole, whichever state it shows."""
+    names = [worker.name for worker in made.cluster.workers]
+    stop = threading.Event()
+    wrong: list[object] = []
+    answers = 0
+
+    def read(read_from: str, begin: str) -> None:
+        nonlocal answers
+        with made.session(read_from) as connection:
+            while not stop.is_set():
+                try:
+                    connection.execute(begin)
+                    found = {
+                        value(connection, "SELECT count(*) FROM t"),
+                        value(connection, "SELECT count(*) FROM t a JOIN t b USING (id)"),
+                        value(connection, "SELECT count(*) FROM t WHERE id % 2 = 0") * 2,
+                    }
+                    connection.execute("COMMIT")
+                except (errors.ObjectNotInPrerequisiteState, errors.SerializationFailure):
+                    connection.execute("ROLLBACK")
+                    continue
+                if found != {ROWS}:
+                    wrong.append((read_from, begin, found))
+                answers += 1
+
+    readers = [
+        threading.Thread(target=read, args=(read_from, begin))
+        for read_from in ("standby", "any")
+        for begin in (
+            "BEGIN READ ONLY",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            "SELECT 1",
+        )
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        for n in range(24):
+            shard = n % 4
+            made.cluster.coordinator.execute(
+                "SELECT strata.move_shard('t', %s, %s)", (shard, names[(n + n // 4) % 2])
+            )
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert wrong == []
+    assert answers > 20
+
+
+# ---- servers that come and go ---------------------------------------------------------------------
+
+
+def test_a_standby_that_is_down_is_replaced_by_primaries(made: Standbys) -> None:
+    with made.session("standby") as strict, made.session("any") as lenient:
+        assert value(strict, "SELECT count(*) FROM t") == ROWS
+        assert value(lenient, "SELECT count(*) FROM t") == ROWS
+        made.standbys[0].stop()
+        assert value(lenient, "SELECT count(*) FROM t") == ROWS
+        strict.execute("SET strata.connect_timeout = 1")
+        with pytest.raises(psycopg.OperationalError, match='standby of worker "worker1"'):
+            strict.execute("SELECT count(*) FROM t")
+        made.standbys[0].start()
+        for connection in (strict, lenient):
+            for _ in wait_until("standbys are read"):
+                plan = connection.execute("EXPLAIN ANALYZE SELECT v FROM t").fetchall()
+                if sum("From standby of" in line for (line,) in plan) == 2:
+                    break
+
+
+@pytest.mark.parametrize("read_from", ["any", "standby"])
+def test_a_query_that_replay_ends_begins_again(made: Standbys, read_from: str) -> None:
+    worker, standby = made.cluster.workers[0], made.standbys[0]
+    standby.execute("ALTER SYSTEM SET max_standby_streaming_delay = '50ms'")
+    standby.execute("SELECT pg_reload_conf()")
+    busy = "SELECT 1 FROM pg_locks WHERE relation = 't'::regclass AND mode = 'AccessShareLock'"
+    conflicts = "SELECT sum(confl_lock) FROM pg_stat_database_conflicts"
+    ((before,),) = standby.query(conflicts)
+    query = "SELECT sum(id + 0 * length(repeat(md5(id::text), 400000))) FROM t"
+    with ThreadPoolExecutor(1) as pool, made.session(read_from) as session:
+        answer = pool.submit(value, session, query)
+        for _ in wait_until("the query runs there", interval=0.01):
+            if standby.query(busy):
+                break
+        worker.execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE; COMMIT")
+        assert answer.result() == ROWS * (ROWS + 1) // 2
+    for _ in wait_until("the conflict is counted"):
+        if standby.query(conflicts) != [(before,)]:
+            break
+
+
+def read_until_it_fails(connection: psycopg.Connection) -> None:
+    for _ in wait_until("the bound cannot be kept"):
+        assert value(connection, "SELECT count(*) FROM t") == ROWS
+
+
+def test_standbys_are_read_while_their_primaries_are_down(made: Standbys) -> None:
+    made.catch_up()
+    worker = made.cluster.workers[0]
+    with made.session("standby") as connection, made.session("standby", "2s") as bounded:
+        assert value(bounded, "SELECT count(*) FROM t") == ROWS
+        worker.stop()
+        try:
+            wait_for_status(made.cluster, worker.name, "read-only")
+            assert value(connection, "SELECT count(*) FROM t") == ROWS
+            with pytest.raises(errors.ObjectNotInPrerequisiteState, match="is not known"):
+                read_until_it_fails(bounded)
+        finally:
+            worker.start()
+            wait_for_status(made.cluster, worker.name, "up")
+        assert value(connection, "SELECT count(*) FROM t") == ROWS
+
+
+def test_a_standby_coordinator_reads_standbys(made: Standbys) -> None:
+    copy = copy_coordinator(made.cluster, "reader", "-R")
+    copy.start()
+    try:
+        with copy.connect() as connection:
+            connection.execute("SET strata.read_from = 'standby'")
+            connection.execute("SET strata.max_staleness = -1")
+            for _ in wait_until("it knows whose standby it is"):
+                try:
+                    assert value(connection, "SELECT count(*) FROM t") == ROWS
+                    break
+                except errors.ObjectNotInPrerequisiteState:
+                    continue
+            plan = connection.execute("EXPLAIN ANALYZE SELECT v FROM t").fetchall()
+            assert sum("From standby of" in line for (line,) in plan) == 2
+    finally:
+        copy.stop()
+
+
+def test_a_standby_that_is_promoted_is_the_primary(made: Standbys) -> None:
+    """The last test: the old primary is gone."""
+    worker, standby = made.cluster.workers[1], made.standbys[1]
+    made.catch_up()
+    with made.session("any") as connection, made.session("standby") as strict:
+        assert value(connection, "SELECT count(*) FROM t") == ROWS
+        assert value(strict, "SELECT count(*) FROM t") == ROWS
+        worker.kill()
+        promote(standby)
+        wait_for_status(made.cluster, worker.name, "up")
+        connection.execute("UPDATE t SET v = 9")
+        for _ in wait_until("the answer is from after the promotion"):
+            if value(connection, "SELECT min(v) FROM t") == 9:
+                break
+        strict.execute("SET strata.connect_timeout = 1")
+        with pytest.raises(psycopg.OperationalError, match="standby of worker"):
+            strict.execute("SELECT count(*) FROM t")
