@@ -1,5 +1,5 @@
 -- The coordinator reads a standby of this worker, and asks before each statement.  What a standby lacks it lacks for a
--- moment: it replays on.  position: NULL, any will do.  One that was promoted meanwhile has all there is.
+-- moment: it replays on, also what makes a new worker one.  position: NULL, any will do.  One that was promoted meanwhile has all there is.
 CREATE FUNCTION strata_worker.check_standby(id uuid, version bigint, "position" pg_lsn) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
@@ -8,7 +8,7 @@ DECLARE
     replayed CONSTANT pg_lsn := pg_last_wal_replay_lsn();
 BEGIN
     PERFORM strata_worker.check_session(id);
-    IF NOT coalesce((SELECT bool_or(v.version = check_standby.version) FROM strata_worker.schema_version AS v), true) THEN
+    IF NOT EXISTS (SELECT FROM strata_worker.schema_version AS v WHERE v.version = check_standby.version) THEN
         RAISE EXCEPTION 'the standby has not replayed the schema that the cluster has'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('It lacks change number %s of the schema, the coordinator''s last one.', version >> 32),
