@@ -125,3 +125,73 @@ END
 $$;
 COMMENT ON FUNCTION strata.check_health() IS
     'what of the cluster is lost; and for every worker: reachable, versions, also of collations, prepared transactions, cluster, roles, tables and shards, periods; for superusers also copies of reference tables';
+
+-- As in 0.1, and by heat.  A shard that has moved begins cold, so plan again when it has been read for a while.
+CREATE OR REPLACE FUNCTION strata.rebalance_plan(
+    strategy text DEFAULT 'bytes', drain text DEFAULT NULL, threshold float8 DEFAULT 0.1,
+    OUT relation regclass, OUT shard integer, OUT source text, OUT target text, OUT bytes bigint,
+    OUT row_estimate bigint, OUT reason text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    leaving integer[] := '{}';
+    state record;
+BEGIN
+    IF strategy IS NULL OR strategy NOT IN ('bytes', 'rows', 'count', 'heat') THEN
+        RAISE EXCEPTION 'unknown strategy "%"', strategy
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'There are "bytes", "rows", "count" and "heat".';
+    ELSIF threshold IS NULL OR NOT threshold BETWEEN 0 AND 1 THEN
+        RAISE EXCEPTION 'threshold must be between 0 and 1' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF drain IS NOT NULL THEN
+        leaving := ARRAY(SELECT w.worker_id FROM strata.worker AS w WHERE w.name = drain);
+        IF cardinality(leaving) = 0 THEN
+            RAISE EXCEPTION 'worker "%" does not exist', drain
+                USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM strata.workers lists the workers.';
+        END IF;
+    END IF;
+    RETURN QUERY
+        WITH heat AS (
+            SELECT t.relation, h.shard, sum(h.heat) AS heat
+              FROM strata.distributed_table AS t CROSS JOIN LATERAL strata.heat(t.relation) AS h
+             WHERE strategy = 'heat'
+             GROUP BY t.relation, h.shard
+        ), shards AS (
+            SELECT t.colocation_id, s.shard, min(t.relation::oid) AS relation, min(w.worker_id) AS worker_id,
+                   sum(s.bytes)::bigint AS bytes, sum(s.row_estimate)::bigint AS row_estimate,
+                   sum(h.heat) AS heat
+              FROM strata.shards AS s
+              JOIN strata.distributed_table AS t ON t.relation = s.relation
+              JOIN strata.worker AS w ON w.name = s.worker
+              LEFT JOIN heat AS h ON h.relation = s.relation AND h.shard = s.shard
+             GROUP BY t.colocation_id, s.shard
+        ), weighted AS (
+            SELECT s.*, CASE strategy WHEN 'bytes' THEN coalesce(s.bytes, 0)
+                                      WHEN 'rows' THEN coalesce(s.row_estimate, 0)
+                                      WHEN 'heat' THEN coalesce(s.heat, 0) ELSE 1 END AS weight
+              FROM shards AS s
+        ), plan AS (
+            SELECT p.*
+              FROM (SELECT array_agg(s.colocation_id ORDER BY s.colocation_id, s.shard) AS groups,
+                           array_agg(s.shard ORDER BY s.colocation_id, s.shard) AS shards,
+                           array_agg(s.worker_id ORDER BY s.colocation_id, s.shard) AS places,
+                           array_agg(s.weight::float8 ORDER BY s.colocation_id, s.shard) AS weights
+                      FROM weighted AS s) AS a
+             CROSS JOIN LATERAL strata.plan_moves(
+                       a.groups, a.shards, a.places, a.weights,
+                       ARRAY(SELECT w.worker_id FROM strata.worker AS w), leaving, threshold) AS p
+        )
+        SELECT s.relation::regclass, s.shard, here.name, there.name, s.bytes, s.row_estimate,
+               CASE WHEN p.drained THEN format('worker "%s" is drained', here.name)
+                    ELSE format('worker "%s" has more %s', here.name,
+                                CASE strategy WHEN 'count' THEN 'shards' ELSE strategy END) END
+          FROM plan AS p
+          JOIN shards AS s USING (colocation_id, shard)
+          JOIN strata.worker AS here ON here.worker_id = p.source
+          JOIN strata.worker AS there ON there.worker_id = p.target
+         ORDER BY p.drained DESC, s.bytes DESC NULLS LAST, s.relation, s.shard;
+END
+$$;
+COMMENT ON FUNCTION strata.rebalance_plan(text, text, float8) IS
+    'the moves that would make workers hold the same bytes, rows or number of shards of each colocation group, or be read the same, or empty one of them';

@@ -215,3 +215,35 @@ def test_errors(grown: Cluster) -> None:
             session.execute("ROLLBACK")
     with pytest.raises(psycopg.Error, match="no worker is left"):
         node.execute("SELECT strata.plan_moves('{1}', '{0}', '{1}', '{1}', '{1}', '{1}', 0)")
+
+
+def test_what_is_read_most_is_spread(grown: Cluster) -> None:
+    """Equal shards, of which queries read those of one worker alone."""
+    node = grown.coordinator
+    node.execute(
+        "CREATE TABLE warm (k integer, v integer);"
+        "SELECT strata.create_distributed_table('warm', 'k', 6, colocate_with => 'none');"
+        "INSERT INTO warm SELECT g, g FROM generate_series(1, 60000) AS g"
+    )
+    try:
+        plan = "SELECT source, target, reason FROM strata.rebalance_plan(%s) WHERE relation = 'warm'::regclass"
+        assert node.query(plan, ("count",)) == []
+        busy = grown.workers[0]
+        keys = [key for (key,) in busy.query("SELECT min(k) FROM warm GROUP BY tableoid")]
+        assert len(keys) > 1
+        for _ in wait_until("what was read is known"):
+            for key in keys:
+                node.query("SELECT sum(v) FROM warm WHERE k = %s", (key,))
+            moves = node.query(plan, ("heat",))
+            if moves:
+                break
+        assert {(source, reason) for source, _, reason in moves} == {
+            (busy.name, f'worker "{busy.name}" has more heat')
+        }
+        assert busy.name not in {target for _, target, _ in moves}
+        node.execute("SELECT strata.rebalance_start('heat')")
+        node.execute("SELECT strata.rebalance_wait()")
+        assert node.query("SELECT count(*), sum(v) FROM warm") == [(60000, 60000 * 60001 // 2)]
+        assert len(busy.query("SELECT FROM warm GROUP BY tableoid")) == len(keys) - len(moves)
+    finally:
+        node.execute("DROP TABLE warm")
