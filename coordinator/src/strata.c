@@ -98,9 +98,8 @@ define_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable(
 		"strata.read_from", "Which servers of the workers read-only transactions read.",
-		"Also a SELECT that is a transaction of its own and calls no functions of "
-		"users.  any: standbys, and primaries where those cannot be asked.",
-		&strata_read_from, READ_FROM_PRIMARY, read_sources, PGC_USERSET, 0, NULL, NULL, NULL);
+		"any: standbys, and primaries where those cannot be asked.", &strata_read_from,
+		READ_FROM_PRIMARY, read_sources, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"strata.max_staleness", "Time that a standby may be behind its primary to be read.",
 		"-1 is without a limit; the heartbeat finds it out, in steps of its interval.",

@@ -1,7 +1,8 @@
 -- The coordinator reads a standby of this worker, and asks before each statement.  What a standby lacks it lacks for a
--- moment: it replays on, also what makes a new worker one.  position: NULL, any will do.  One that was promoted meanwhile has all there is.
-CREATE FUNCTION strata_worker.check_standby(id uuid, version bigint, "position" pg_lsn) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+-- moment: it replays on, also what makes a new worker one.  It must have replayed so much, from a primary on this timeline (0: any
+-- will do).  One that was promoted meanwhile has all there is.
+CREATE FUNCTION strata_worker.check_standby(id uuid, version bigint, "position" pg_lsn, timeline integer) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -13,14 +14,21 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('It lacks change number %s of the schema, the coordinator''s last one.', version >> 32),
                   HINT = 'Wait until it has replayed more, or let strata.read_from be ''any''.';
-    ELSIF pg_is_in_recovery() AND replayed < "position" THEN
+    ELSIF timeline = 0 OR NOT pg_is_in_recovery() THEN
+        RETURN;
+    ELSIF replayed < "position" THEN
         RAISE EXCEPTION 'the standby is too far behind'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('It has replayed up to %s, and its primary was at %s strata.max_staleness ago.',
                                   replayed, "position"),
                   HINT = 'Let strata.max_staleness be longer, or strata.read_from be ''any''.';
+    ELSIF NOT EXISTS (SELECT FROM pg_stat_wal_receiver AS r WHERE r.received_tli = timeline) THEN
+        RAISE EXCEPTION 'the standby does not receive WAL of the worker''s primary'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The primary is on timeline %s. A standby that reads an archive cannot tell how old it is.', timeline),
+                  HINT = 'Let strata.max_staleness be -1, or strata.read_from be ''any''.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION strata_worker.check_standby(uuid, bigint, pg_lsn) IS
-    'error unless this standby shows the schema that the coordinator has, and has replayed so much';
+COMMENT ON FUNCTION strata_worker.check_standby(uuid, bigint, pg_lsn, integer) IS
+    'error unless this standby shows the schema that the coordinator has, and has replayed so much of its primary''s WAL';

@@ -38,12 +38,6 @@ typedef struct StateKey
 #define WAL_POSITIONS 30
 #define WAL_POSITION_MS 1000
 
-typedef struct WalPosition
-{
-	int64 asked_at; /* the worker had all of it then, or soon after; 0 none */
-	XLogRecPtr position;
-} WalPosition;
-
 typedef struct StateEntry
 {
 	StateKey key;
@@ -104,11 +98,11 @@ worker_state_silence(int worker_id)
 	return state.published_at - state.unanswered_since;
 }
 
-XLogRecPtr
+WalPosition
 worker_state_wal_position(int worker_id, int64 since)
 {
 	StateEntry *entry;
-	XLogRecPtr position = InvalidXLogRecPtr;
+	WalPosition found = {0};
 
 	LWLockAcquire(states_lock, LW_SHARED);
 	entry = find_entry(worker_id, HASH_FIND);
@@ -118,10 +112,10 @@ worker_state_wal_position(int worker_id, int64 since)
 
 		if (wal->asked_at == 0 || wal->asked_at < since)
 			break;
-		position = wal->position;
+		found = *wal;
 	}
 	LWLockRelease(states_lock);
-	return position;
+	return found;
 }
 
 const char *
@@ -177,15 +171,14 @@ strata_worker_status(PG_FUNCTION_ARGS)
 static void
 keep_position(StateEntry *entry)
 {
-	const WorkerState *state = &entry->state;
+	const WalPosition *wal = &entry->state.wal;
 	int before = (entry->newest + WAL_POSITIONS - 1) % WAL_POSITIONS;
 
-	if (state->wal_asked_at <= entry->wal[entry->newest].asked_at)
+	if (wal->asked_at <= entry->wal[entry->newest].asked_at)
 		return;
 	if (entry->wal[entry->newest].asked_at - entry->wal[before].asked_at >= WAL_POSITION_MS)
 		entry->newest = (entry->newest + 1) % WAL_POSITIONS;
-	entry->wal[entry->newest] = (WalPosition){.asked_at = state->wal_asked_at,
-											  .position = state->wal_position};
+	entry->wal[entry->newest] = *wal;
 }
 
 void

@@ -25,17 +25,24 @@ typedef enum WorkerStatus
 	WORKER_DOWN
 } WorkerStatus;
 
+/* Where a server's WAL ended when it was asked, or a moment later. */
+typedef struct WalPosition
+{
+	int64 asked_at; /* 0: not known */
+	XLogRecPtr position;
+	uint32 timeline;
+} WalPosition;
+
 typedef struct WorkerState
 {
 	WorkerStatus status;
 	TimestampTz since;
-	int host;				 /* which host of its conninfo answers, -1 unknown */
-	uint32 generation;		 /* rises when another server process stands behind the worker */
-	int64 unanswered_since;	 /* when the oldest open question was asked, 0 none */
-	int64 published_at;		 /* when the heartbeat last said so */
-	int64 wal_asked_at;		 /* when it was asked for wal_position, 0 never */
-	XLogRecPtr wal_position; /* where its WAL ended then, or a moment later */
-	uint32 returns;			 /* rises when it answers and sessions may have left something there */
+	int host;				/* which host of its conninfo answers, -1 unknown */
+	uint32 generation;		/* rises when another server process stands behind the worker */
+	int64 unanswered_since; /* when the oldest open question was asked, 0 none */
+	int64 published_at;		/* when the heartbeat last said so */
+	WalPosition wal;		/* of a primary */
+	uint32 returns;			/* rises when it answers and sessions may have left something there */
 	char reason[WORKER_STATE_REASON_SIZE]; /* why it is not up */
 } WorkerState;
 
@@ -52,10 +59,10 @@ extern const char *worker_state_status_name(WorkerStatus status);
 extern int64 worker_state_silence(int worker_id);
 
 /*
- * Where the worker's WAL ended at some time since then: a standby that has replayed so much shows all that was committed
- * before.  InvalidXLogRecPtr if that is not known.
+ * Where the worker's WAL ended at some time since then: a standby that follows it and has replayed so much shows all that was
+ * committed before.
  */
-extern XLogRecPtr worker_state_wal_position(int worker_id, int64 since);
+extern WalPosition worker_state_wal_position(int worker_id, int64 since);
 
 /* A session has given up a wire that is intact: something may go on on the worker. */
 extern void worker_state_leave_behind(int worker_id);

@@ -53,7 +53,6 @@
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
 #include "transaction/snapshot_pin.h"
-#include "transaction/standby_read.h"
 #include "wire/connection.h"
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
@@ -414,24 +413,6 @@ runs_prepared(Node *statement)
 	return IsA(statement, ExecuteStmt);
 }
 
-/* Is the command another way to run one query, and returns its rows? */
-static bool
-runs_query(Node *statement)
-{
-	switch (nodeTag(statement))
-	{
-		case T_DeclareCursorStmt:
-		case T_ExecuteStmt:
-			return true;
-		case T_ExplainStmt:
-			return castNode(Query, ((ExplainStmt *) statement)->query)->commandType != CMD_UTILITY;
-		case T_CopyStmt:
-			return ((CopyStmt *) statement)->query != NULL;
-		default:
-			return false;
-	}
-}
-
 static void
 process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo parameters,
@@ -463,8 +444,6 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 	}
 
 	reference_write_flush();
-	if (statement_depth == 0)
-		standby_read_begin_command(runs_query(statement->utilityStmt));
 	statement_depth++;
 	executor_runs_prepared = statement_depth == 1 && runs_prepared(statement->utilityStmt);
 	PG_TRY();

@@ -40,7 +40,6 @@
 #include "transaction/held_rows.h"
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
-#include "transaction/standby_read.h"
 
 bool executor_runs_prepared = false;
 
@@ -154,14 +153,6 @@ flush_changes(const QueryDesc *query)
 		reference_write_flush();
 }
 
-/* Of a client's query: is it all that its transaction does, and does it only read? */
-static bool
-reads_alone(const PlannedStmt *plan)
-{
-	return !IsTransactionBlock() && !statement_reads_writes(plan) &&
-		   !statement_reads_functions(plan);
-}
-
 static void
 start_query(QueryDesc *query, int eflags)
 {
@@ -171,7 +162,6 @@ start_query(QueryDesc *query, int eflags)
 	if (!IsParallelWorker())
 	{
 		flush_changes(query);
-		standby_read_begin_query(statement_depth == 0, reads_alone(query->plannedstmt));
 		if (IsolationIsSerializable() && metadata_available())
 			serializable_check_plan(query->plannedstmt);
 		if (executor_runs_prepared && !nested)

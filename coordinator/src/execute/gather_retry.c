@@ -122,12 +122,12 @@ gather_retry_accept(GatherRetry *retry, const GatherScanState *state)
 
 	if (!gather_retry_is_possible(state))
 		return false;
+	if (standby_read_accept_failure(sqlstate))
+		return true;
 	/* our own copies are at hand */
 	if (state->plan.reference)
 		return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION &&
 			   statement_snapshot_is_alone(state->css.ss.ps.state);
-	if (standby_read_accept_failure(sqlstate))
-		return true;
 	if (sqlstate == ERRCODE_CONNECTION_FAILURE && retry->deadline == 0)
 	{
 		retry->deadline = now + (int64) strata_connect_timeout * 1000;

@@ -28,7 +28,6 @@ look_at_plan(PlanState *state, StatementReads *reads)
 		if (gather->plan.kind != GATHER_INSERT_ROWS)
 			reads->gathers = lappend(reads->gathers, gather);
 		reads->repeatedly |= !bms_is_empty(gather->param_ids);
-		reads->writes |= gather->plan.writes;
 		if (gather->plan.reference)
 			return false;
 	}

@@ -12,7 +12,6 @@ typedef struct StatementReads
 	List *gathers;	 /* of GatherScanState */
 	bool local;		 /* rows of the coordinator */
 	bool repeatedly; /* something may be read more than once */
-	bool writes;	 /* a Gather locks or changes what it reads */
 } StatementReads;
 
 extern StatementReads statement_reads_collect(PlanState *state);

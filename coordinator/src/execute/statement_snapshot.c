@@ -297,8 +297,6 @@ statement_snapshot_start(QueryDesc *query, int eflags)
 		return;
 	snapshot_pin_transaction(query->snapshot);
 	reads = statement_reads_collect(query->planstate);
-	if (reads.writes)
-		standby_read_begin_command(false);
 	if (reads.gathers == NIL || find_scope(query->snapshot) != NULL)
 		return;
 	if (is_cursor() ||

@@ -10,7 +10,7 @@
 /* More partitions than this on one worker make its planner slow and help nothing. */
 #define STRATA_MAX_SHARD_COUNT 4096
 
-/* strata.read_from: the workers' servers that read-only transactions ask (transaction/standby_read.c). */
+/* strata.read_from: the workers' servers that READ ONLY transactions ask (transaction/standby_read.c). */
 typedef enum ReadFrom
 {
 	READ_FROM_PRIMARY,

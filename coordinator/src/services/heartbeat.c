@@ -59,11 +59,14 @@
 
 #define CHANNEL "strata_workers"
 
-#define QUESTION                                                                              \
-	"SELECT pg_catalog.pg_is_in_recovery(), "                                                 \
-	"pg_catalog.current_setting('default_transaction_read_only'), "                           \
-	"pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text, " \
-	"CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_current_wal_flush_lsn() END"
+#define QUESTION                                                                               \
+	"SELECT pg_catalog.pg_is_in_recovery(), "                                                  \
+	"pg_catalog.current_setting('default_transaction_read_only'), "                            \
+	"pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())::pg_catalog.text, "  \
+	"CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_current_wal_flush_lsn() " \
+	"END, "                                                                                    \
+	"CASE WHEN NOT pg_catalog.pg_is_in_recovery() "                                            \
+	"THEN pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_flush_lsn()) END"
 
 typedef enum BeatPhase
 {
@@ -263,17 +266,18 @@ advance_connect(Beat *beat)
 	ask(beat);
 }
 
-/* How far its WAL was when it was asked, or a little later; "" of a standby. */
+/* How far its WAL was when it was asked, or a little later, and the file, whose name begins with the timeline; "" of a standby. */
 static void
-note_position(Beat *beat, const char *position)
+note_position(Beat *beat, const char *position, const char *file)
 {
+	WalPosition *wal = &beat->state.wal;
 	uint32 high;
 	uint32 low;
 
-	if (sscanf(position, "%X/%X", &high, &low) != 2)
+	if (sscanf(position, "%X/%X", &high, &low) != 2 || sscanf(file, "%8X", &wal->timeline) != 1)
 		return;
-	beat->state.wal_asked_at = beat->asked_at;
-	beat->state.wal_position = (XLogRecPtr) high << 32 | low;
+	wal->asked_at = beat->asked_at;
+	wal->position = (XLogRecPtr) high << 32 | low;
 }
 
 static void
@@ -289,7 +293,7 @@ judge_answer(Beat *beat, const PGresult *answer)
 	else
 		set_status(beat, WORKER_UP, "");
 	note_server(beat, PQgetvalue(answer, 0, 2));
-	note_position(beat, PQgetvalue(answer, 0, 3));
+	note_position(beat, PQgetvalue(answer, 0, 3), PQgetvalue(answer, 0, 4));
 	if (worker_state_take_left_behind(beat->worker_id) || was_down)
 	{
 		beat->state.returns++;

@@ -57,6 +57,9 @@
 /* Has a worker joined the current transaction? */
 static bool participating = false;
 
+/* While there is a subtransaction: is the transaction around it READ ONLY? */
+static bool top_is_read_only = false;
+
 /* Level of the subtransaction that aborts. */
 static int aborting_level = 0;
 
@@ -77,10 +80,16 @@ logical_depth(const WorkerConnection *conn)
 											   : conn->transaction.depth;
 }
 
+bool
+remote_transaction_is_read_only(void)
+{
+	return GetCurrentTransactionNestLevel() > 1 ? top_is_read_only : XactReadOnly;
+}
+
 static const char *
 choose_begin(const WorkerConnection *conn)
 {
-	bool read_only = XactReadOnly || conn->standby;
+	bool read_only = remote_transaction_is_read_only() || conn->standby;
 
 	if (IsolationIsSerializable())
 		return read_only ? "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; "
@@ -533,6 +542,8 @@ remote_transaction_subtransaction_event(SubXactEvent event)
 	switch (event)
 	{
 		case SUBXACT_EVENT_START_SUB:
+			if (GetCurrentTransactionNestLevel() == 2)
+				top_is_read_only = XactReadOnly;
 			flush_for_enclosing_level();
 			break;
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:

@@ -68,6 +68,9 @@ remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const
 extern bool remote_transaction_can_restart(void);
 extern void remote_transaction_restart(void);
 
+/* Is the transaction READ ONLY, and not only a savepoint of it, after whose end it may write? */
+extern bool remote_transaction_is_read_only(void);
+
 /* Has the current transaction sent anything to a worker? */
 extern bool remote_transaction_has_begun(void);
 

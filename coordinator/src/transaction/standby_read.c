@@ -2,20 +2,23 @@
  * standby_read.c
  *		Reads go to standbys of the workers: strata.read_from.
  *
- * Who.  A transaction that is READ ONLY, and a SELECT outside of transaction blocks that calls no functions of users.  Not in
- * SERIALIZABLE, which standbys do not have.  A transaction that has used a primary goes on there: it may have written.
+ * Who.  READ ONLY transactions, so that nothing is ever written because of what a standby has shown.  The transaction, not one of its
+ * savepoints, must be that, when it first looks for rows; then it is decided for all of it: primaries and standbys are two states.
+ * Not in SERIALIZABLE, which standbys do not have.
  *
  * What a standby shows is old, but never another table than the coordinator has.  Each statement tells it the schema version that is
  * committed here (stream/remote_ddl.c), and a standby that has not replayed that refuses.  That is enough for moves of
  * shards, and all DDL that locks out readers, too: they hold AccessExclusiveLock on the shell, of which the statement has a
  * lock when it reads the version, so none of its tables changes until it ends.  Replay of other DDL waits for the statement
- * there, or cancels it (40001).  The standby's own look at who coordinates it is as old as the standby: a coordinator that has been
+ * there, or cancels it (40001); a statement that waits for replay is given up after STANDBY_LOCK_MS (connection_open.c).  The
+ * standby's own look at who coordinates it is as old as the standby: a coordinator that has been
  * replaced, and does not know it, can read there until it has replayed that.
  *
- * How old.  The heartbeat notes where each worker's WAL ends (worker_state_wal_position()).  A standby must have replayed what
- * its primary had strata.max_staleness ago.  Standbys are not apart from commits by the gate, nor as old as each other: of a
- * transaction that wrote on two workers one may show the rows and the other not.  Within a statement, or a REPEATABLE READ
- * transaction, each shows one state.
+ * How old.  The heartbeat notes where each worker's WAL ends (worker_state_wal_position()), and on which timeline.  A standby must follow
+ * that server and have replayed what it had strata.max_staleness ago, and the worker must have no commit in doubt.  Commits that did not wait
+ * for the disk (synchronous_commit) may be wal_writer_delay older.  Standbys are not apart from commits by the gate, nor as old as
+ * each other: of a transaction that wrote on two workers one may show the rows and the other not.  Within a statement, or a
+ * REPEATABLE READ transaction, each shows one state.
  *
  * With 'any', primaries stand in for all workers where one standby cannot be asked, for the rest of the transaction, and for
  * others until ten times as long has passed as was lost by asking.
@@ -24,18 +27,16 @@
 
 #include "transaction/standby_read.h"
 
-#include "access/xlogdefs.h"
-#include "miscadmin.h"
-
 #include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
 #include "cluster/worker_state.h"
+#include "commit/in_doubt.h"
 #include "server/clock.h"
 #include "server/settings.h"
 #include "transaction/remote_transaction.h"
 
-/* A standby that was asked so lately is not asked again for the next statement of the transaction. */
-#define CHECK_AGAIN_MS 100
+/* So long a standby may take to say whether it can be read, if it can be done without. */
+#define ANSWER_MS 1000
 
 /* So many times what was lost by asking standbys in vain, and so long at least, others do not ask. */
 #define PAUSE_FACTOR 10
@@ -44,50 +45,46 @@
 /* How often a statement begins again on standbys that have cancelled it. */
 #define CONFLICTS_AT_MOST 3
 
-static bool command_runs_query = false; /* which has not started yet */
-static bool statement_reads_alone = false;
-static bool given_up = false; /* primaries stand in until the transaction ends */
-static int conflicts = 0;	  /* of the transaction */
+/* Where the transaction reads. */
+typedef enum Source
+{
+	SOURCE_UNDECIDED,
+	SOURCE_PRIMARIES,
+	SOURCE_STANDBYS
+} Source;
+
+static Source source = SOURCE_UNDECIDED;
+static int conflicts = 0; /* of the transaction */
 static int64 paused_until = 0;
 
-void
-standby_read_begin_command(bool runs_query)
-{
-	command_runs_query = runs_query;
-	statement_reads_alone = false;
-}
-
-void
-standby_read_begin_query(bool outermost, bool alone)
-{
-	if (!outermost && !command_runs_query)
-		return;
-	command_runs_query = false;
-	statement_reads_alone = alone;
-}
-
 static bool
-uses_any(bool standby)
+has_written(void)
 {
 	ListCell *cell;
 
 	foreach(cell, connection_list())
 	{
-		const WorkerConnection *conn = lfirst(cell);
-
-		if (conn->standby == standby && conn->transaction.depth > 0)
+		if (((const WorkerConnection *) lfirst(cell))->transaction.written)
 			return true;
 	}
-	return false;
+	return TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
+static bool
+wants_standbys(void)
+{
+	if (strata_read_from == READ_FROM_PRIMARY || !remote_transaction_is_read_only() ||
+		IsolationIsSerializable() || has_written())
+		return false;
+	return strata_read_from == READ_FROM_STANDBY || clock_now() >= paused_until;
 }
 
 bool
 standby_read_is_active(void)
 {
-	if (strata_read_from == READ_FROM_PRIMARY || given_up ||
-		!(XactReadOnly || statement_reads_alone) || IsolationIsSerializable() || uses_any(false))
-		return false;
-	return strata_read_from == READ_FROM_STANDBY || clock_now() >= paused_until || uses_any(true);
+	if (source == SOURCE_UNDECIDED)
+		source = wants_standbys() ? SOURCE_STANDBYS : SOURCE_PRIMARIES;
+	return source == SOURCE_STANDBYS;
 }
 
 /* ----------------------------------------------------------------
@@ -95,16 +92,16 @@ standby_read_is_active(void)
  * ----------------------------------------------------------------
  */
 
-/* How much the standby must have replayed, as SQL.  ERROR if that is not known. */
+/* How much the standby must have replayed, and of which timeline, as SQL.  ERROR if that is not known. */
 static char *
 required_position(const WorkerConnection *conn)
 {
-	XLogRecPtr position;
+	WalPosition wal;
 
 	if (strata_max_staleness < 0)
-		return "NULL";
-	position = worker_state_wal_position(conn->worker_id, clock_now() - strata_max_staleness);
-	if (position == InvalidXLogRecPtr)
+		return "'0/0', 0";
+	wal = worker_state_wal_position(conn->worker_id, clock_now() - strata_max_staleness);
+	if (wal.asked_at == 0)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -114,22 +111,30 @@ required_position(const WorkerConnection *conn)
 					   strata_max_staleness),
 			 errhint("Let strata.max_staleness be longer, or -1 to read standbys however old "
 					 "they are, or let strata.read_from be 'any'.")));
-	return psprintf("'%X/%X'", LSN_FORMAT_ARGS(position));
+	if (in_doubt_blocks(conn->worker_id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("standbys of worker \"%s\" lack a commit", conn->worker_name),
+						errdetail("The worker has not heard yet that a transaction is committed."),
+						errhint("strata.in_doubt shows it. Let strata.read_from be 'any', or "
+								"strata.max_staleness be -1 to read standbys without it.")));
+	return psprintf("'%X/%X', %u", LSN_FORMAT_ARGS(wal.position), wal.timeline);
 }
 
+/* What is kept there, or a whole transaction's snapshot, does not become older. */
 static bool
 must_check(const WorkerConnection *conn, int64 version)
 {
 	return conn->transaction.depth == 0 || conn->transaction.checked_version != version ||
-		   clock_now() - conn->transaction.checked_at > CHECK_AGAIN_MS;
+		   (conn->snapshot.kept == 0 && !IsolationUsesXactSnapshot());
 }
 
 static void
 expect_success(WorkerConnection *conn)
 {
+	int64 deadline = strata_read_from == READ_FROM_ANY ? clock_now() + ANSWER_MS : 0;
 	PGresult *result;
 
-	while ((result = connection_get_result(conn)) != NULL)
+	while ((result = connection_get_result_until(conn, deadline)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_TUPLES_OK)
 			connection_report(ERROR, conn, result, "SELECT strata_worker.check_standby(...)");
@@ -157,18 +162,15 @@ check_standbys(const Bitmapset *workers)
 		sql = psprintf("SELECT strata_worker.check_standby('%s', " INT64_FORMAT ", %s)", cluster,
 					   identity.schema_version, required_position(conn));
 		remote_transaction_ready(conn);
+		if (!standby_read_is_active())
+			return; /* REPEATABLE READ has asked all of them by now */
 		remote_transaction_send_ready(conn, REMOTE_READ, sql);
 		asked = lappend(asked, conn);
 	}
 	foreach(cell, asked)
 		expect_success(lfirst(cell));
 	foreach(cell, asked)
-	{
-		WorkerConnection *conn = lfirst(cell);
-
-		conn->transaction.checked_version = identity.schema_version;
-		conn->transaction.checked_at = clock_now();
-	}
+		((WorkerConnection *) lfirst(cell))->transaction.checked_version = identity.schema_version;
 }
 
 /* ----------------------------------------------------------------
@@ -190,12 +192,13 @@ can_leave_standbys(void)
 
 		if (conn->standby && conn->transaction.depth > 0 &&
 			(conn->snapshot.kept > 0 || conn->occupant != NULL ||
-			 (IsolationUsesXactSnapshot() && conn->transaction.checked_at != 0)))
+			 (IsolationUsesXactSnapshot() && conn->transaction.checked_version != 0)))
 			return false;
 	}
 	return true;
 }
 
+/* An error that is the standby's, or of who leads to it; cancels and timeouts of the user are not. */
 static bool
 is_unavailable(int sqlstate)
 {
@@ -203,8 +206,10 @@ is_unavailable(int sqlstate)
 
 	return category == ERRCODE_CONNECTION_EXCEPTION ||
 		   category == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION ||
-		   category == ERRCODE_OPERATOR_INTERVENTION ||
+		   sqlstate == ERRCODE_ADMIN_SHUTDOWN || sqlstate == ERRCODE_CRASH_SHUTDOWN ||
+		   sqlstate == ERRCODE_CANNOT_CONNECT_NOW ||
 		   sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		   sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
 		   sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 }
 
@@ -213,7 +218,7 @@ give_up(int64 since)
 {
 	int64 now = clock_now();
 
-	given_up = true;
+	source = SOURCE_PRIMARIES;
 	paused_until = now + Max(LEAST_PAUSE_MS, PAUSE_FACTOR * (now - since));
 }
 
@@ -232,8 +237,7 @@ standby_read_prepare(const Bitmapset *workers)
 	PG_CATCH();
 	{
 		/* no subtransaction: what was begun is nothing but wires, which are rolled back */
-		if (!is_unavailable(geterrcode()) || QueryCancelPending || ProcDiePending ||
-			!can_leave_standbys())
+		if (!is_unavailable(geterrcode()) || !can_leave_standbys())
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
@@ -262,7 +266,9 @@ standby_read_accept_failure(int sqlstate)
 		give_up(clock_now());
 		return true;
 	}
-	return sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE && ++conflicts <= CONFLICTS_AT_MOST;
+	return (sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+			sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) &&
+		   ++conflicts <= CONFLICTS_AT_MOST;
 }
 
 void
@@ -270,8 +276,6 @@ standby_read_transaction_event(XactEvent event)
 {
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
-	command_runs_query = false;
-	statement_reads_alone = false;
-	given_up = false;
+	source = SOURCE_UNDECIDED;
 	conflicts = 0;
 }

@@ -52,6 +52,9 @@
 /* So many seconds a standby is waited for that can be done without. */
 #define STANDBY_PATIENCE 1
 
+/* Replay holds locks there as long as it must, be it halted: so long who reads waits for them. */
+#define STANDBY_LOCK_MS 1000
+
 /* A connection being made. */
 typedef struct Attempt
 {
@@ -169,6 +172,8 @@ begin_handshake(Attempt *attempt)
 	initStringInfo(&message);
 	appendStringInfoString(&message, PINNED_SETTINGS);
 	append_liveness_settings(&message);
+	if (attempt->conn->standby)
+		appendStringInfo(&message, "SET lock_timeout = %d; ", STANDBY_LOCK_MS);
 	switch (greeting)
 	{
 		case CONNECTION_GREETING_MEMBER: /* introduce() follows */

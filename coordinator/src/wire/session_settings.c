@@ -302,6 +302,9 @@ session_settings_append(StringInfo buffer, WorkerConnection *conn, bool *lexical
 		if (setting->version == watches[i].version)
 			continue;
 		setting->version = watches[i].version;
+		/* how long replay is waited for is not the user's to say: connection_open.c */
+		if (conn->standby && watches[i].variable == &LockTimeout)
+			continue;
 		if (strcmp(last, watches[i].name) == 0 || is_untouched(&watches[i], sent, setting))
 			continue;
 		setting->is_known = true;
