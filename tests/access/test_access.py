@@ -83,7 +83,7 @@ SUPERUSERS = {
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
         strata_partial.partial_name
-        strata_worker.adopt_leaf strata_worker.attach_coordinator
+        strata_worker.accept_replay strata_worker.adopt_leaf strata_worker.attach_coordinator
         strata_worker.check_own_statement strata_worker.check_place strata_worker.check_schema_owner
         strata_worker.check_shard_owner strata_worker.find_object strata_worker.is_born_here
         strata_worker.is_superuser strata_worker.object_owner strata_worker.replace_owner

@@ -1,3 +1,10 @@
+CREATE FUNCTION strata_worker.accept_replay() RETURNS void
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'strata_worker_accept_replay';
+REVOKE ALL ON FUNCTION strata_worker.accept_replay() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.accept_replay() IS
+    'on a standby: the session''s caches know of all that its snapshots show';
+
 -- The coordinator reads a standby of this worker, and asks before each statement.  What a standby lacks it lacks for a
 -- moment: it replays on, also what makes a new worker one.  It must have replayed so much, from a primary on this timeline (0: any
 -- will do).  One that was promoted meanwhile has all there is.
@@ -14,7 +21,9 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('It lacks change number %s of the schema, the coordinator''s last one.', version >> 32),
                   HINT = 'Wait until it has replayed more, or let strata.read_from be ''any''.';
-    ELSIF timeline = 0 OR NOT pg_is_in_recovery() THEN
+    END IF;
+    PERFORM strata_worker.accept_replay();
+    IF timeline = 0 OR NOT pg_is_in_recovery() THEN
         RETURN;
     ELSIF replayed < "position" THEN
         RAISE EXCEPTION 'the standby is too far behind'

@@ -17,7 +17,8 @@
  * Therefore the move has AccessExclusiveLock on the coordinator's shell: no statement of ours is between
  * taking its snapshots and its end.  Snapshots that live longer (REPEATABLE READ; STABLE functions)
  * are found by execute/moved_rows.c: the metadata says which transaction moved, and who does not see
- * that one gets 40001.
+ * that one gets 40001.  Standbys that have not replayed the move are not read any more: it is a change of the schema
+ * (transaction/standby_read.c).
  * So the worker truncates a default partition that a move has emptied, though older snapshots would
  * miss its rows: only a session of an administrator on the worker itself can have one and use it.
  *
@@ -51,6 +52,7 @@
 #include "server/service_transaction.h"
 #include "server/settings.h"
 #include "stream/remote_command.h"
+#include "stream/remote_ddl.h"
 #include "stream/remote_scan.h"
 
 #define LOCK_TIMEOUT_MS 200
@@ -250,16 +252,19 @@ static void
 do_item(const PeriodItem *item)
 {
 	bool moves = strcmp(item->task, "move") == 0;
-	const DistributedTable *table = lock_table(item->relation,
-											   moves ? AccessExclusiveLock : AccessShareLock);
+	const DistributedTable *table;
 	char *sql;
 
+	if (moves)
+		remote_ddl_lock_for_change();
+	table = lock_table(item->relation, moves ? AccessExclusiveLock : AccessShareLock);
 	if (table == NULL)
 		return;
 	if (moves)
 	{
 		PeriodRule rule;
 
+		remote_ddl_note_change();
 		metadata_write_lock_placement();
 		rule = metadata_table(item->relation)->periods;
 		rule.moved_by = GetCurrentFullTransactionId();
