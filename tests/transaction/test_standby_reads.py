@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
 from psycopg import errors
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, Node
 from tests.failover import (
     conninfo_of,
     copy_coordinator,
@@ -23,6 +23,7 @@ from tests.failover import (
     wait_for_status,
 )
 from tests.fixtures import new_root
+from tests.period.test_periods import rows_of
 from tests.waiting import patience, wait_until
 
 ROWS = 200
@@ -38,6 +39,12 @@ INSERT INTO kinds VALUES (1, 0);
 CREATE FUNCTION state_of(k integer) RETURNS integer LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE id = k';
 GRANT SELECT ON t TO reader;
 """
+
+
+def resume_replay(standby: Node) -> None:
+    """What is replayed at once may cancel the statement itself."""
+    with suppress(errors.SerializationFailure):
+        standby.execute("SELECT pg_wal_replay_resume()")
 
 
 class Standbys:
@@ -74,7 +81,7 @@ class Standbys:
             yield
         finally:
             for standby in chosen:
-                standby.execute("SELECT pg_wal_replay_resume()")
+                resume_replay(standby)
             self.catch_up()
 
     @contextmanager
@@ -135,6 +142,33 @@ def test_a_read_only_statement_reads_standbys(old: Standbys, query: str, read_fr
         assert value(connection, query) == 0
     with old.session("primary") as connection:
         assert value(connection, query) == 1
+
+
+def test_a_statement_asks_each_standby_once(made: Standbys) -> None:
+    """A routed one asks that of its worker alone."""
+    made.catch_up()
+    counts = [
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'check_standby'",
+        "SELECT count(*) FROM t WHERE id = 7",
+    ]
+    for standby in made.standbys:
+        standby.execute("ALTER SYSTEM SET track_functions = 'pl'")
+        standby.execute("SELECT pg_reload_conf()")
+    try:
+        before = [standby.query(counts[0])[0][0] for standby in made.standbys]
+        with made.session("standby") as connection:
+            for query in READS:
+                connection.execute(query)
+        for n, standby in enumerate(made.standbys):
+            expected = before[n] + len(READS) - 1 + standby.query(counts[1])[0][0]
+            for _ in wait_until("the session's wires have told what they called"):
+                if (calls := standby.query(counts[0])[0][0]) >= expected:
+                    break
+            assert calls == expected
+    finally:
+        for standby in made.standbys:
+            standby.execute("ALTER SYSTEM RESET track_functions")
+            standby.execute("SELECT pg_reload_conf()")
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
@@ -306,6 +340,42 @@ def test_a_shard_that_moves_is_never_missing_nor_there_twice(
         assert value(strict, "SELECT count(*) FROM t") == ROWS
 
 
+@pytest.fixture
+def with_periods(made: Standbys) -> Iterator[Standbys]:
+    coordinator = made.cluster.coordinator
+    coordinator.execute("ALTER SYSTEM SET strata.period_interval = '200ms'")
+    coordinator.reload()
+    coordinator.execute(
+        "CREATE TABLE p (k integer, at timestamptz NOT NULL);"
+        "SELECT strata.create_distributed_table("
+        "'p', 'k', partition_by => 'at', partition_interval => '1 day')"
+    )
+    made.catch_up()
+    yield made
+    coordinator.execute("DROP TABLE p")
+    coordinator.execute("ALTER SYSTEM RESET strata.period_interval")
+    coordinator.reload()
+
+
+def test_rows_that_move_between_periods_are_not_missing(with_periods: Standbys) -> None:
+    """The worker truncates the default partition, so no older snapshot may look there, nor where they went."""
+    cluster = with_periods.cluster
+    count = "SELECT count(*) FROM p"
+    with with_periods.session("standby") as strict, with_periods.session("any") as lenient:
+        assert value(strict, count) == 0
+        with with_periods.paused():
+            cluster.coordinator.execute(
+                "INSERT INTO p SELECT g, '2019-12-30' FROM generate_series(1, 50) g"
+            )
+            for _ in wait_until("the rows have moved"):
+                if rows_of(cluster, "public", "^p_.*_default$") == 0:
+                    break
+            assert value(lenient, count) == 50
+            with pytest.raises(errors.ObjectNotInPrerequisiteState, match="schema"):
+                strict.execute(count)
+        assert value(strict, count) == 50
+
+
 def test_moves_beside_reads(made: Standbys) -> None:
     """Every answer is whole, whichever state it shows."""
     names = [worker.name for worker in made.cluster.workers]
@@ -407,11 +477,30 @@ def test_a_standby_that_stands_still_is_done_without(made: Standbys) -> None:
             assert time.monotonic() - begin < patience(5)
 
 
+def test_a_standby_that_has_not_ended_a_transaction_is_done_without(made: Standbys) -> None:
+    with made.session("any") as connection:
+        connection.execute("BEGIN READ ONLY")
+        assert value(connection, "SELECT count(*) FROM t") == ROWS
+        with frozen(made.standbys[0]):
+            begin = time.monotonic()
+            connection.execute("COMMIT")
+            assert value(connection, "SELECT count(*) FROM t") == ROWS
+            assert time.monotonic() - begin < patience(5)
+            connection.execute("BEGIN READ ONLY")
+            assert value(connection, "SELECT count(*) FROM t") == ROWS
+            connection.execute("COMMIT")
+        for _ in wait_until("the standby is read again"):
+            ((plan,),) = connection.execute("EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM t")
+            if "Standby" in str(plan):
+                break
+
+
 def test_replay_that_stands_still_with_a_lock_is_not_waited_for(made: Standbys) -> None:
     worker, standby = made.cluster.workers[0], made.standbys[0]
     locks = "SELECT 1 FROM pg_locks WHERE relation = 't'::regclass AND mode = 'AccessExclusiveLock'"
     with made.session("any") as connection, worker.connect() as locker:
         locker.execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        worker.execute("SELECT pg_switch_wal()")  # sends it at once
         for _ in wait_until("the lock is replayed"):
             if standby.query(locks):
                 break
@@ -422,7 +511,7 @@ def test_replay_that_stands_still_with_a_lock_is_not_waited_for(made: Standbys) 
             assert value(connection, "SELECT count(*) FROM t") == ROWS
             assert time.monotonic() - begin < patience(5)
         finally:
-            standby.execute("SELECT pg_wal_replay_resume()")
+            resume_replay(standby)
 
 
 @pytest.mark.parametrize("read_from", ["any", "standby"])

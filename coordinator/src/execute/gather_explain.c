@@ -24,6 +24,7 @@
 static char *
 fetch_remote_plan(GatherScanState *state, ExplainState *es, int worker_id)
 {
+	Bitmapset *worker = bms_make_singleton(worker_id);
 	WorkerConnection *conn;
 	RemoteRole saved;
 	StringInfoData sql;
@@ -38,7 +39,8 @@ fetch_remote_plan(GatherScanState *state, ExplainState *es, int worker_id)
 						 : "",
 					 gather_current_sql(state));
 	saved = gather_enter_role(state);
-	conn = linitial(standby_read_ready(bms_make_singleton(worker_id)));
+	standby_read_prepare(worker);
+	conn = linitial(standby_read_ready(worker));
 	remote_transaction_send(conn, REMOTE_READ, sql.data);
 	(void) remote_role_enter(saved);
 

@@ -190,13 +190,6 @@ is_cursor(void)
 		   ActivePortal->status == PORTAL_DEFINED;
 }
 
-/* In SERIALIZABLE one worker is read at most. */
-static bool
-is_certain(GatherScanState *gather)
-{
-	return !IsolationIsSerializable() || bms_is_empty(gather->param_ids);
-}
-
 /* The standbys of all workers that the statement may read, or none of them. */
 static void
 prepare_standbys(const QueryDesc *query, const StatementReads *reads)
@@ -218,6 +211,7 @@ prepare_standbys(const QueryDesc *query, const StatementReads *reads)
 static List *
 wires_of_statement(const QueryDesc *query, const StatementReads *reads)
 {
+	bool certain = IsolationIsSerializable();
 	List *wires = NIL;
 	ListCell *lc;
 
@@ -227,13 +221,13 @@ wires_of_statement(const QueryDesc *query, const StatementReads *reads)
 		GatherScanState *gather = lfirst(lc);
 		RemoteRole saved;
 
-		if (!is_certain(gather))
+		if (certain && !bms_is_empty(gather->param_ids))
 			continue;
 		saved = gather_enter_role(gather);
 		wires = list_concat_unique_ptr(wires, standby_read_ready(gather_possible_workers(gather)));
 		(void) remote_role_enter(saved);
 	}
-	if (!IsolationIsSerializable() && statement_reads_functions(query->plannedstmt))
+	if (!certain && statement_reads_functions(query->plannedstmt))
 		wires = list_concat_unique_ptr(wires, standby_read_ready(metadata_all_workers()));
 	return wires;
 }
@@ -345,15 +339,18 @@ statement_snapshot_prepare(EState *estate, const Bitmapset *workers)
 	/* what a transaction's snapshot does not do: hide what the calling statement writes */
 	if (scope == NULL && IsolationUsesXactSnapshot() &&
 		(owner == NULL || owner->estate == estate || !statement_reads_writes(owner->plannedstmt)))
+	{
+		standby_read_prepare(workers);
 		return standby_read_ready(workers);
+	}
 	if (scope == NULL && (statement_reads_functions(estate->es_plannedstmt) ||
 						  (owner != NULL && owner->estate != estate)))
 		scope = start_function_scope(estate, workers);
 	if (scope != NULL)
 		scope->uses++;
+	standby_read_prepare(workers);
 	if (scope == NULL && bms_num_members(workers) < 2)
 	{
-		standby_read_prepare(workers);
 		if (!standby_read_is_active())
 			snapshot_pin_wait(bms_next_member(workers, -1));
 		return standby_read_ready(workers);
@@ -385,6 +382,7 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 	List *wires;
 	ListCell *lc;
 
+	standby_read_prepare(workers);
 	wires = standby_read_ready(workers);
 	if (IsolationUsesXactSnapshot())
 		return wires;

@@ -7,8 +7,9 @@
  * Not in SERIALIZABLE, which standbys do not have.
  *
  * What a standby shows is old, but never another table than the coordinator has.  Each statement tells it the schema version that is
- * committed here (stream/remote_ddl.c), and a standby that has not replayed that refuses.  That is enough for moves of
- * shards, and all DDL that locks out readers, too: they hold AccessExclusiveLock on the shell, of which the statement has a
+ * committed here (stream/remote_ddl.c), and a standby that has not replayed that refuses, or not so far that its sessions know
+ * (worker/src/accept_replay.c).  That is enough for moves of rows (execute/moved_rows.c), and all DDL that locks out readers, too:
+ * they hold AccessExclusiveLock on the shell, of which the statement has a
  * lock when it reads the version, so none of its tables changes until it ends.  Replay of other DDL waits for the statement
  * there, or cancels it (40001); a statement that waits for replay is given up after STANDBY_LOCK_MS (connection_open.c).  The
  * standby's own look at who coordinates it is as old as the standby: a coordinator that has been
@@ -34,9 +35,6 @@
 #include "server/clock.h"
 #include "server/settings.h"
 #include "transaction/remote_transaction.h"
-
-/* So long a standby may take to say whether it can be read, if it can be done without. */
-#define ANSWER_MS 1000
 
 /* So many times what was lost by asking standbys in vain, and so long at least, others do not ask. */
 #define PAUSE_FACTOR 10
@@ -131,10 +129,9 @@ must_check(const WorkerConnection *conn, int64 version)
 static void
 expect_success(WorkerConnection *conn)
 {
-	int64 deadline = strata_read_from == READ_FROM_ANY ? clock_now() + ANSWER_MS : 0;
 	PGresult *result;
 
-	while ((result = connection_get_result_until(conn, deadline)) != NULL)
+	while ((result = connection_get_quick_result(conn)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_TUPLES_OK)
 			connection_report(ERROR, conn, result, "SELECT strata_worker.check_standby(...)");
@@ -250,7 +247,6 @@ standby_read_prepare(const Bitmapset *workers)
 List *
 standby_read_ready(const Bitmapset *workers)
 {
-	standby_read_prepare(workers);
 	if (!standby_read_is_active())
 		return remote_transaction_ready_all(workers);
 	return remote_transaction_ready_wires(connection_open_standbys(workers));

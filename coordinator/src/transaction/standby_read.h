@@ -18,7 +18,7 @@ extern bool standby_read_is_active(void);
  */
 extern void standby_read_prepare(const Bitmapset *workers);
 
-/* The wires (list of WorkerConnection, by the workers' ids) to read from, ready to be sent a statement. */
+/* After that: the wires (list of WorkerConnection, by the workers' ids) to read from, ready to be sent a statement. */
 extern List *standby_read_ready(const Bitmapset *workers);
 
 /* A statement has failed under this SQLSTATE: may it be sent again, to primaries if they may stand in? */

@@ -46,6 +46,9 @@
 /* So long a session waits before it tells others for whom: session_map.h. */
 #define QUIET_WAIT_MS 100
 
+/* So long a standby may take for a short answer. */
+#define STANDBY_ANSWER_MS 1000
+
 /* SQLSTATE of what strata_worker.pin_snapshot() says as soon as it has the snapshot. */
 #define SNAPSHOT_IS_PINNED "ST001"
 
@@ -613,6 +616,14 @@ connection_get_result_until(WorkerConnection *conn, int64 deadline)
 	return result;
 }
 
+PGresult *
+connection_get_quick_result(WorkerConnection *conn)
+{
+	bool is_needed = !conn->standby || strata_read_from != READ_FROM_ANY;
+
+	return connection_get_result_until(conn, is_needed ? 0 : clock_now() + STANDBY_ANSWER_MS);
+}
+
 void
 connection_send(WorkerConnection *conn, const char *message, int skip_results, const char *sql)
 {
@@ -632,7 +643,7 @@ connection_settle(WorkerConnection *conn)
 
 	if (!conn->end_pending)
 		return;
-	while ((result = connection_get_result(conn)) != NULL)
+	while ((result = connection_get_quick_result(conn)) != NULL)
 		PQclear(result);
 	conn->end_pending = false;
 }

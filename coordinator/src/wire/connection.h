@@ -185,6 +185,9 @@ extern PGresult *connection_get_result(WorkerConnection *conn);
 /* The same, but ERROR after a deadline on the clock of clock_now(); 0 = none. */
 extern PGresult *connection_get_result_until(WorkerConnection *conn, int64 deadline);
 
+/* The same for what takes no time: ERROR after a second if it is a standby that primaries may stand in for. */
+extern PGresult *connection_get_quick_result(WorkerConnection *conn);
+
 /* The same, but false after the deadline. */
 extern bool connection_await_result(WorkerConnection *conn, int64 deadline, PGresult **result);
 
