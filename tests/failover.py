@@ -46,16 +46,20 @@ def frozen(node: Node, choose: Callable[[Node], list[int]] = Node.processes) -> 
                 os.kill(pid, signal.SIGCONT)
 
 
+def allow_passwords(passfile: Path, port: int, other: int) -> None:
+    """Those for a server on one port are for another one's, too."""
+    passwords = passfile.read_text()
+    for line in passwords.splitlines():
+        if line.startswith(f"127.0.0.1:{port}:*:"):
+            passwords += line.replace(f":{port}:", f":{other}:", 1) + "\n"
+    passfile.write_text(passwords)
+    give_to_server(passfile, 0o600)
+
+
 def make_standby(cluster: Cluster, primary: Node, name: str) -> Node:
     """A running standby of a worker, which the coordinator knows nothing of."""
     standby = cluster._make_node(name, free_port({node.port for node in cluster.nodes}))
-    passwords = primary.passfile.read_text()
-    for line in passwords.splitlines():
-        if line.startswith(f"127.0.0.1:{primary.port}:*:"):
-            role_and_password = line.split(":*:", 1)[1]
-            passwords += f"127.0.0.1:{standby.port}:*:{role_and_password}\n"
-    primary.passfile.write_text(passwords)
-    give_to_server(primary.passfile, 0o600)
+    allow_passwords(primary.passfile, primary.port, standby.port)
     command = [find_binaries() / "pg_basebackup", "-d", primary.conninfo(), "-D", standby.data]
     command += ["-X", "stream", "-c", "fast", *primary.tablespace_mapping(name)]
     result = run_as_server(command, capture_output=True)

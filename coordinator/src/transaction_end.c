@@ -43,6 +43,7 @@ end_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_PRE_COMMIT)
 	{
 		pending_rows_flush();
+		standby_read_end_statement();
 		remote_ddl_advance_version();
 	}
 	remote_transaction_transaction_event(event);

@@ -41,7 +41,7 @@ EVERYBODY = {
         strata_columnar.columnar_verify strata_partial.create_partials
         strata_partial.follow_aggregates
         strata_worker.alter_role_in_database strata_worker.attach_index
-        strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version strata_worker.check_standby strata_worker.cluster_table
+        strata_worker.check_coordinator strata_worker.check_after_read strata_worker.check_session strata_worker.check_schema_version strata_worker.check_before_read strata_worker.cluster_table
         strata_worker.create_partials strata_worker.create_periods strata_worker.create_role
         strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
@@ -119,7 +119,7 @@ DEFINERS = {
     " strata.partman_forget strata.partman_rule strata.place_command strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
-    "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version strata_worker.check_standby"
+    "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version strata_worker.check_before_read"
     " strata_worker.cluster_table strata_worker.set_index_options"
     " strata_worker.create_periods strata_worker.create_schema strata_worker.forget_periods"
     " strata_worker.lend_create strata_worker.mark_inherited strata_worker.own_database strata_worker.own_leaves"

@@ -148,7 +148,7 @@ def test_a_statement_asks_each_standby_once(made: Standbys) -> None:
     """A routed one asks that of its worker alone."""
     made.catch_up()
     counts = [
-        "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'check_standby'",
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'check_before_read'",
         "SELECT count(*) FROM t WHERE id = 7",
     ]
     for standby in made.standbys:

@@ -5,10 +5,38 @@ REVOKE ALL ON FUNCTION strata_worker.accept_replay() FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.accept_replay() IS
     'on a standby: the session''s caches know of all that its snapshots show';
 
--- The coordinator reads a standby of this worker, and asks before each statement.  What a standby lacks it lacks for a
--- moment: it replays on, also what makes a new worker one.  It must have replayed so much, from a primary on this timeline (0: any
--- will do).  One that was promoted meanwhile has all there is.
-CREATE FUNCTION strata_worker.check_standby(id uuid, version bigint, "position" pg_lsn, timeline integer) RETURNS void
+-- Versions that count as much as this one, or more, are those of a coordinator that has been replaced by one that did not know of
+-- them: nobody may take them for newer ones.
+CREATE OR REPLACE FUNCTION strata_worker.record_schema_version(version bigint) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM strata_worker.check_own_statement('record_schema_version');
+    INSERT INTO strata_worker.schema_version VALUES (version) ON CONFLICT DO NOTHING;
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        DELETE FROM strata_worker.schema_version AS v
+         WHERE v.version IN (SELECT o.version FROM strata_worker.schema_version AS o
+                              WHERE (o.version >> 32 < (record_schema_version.version >> 32) - 100
+                                     OR o.version >> 32 >= record_schema_version.version >> 32)
+                                AND o.version <> record_schema_version.version
+                                FOR UPDATE SKIP LOCKED);
+    END IF;
+END
+$$;
+
+-- A standby of the coordinator has read something.
+CREATE FUNCTION strata_worker.check_after_read(version bigint) RETURNS void
+    LANGUAGE c STRICT
+    AS 'MODULE_PATHNAME', 'strata_worker_check_after_read';
+COMMENT ON FUNCTION strata_worker.check_after_read(bigint) IS
+    'error if this worker has DDL that a standby of the coordinator has not';
+
+-- The coordinator reads a standby of this worker, or one of its standbys reads any, and asks before each statement.  What a
+-- standby lacks it lacks for a moment: it replays on, also what makes a new worker one.  It must have replayed so much, from a
+-- primary on this timeline (0: any will do).  One that was promoted meanwhile has all there is.  A primary may be about to commit
+-- what the coordinator's standby has replayed already.
+CREATE FUNCTION strata_worker.check_before_read(id uuid, version bigint, "position" pg_lsn, timeline integer) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -16,7 +44,13 @@ DECLARE
     replayed CONSTANT pg_lsn := pg_last_wal_replay_lsn();
 BEGIN
     PERFORM strata_worker.check_session(id);
-    IF NOT EXISTS (SELECT FROM strata_worker.schema_version AS v WHERE v.version = check_standby.version) THEN
+    IF NOT EXISTS (SELECT FROM strata_worker.schema_version AS v WHERE v.version = check_before_read.version) THEN
+        IF NOT pg_is_in_recovery() THEN
+            RAISE EXCEPTION 'the worker does not have the schema yet that the coordinator''s standby has'
+                USING ERRCODE = 'serialization_failure',
+                      DETAIL = format('It lacks change number %s of the schema.', version >> 32),
+                      HINT = 'The transaction might succeed if retried.';
+        END IF;
         RAISE EXCEPTION 'the standby has not replayed the schema that the cluster has'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('It lacks change number %s of the schema, the coordinator''s last one.', version >> 32),
@@ -39,5 +73,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION strata_worker.check_standby(uuid, bigint, pg_lsn, integer) IS
-    'error unless this standby shows the schema that the coordinator has, and has replayed so much of its primary''s WAL';
+COMMENT ON FUNCTION strata_worker.check_before_read(uuid, bigint, pg_lsn, integer) IS
+    'error unless this server shows the schema that the coordinator has, and has replayed so much of its primary''s WAL';

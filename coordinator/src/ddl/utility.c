@@ -53,6 +53,7 @@
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
 #include "transaction/snapshot_pin.h"
+#include "transaction/standby_read.h"
 #include "wire/connection.h"
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
@@ -461,6 +462,7 @@ process_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 	{
 		reference_write_flush();
 		pending_rows_flush();
+		standby_read_end_statement();
 	}
 }
 

@@ -40,6 +40,7 @@
 #include "transaction/held_rows.h"
 #include "transaction/pending_rows.h"
 #include "transaction/serializable.h"
+#include "transaction/standby_read.h"
 
 bool executor_runs_prepared = false;
 
@@ -205,6 +206,8 @@ run_query(COMPAT_RUN_ARGUMENTS(query))
 		statement_depth--;
 	}
 	PG_END_TRY();
+	if (statement_depth == 0 && !IsParallelWorker())
+		standby_read_end_statement();
 }
 
 static void

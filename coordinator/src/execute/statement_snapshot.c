@@ -197,7 +197,7 @@ prepare_standbys(const QueryDesc *query, const StatementReads *reads)
 	Bitmapset *workers = NULL;
 	ListCell *lc;
 
-	if (!standby_read_is_active())
+	if (!standby_read_is_checked())
 		return;
 	foreach(lc, reads->gathers)
 		workers = bms_add_members(workers, gather_possible_workers(lfirst(lc)));

@@ -33,6 +33,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -292,6 +293,7 @@ remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const
 	worker_use_note_statement();
 	if (access != REMOTE_READ)
 		conn->transaction.written = true;
+	conn->transaction.unproven = RecoveryInProgress();
 	send_in_transaction(conn, sql);
 }
 

@@ -201,7 +201,8 @@ snapshot_pin_reachable_wires(void)
 	List *wires = NIL;
 	int worker_id = -1;
 
-	standby_read_prepare(workers);
+	if (standby_read_is_active())
+		standby_read_prepare(workers);
 	if (standby_read_is_active())
 		return standby_read_ready(workers);
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
@@ -213,6 +214,7 @@ snapshot_pin_reachable_wires(void)
 		remote_transaction_ready(conn);
 		wires = lappend(wires, conn);
 	}
+	standby_read_prepare_primaries(wires);
 	return wires;
 }
 

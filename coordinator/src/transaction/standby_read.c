@@ -1,6 +1,6 @@
 /*
  * standby_read.c
- *		Reads go to standbys of the workers: strata.read_from.
+ *		Reads that go to standbys of the workers (strata.read_from), or come from a standby of the coordinator.
  *
  * Who.  READ ONLY transactions, so that nothing is ever written because of what a standby has shown.  The transaction, not one of its
  * savepoints, must be that, when it first looks for rows; then it is decided for all of it: primaries and standbys are two states.
@@ -21,10 +21,17 @@
  * each other: of a transaction that wrote on two workers one may show the rows and the other not.  Within a statement, or a
  * REPEATABLE READ transaction, each shows one state.
  *
+ * A standby of the coordinator sends its statements to where the shards were when it replayed last.  Its locks keep away nobody but
+ * its own replay, and no gate is between it and commits.  So whoever it reads must have the schema version that is replayed here
+ * before the statement takes its snapshots, and no newer one after it (worker/src/after_read.c).  A cursor's
+ * rows are all fetched for it at once.
+ *
  * With 'any', primaries stand in for all workers where one standby cannot be asked, for the rest of the transaction, and for
  * others until ten times as long has passed as was lost by asking.
  */
 #include "postgres.h"
+
+#include "access/xlog.h"
 
 #include "transaction/standby_read.h"
 
@@ -85,8 +92,14 @@ standby_read_is_active(void)
 	return source == SOURCE_STANDBYS;
 }
 
+bool
+standby_read_is_checked(void)
+{
+	return standby_read_is_active() || RecoveryInProgress();
+}
+
 /* ----------------------------------------------------------------
- * Asking standbys
+ * Asking before
  * ----------------------------------------------------------------
  */
 
@@ -96,7 +109,7 @@ required_position(const WorkerConnection *conn)
 {
 	WalPosition wal;
 
-	if (strata_max_staleness < 0)
+	if (strata_max_staleness < 0 || !conn->standby)
 		return "'0/0', 0";
 	wal = worker_state_wal_position(conn->worker_id, clock_now() - strata_max_staleness);
 	if (wal.asked_at == 0)
@@ -134,14 +147,14 @@ expect_success(WorkerConnection *conn)
 	while ((result = connection_get_quick_result(conn)) != NULL)
 	{
 		if (PQresultStatus(result) != PGRES_TUPLES_OK)
-			connection_report(ERROR, conn, result, "SELECT strata_worker.check_standby(...)");
+			connection_report(ERROR, conn, result, NULL);
 		PQclear(result);
 	}
 }
 
-/* Have all standbys say that they can be read.  The statement's tables are locked, and so the version does not change. */
+/* Have all servers say that they can be read.  The statement's tables are locked, and so the version does not change. */
 static void
-check_standbys(const Bitmapset *workers)
+check_wires(List *wires)
 {
 	const char *cluster = connection_cluster_id();
 	List *asked = NIL;
@@ -149,17 +162,17 @@ check_standbys(const Bitmapset *workers)
 	ListCell *cell;
 
 	cluster_identity_read(&identity);
-	foreach(cell, connection_open_standbys(workers))
+	foreach(cell, wires)
 	{
 		WorkerConnection *conn = lfirst(cell);
 		char *sql;
 
 		if (!must_check(conn, identity.schema_version))
 			continue;
-		sql = psprintf("SELECT strata_worker.check_standby('%s', " INT64_FORMAT ", %s)", cluster,
-					   identity.schema_version, required_position(conn));
+		sql = psprintf("SELECT strata_worker.check_before_read('%s', " INT64_FORMAT ", %s)",
+					   cluster, identity.schema_version, required_position(conn));
 		remote_transaction_ready(conn);
-		if (!standby_read_is_active())
+		if (conn->standby && !standby_read_is_active())
 			return; /* REPEATABLE READ has asked all of them by now */
 		remote_transaction_send_ready(conn, REMOTE_READ, sql);
 		asked = lappend(asked, conn);
@@ -226,10 +239,14 @@ standby_read_prepare(const Bitmapset *workers)
 	int64 since = clock_now();
 
 	if (!standby_read_is_active())
+	{
+		if (RecoveryInProgress())
+			check_wires(connection_open_all(workers));
 		return;
+	}
 	PG_TRY();
 	{
-		check_standbys(workers);
+		check_wires(connection_open_standbys(workers));
 	}
 	PG_CATCH();
 	{
@@ -240,8 +257,16 @@ standby_read_prepare(const Bitmapset *workers)
 		FlushErrorState();
 		remote_transaction_restart();
 		give_up(since);
+		standby_read_prepare(workers);
 	}
 	PG_END_TRY();
+}
+
+void
+standby_read_prepare_primaries(List *wires)
+{
+	if (RecoveryInProgress())
+		check_wires(wires);
 }
 
 List *
@@ -265,6 +290,40 @@ standby_read_accept_failure(int sqlstate)
 	return (sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 			sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) &&
 		   ++conflicts <= CONFLICTS_AT_MOST;
+}
+
+/* ----------------------------------------------------------------
+ * Asking after
+ * ----------------------------------------------------------------
+ */
+
+void
+standby_read_end_statement(void)
+{
+	ClusterIdentity identity;
+	List *asked = NIL;
+	char *sql;
+	ListCell *cell;
+
+	if (!RecoveryInProgress() || !remote_transaction_has_begun())
+		return;
+	cluster_identity_read(&identity);
+	sql = psprintf("SELECT strata_worker.check_after_read(" INT64_FORMAT ")",
+				   identity.schema_version);
+	foreach(cell, connection_list())
+	{
+		WorkerConnection *conn = lfirst(cell);
+
+		if (!conn->transaction.unproven)
+			continue;
+		remote_transaction_send(conn, REMOTE_READ, sql);
+		asked = lappend(asked, conn);
+	}
+	foreach(cell, asked)
+	{
+		expect_success(lfirst(cell));
+		((WorkerConnection *) lfirst(cell))->transaction.unproven = false;
+	}
 }
 
 void

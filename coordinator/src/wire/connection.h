@@ -60,13 +60,13 @@ typedef struct RemoteRole
 /* How the worker follows our transaction; all zero outside of one: connection_leave_transaction(). */
 typedef struct WireTransaction
 {
-	int depth;		   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
-	int release_depth; /* savepoints of this level and above are to be released, 0 none */
-	bool written;	   /* this transaction wrote or locked there: never cancel, never retry */
-	bool failed;	   /* the remote transaction is lost */
-	bool replicated;   /* replicas must have stored what is prepared: replica_wait.c */
-	int64
-		checked_version; /* of a standby, standby_read.c: the schema version that it had, 0 not asked */
+	int depth;			   /* 0 none, 1 BEGIN sent, n: n - 1 savepoints */
+	int release_depth;	   /* savepoints of this level and above are to be released, 0 none */
+	bool written;		   /* this transaction wrote or locked there: never cancel, never retry */
+	bool failed;		   /* the remote transaction is lost */
+	bool replicated;	   /* replicas must have stored what is prepared: replica_wait.c */
+	bool unproven;		   /* was read, perhaps in the wrong place: standby_read.c */
+	int64 checked_version; /* standby_read.c: the schema version that the server had, 0 not asked */
 } WireTransaction;
 
 /* A prepared transaction; all zero when there is none: participant_forget_prepared(). */
