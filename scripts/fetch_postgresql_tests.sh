@@ -34,15 +34,18 @@ apt_here()
 		-o Debug::NoLocking=true -o APT::Sandbox::User= "$@"
 }
 
-# the newest version of those that the mirrors really have: some lag behind their own lists
+# the newest version of those that the mirrors really have: some lag behind their own lists, or behind each other
 fetch_newest()
 {
 	local version versions
 	versions=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
 		awk '$1 == "Version:" { print $2 }' | sort --version-sort --reverse --unique)
-	for version in $versions; do
-		(cd "$work" && apt_here apt-get source --tar-only "postgresql-$major=$version") >>"$work/log" 2>&1 &&
-			return
+	for _ in 1 2 3; do
+		for version in $versions; do
+			(cd "$work" && apt_here apt-get source --tar-only "postgresql-$major=$version") >>"$work/log" 2>&1 &&
+				return
+		done
+		sleep 5
 	done
 	cat "$work/log" >&2
 	return 1
