@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
-from tests.failover import frozen, make_standby
+from tests.failover import copy_coordinator, frozen, make_standby
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
 from tests.ledger import LEFT_LOCKS
@@ -372,6 +372,60 @@ def test_replicas_store_the_switch_before_it_is_decided(table: Table) -> None:
         standby.stop("immediate")
         standby.start()
         assert standby.query("SELECT count(*) FROM t")[0][0] > 3000
+    table.check()
+
+
+@contextmanager
+def replica_of_coordinator(table: Table) -> Iterator[Node]:
+    """One for which no commit waits."""
+    standby = copy_coordinator(table.cluster, f"replica{next(REPLICAS)}", "-R")
+    standby.start()
+    try:
+        for _ in wait_until("it is a replica"):
+            if table.node.query("SELECT 1 FROM pg_stat_replication WHERE flush_lsn IS NOT NULL"):
+                break
+        yield standby
+    finally:
+        standby.stop("immediate")
+
+
+def test_the_coordinators_replicas_store_the_decision_before_workers_hear_of_it(
+    table: Table,
+) -> None:
+    """If one worker had committed, a replica that takes over without it would have the other roll back."""
+    table.make("(k integer PRIMARY KEY, v text)")
+    table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
+    with replica_of_coordinator(table) as standby, ThreadPoolExecutor(1) as pool:
+        arm(table.node, ("replicas_asked", "wait"))
+        future = pool.submit(table.move)
+        wait_for_arrival(table.node)
+        with frozen(standby):
+            release(table.node)
+            with pytest.raises(TimeoutError):
+                future.result(1)
+            for worker in table.cluster.workers:
+                assert worker.query("SELECT count(*) FROM pg_prepared_xacts") == [(1,)]
+        assert future.result()[0][0] > 3000
+        disarm(table.node)
+    table.check()
+
+
+def test_a_late_replica_of_the_coordinator_ends_a_move(table: Table) -> None:
+    table.make("(k integer PRIMARY KEY, v text)")
+    table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
+    source, _ = table.home()
+    with replica_of_coordinator(table) as standby, ThreadPoolExecutor(1) as pool:
+        with frozen(standby):
+            future = pool.submit(table.move)
+            with pytest.raises(TimeoutError):
+                future.result(1)
+            table.change("SET lock_timeout = '1s'; UPDATE t SET v = 'new' WHERE k < 100")
+            with pytest.raises(
+                psycopg.errors.ObjectNotInPrerequisiteState, match="replica of the coordinator"
+            ):
+                future.result()
+        assert table.home()[0].name == source.name
+        table.move()
     table.check()
 
 

@@ -75,6 +75,9 @@ typedef struct CommitWait
 /* The worker has committed in one phase; interrupts wait until we have, too. */
 static bool holding_interrupts = false;
 
+/* The coordinator's replicas must have the decision before the workers: replica_wait.c. */
+static bool must_survive = false;
+
 /* ----------------------------------------------------------------
  * Choosing connections
  * ----------------------------------------------------------------
@@ -409,6 +412,9 @@ static void
 prepare_writers(int count)
 {
 	assign_identities(count);
+	must_survive = false;
+	for (int i = 0; i < count; i++)
+		must_survive |= participants[i]->transaction.replicated;
 	for (int i = 0; i < count; i++)
 	{
 		FAULT_POINT_OF("prepare", i);
@@ -422,6 +428,9 @@ prepare_writers(int count)
 		finish_prepare(participants[i]);
 		FAULT_POINT_OF("prepared", i);
 	}
+	if (must_survive)
+		replica_wait_here();
+	FAULT_POINT("replicas_asked");
 
 	/* a weaker local commit would not wait for the replica: a failover would forget the decision */
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
@@ -567,6 +576,8 @@ commit_protocol_finish(void)
 	decision_log_end(true);
 	if (count > 0)
 	{
+		if (must_survive)
+			replica_wait_for_decision(XactLastCommitEnd);
 		gate_commit_begin(); /* also to mark as in doubt: nobody may be taking snapshots meanwhile */
 		if (decision_log_is_replicated(XactLastCommitEnd))
 			doubt = commit_prepared_writers(count);

@@ -1,6 +1,6 @@
 /*
  * replica_wait.h
- *		What a worker's replicas have stored: for transactions that must survive a failover whatever the user's settings are.
+ *		What replicas have stored: for transactions that must survive a failover whatever the user's settings are.
  */
 #ifndef STRATA_REPLICA_WAIT_H
 #define STRATA_REPLICA_WAIT_H
@@ -15,5 +15,11 @@ extern char *replica_wait_late_sql(const char *position);
  * of a transaction.
  */
 extern void replica_wait(WorkerConnection *conn);
+
+/* Wait until the coordinator's replicas have stored what is written now; ERROR if one takes too long. */
+extern void replica_wait_here(void);
+
+/* Wait until they have stored the decision, which cannot be taken back: WARNING if one takes too long.  Throws nothing. */
+extern void replica_wait_for_decision(XLogRecPtr end);
 
 #endif

@@ -550,7 +550,7 @@ sleep_for(ShardMove *move, int pause)
 /*
  * Rows that have been safe for long are not trusted to one server because they have moved to it: its replicas have stored
  * what it prepares before that is decided (commit/replica_wait.c).  Readers wait then, so what was copied is stored before;
- * but for the last block, which nobody writes while it is not full.
+ * but for the last block, which nobody writes while it is not full.  So it is with the coordinator's replicas and the decision.
  */
 static void
 wait_for_replicas(ShardMove *move)
@@ -564,6 +564,7 @@ wait_for_replicas(ShardMove *move)
 		"pg_catalog.current_setting('wal_block_size')::pg_catalog.numeric AS b) AS s"));
 	const char *name;
 
+	replica_wait_here();
 	connection_open(move->target)->transaction.replicated = true;
 	while ((name = remote_command_fetch(move->target, late)) != NULL)
 	{
