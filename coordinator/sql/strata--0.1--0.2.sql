@@ -195,3 +195,9 @@ END
 $$;
 COMMENT ON FUNCTION strata.rebalance_plan(text, text, float8) IS
     'the moves that would make workers hold the same bytes, rows or number of shards of each colocation group, or be read the same, or empty one of them';
+
+CREATE FUNCTION strata.adopt_shards() RETURNS integer
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_adopt_shards';
+REVOKE ALL ON FUNCTION strata.adopt_shards() FROM PUBLIC;
+COMMENT ON FUNCTION strata.adopt_shards() IS
+    'looks for shards where they are now, after the coordinator was restored to an earlier time; returns how many were elsewhere';

@@ -61,7 +61,7 @@ MONITORS = {
 }
 SUPERUSERS = {
     "coordinator": """
-        strata.add_worker strata.aggregate_definition strata.begin_move strata.finish_move strata.note_move_error strata.plan_moves
+        strata.add_worker strata.adopt_shards strata.aggregate_definition strata.begin_move strata.finish_move strata.note_move_error strata.plan_moves
         strata.rebalance_plan strata.rebalance_start strata.rebalance_stop strata.rebalance_wait strata.changed_privileges
         strata.claim_server strata.hold_worker strata.release_worker strata.take_over
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks

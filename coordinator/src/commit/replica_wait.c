@@ -128,18 +128,19 @@ replica_wait_here(void)
 	pid_t late;
 
 	if (find_late_sender(PG_UINT64_MAX) == 0)
-		return; /* there is no replica */
+		return;					/* there is no replica */
 	end = LogStandbySnapshot(); /* what says that they live must be new */
 	XLogFlush(end);
 	while ((late = find_late_sender(end)) != 0)
 	{
 		if (clock_now() > deadline)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("a replica of the coordinator is late"),
-					 errdetail("The replica of process %d in pg_stat_replication has not stored the "
-							   "coordinator's WAL in %d seconds.",
-							   (int) late, PATIENCE_MS / 1000)));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a replica of the coordinator is late"),
+				 errdetail("The replica of process %d in pg_stat_replication has not stored the "
+						   "coordinator's WAL in %d seconds.",
+						   (int) late, PATIENCE_MS / 1000)));
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
 						 PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
@@ -156,8 +157,9 @@ replica_wait_for_decision(XLogRecPtr end)
 	while ((late = find_late_sender(end)) != 0 && clock_now() < deadline)
 		pg_usleep(LOOK_MS * INT64CONST(1000));
 	if (late != 0)
-		ereport(WARNING, (errmsg("a replica of the coordinator is late"),
-						  errdetail("If the replica of process %d in pg_stat_replication takes over now, "
-									"it does not know of a transaction that the workers commit.",
-									(int) late)));
+		ereport(WARNING,
+				(errmsg("a replica of the coordinator is late"),
+				 errdetail("If the replica of process %d in pg_stat_replication takes over now, "
+						   "it does not know of a transaction that the workers commit.",
+						   (int) late)));
 }

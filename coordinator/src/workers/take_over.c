@@ -414,12 +414,33 @@ ask_stranger(int worker_id, const char *sql)
 	return answer;
 }
 
+/* One that was restored to an earlier time than the workers does not know of their last changes of the schema. */
+static void
+warn_of_newer_schema(int worker_id, int64 theirs, int64 ours)
+{
+	if (theirs > ours)
+		ereport(
+			WARNING,
+			(errmsg("worker \"%s\" has changes of the schema that this coordinator does not know",
+					metadata_worker(worker_id)->name),
+			 errdetail("It has change number " INT64_FORMAT ", and this coordinator " INT64_FORMAT
+					   ".",
+					   theirs, ours),
+			 errhint("Shards that have moved since are not where this coordinator looks for "
+					 "them: run SELECT strata.adopt_shards() before anything else. "
+					 "strata.check_health() tells what else differs.")));
+}
+
 /* The highest epoch that the workers have seen of this cluster. */
 static int64
 find_last_epoch(const ClusterIdentity *identity)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	char *sql = psprintf("SELECT epoch FROM strata_worker.cluster WHERE id = '%s'", identity->id);
+	char *sql = psprintf(
+		"SELECT c.epoch || ' ' || "
+		"(SELECT coalesce(max(v.version >> 32), 0) FROM strata_worker.schema_version AS v) "
+		"FROM strata_worker.cluster AS c WHERE c.id = '%s'",
+		identity->id);
 	int64 last = identity->epoch;
 	int worker_id = -1;
 
@@ -435,7 +456,13 @@ find_last_epoch(const ClusterIdentity *identity)
 				 errdetail_internal("%s", answer.error->message),
 				 errhint("If it refuses this coordinator later, run strata.take_over() again.")));
 		else if (answer.value != NULL)
-			last = Max(last, pg_strtoint64(answer.value));
+		{
+			char *rest = NULL;
+
+			last = Max(last, strtoi64(answer.value, &rest, 10));
+			warn_of_newer_schema(worker_id, strtoi64(rest, NULL, 10),
+								 identity->schema_version >> 32);
+		}
 	}
 	return last;
 }
