@@ -568,6 +568,44 @@ def test_a_standby_coordinator_reads_standbys(made: Standbys) -> None:
         copy.stop()
 
 
+def test_a_standby_of_a_replaced_primary_is_not_read() -> None:
+    """It is up to date with a server that is not the worker any more."""
+    with Cluster(new_root(), workers=1) as cluster:
+        cluster.coordinator.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY);"
+            "SELECT strata.create_distributed_table('t', 'id', shard_count => 1);"
+            "INSERT INTO t VALUES (1)"
+        )
+        (old,) = cluster.workers
+        heir, follower = (make_standby(cluster, old, name) for name in ("heir", "follower"))
+        promote(heir)
+        for _ in wait_until("it is a primary"):
+            if not heir.query("SELECT pg_is_in_recovery()")[0][0]:
+                break
+        set_conninfo(cluster, old.name, conninfo_of(heir, follower))
+        wait_for_status(cluster, old.name, "up")
+        old.execute("INSERT INTO t SELECT g FROM generate_series(2, 20000) AS g")
+        for _ in wait_until("the follower has the old primary's rows"):
+            if follower.query("SELECT count(*) FROM t") == [(20000,)]:
+                break
+        with cluster.coordinator.connect() as connection:
+            connection.execute("SET default_transaction_read_only = on")
+            connection.execute("SET strata.read_from = 'standby'")
+            for _ in wait_until("the heartbeat knows the new primary"):
+                try:
+                    connection.execute("SELECT count(*) FROM t")
+                except errors.ObjectNotInPrerequisiteState as error:
+                    if "does not receive WAL of the worker's primary" in str(error):
+                        break
+            for _ in range(3):
+                with pytest.raises(errors.ObjectNotInPrerequisiteState, match="does not receive"):
+                    connection.execute("SELECT count(*) FROM t")
+            connection.execute("SET strata.read_from = 'any'")
+            assert value(connection, "SELECT count(*) FROM t") == 1
+        heir.stop()
+        follower.stop()
+
+
 def test_a_standby_that_is_promoted_is_the_primary(made: Standbys) -> None:
     """The last test: the old primary is gone."""
     worker, standby = made.cluster.workers[1], made.standbys[1]

@@ -341,9 +341,8 @@ in_doubt_generation(void)
 	return pg_atomic_read_u32(&shared->generation);
 }
 
-/* The resolver is to look now. */
-static void
-call_resolver(void)
+void
+in_doubt_call_resolver(void)
 {
 	pg_atomic_fetch_add_u32(&shared->generation, 1);
 	launcher_poke();
@@ -361,7 +360,7 @@ in_doubt_transaction_event(XactEvent event)
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	if (looking_at_commit && event == XACT_EVENT_COMMIT)
-		call_resolver();
+		in_doubt_call_resolver();
 	looking_at_commit = false;
 }
 
@@ -424,7 +423,7 @@ in_doubt_wait(int worker_id)
 	int64 deadline = clock_now() +
 					 (strata_worker_timeout > 0 ? strata_worker_timeout : DEFAULT_WAIT_MS);
 
-	call_resolver();
+	in_doubt_call_resolver();
 	if (is_unseen(worker_id))
 		look_for_left_overs(worker_id, deadline);
 

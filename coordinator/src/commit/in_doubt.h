@@ -53,6 +53,9 @@ extern void in_doubt_initialize(void);
  */
 extern bool in_doubt_blocks(int worker_id);
 
+/* The resolver is to look now. */
+extern void in_doubt_call_resolver(void);
+
 /* Wait until it does not any more; ERROR with the worker's name after strata.worker_timeout. */
 extern void in_doubt_wait(int worker_id);
 

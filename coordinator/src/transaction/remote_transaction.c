@@ -293,7 +293,8 @@ remote_transaction_send_ready(WorkerConnection *conn, RemoteAccess access, const
 	worker_use_note_statement();
 	if (access != REMOTE_READ)
 		conn->transaction.written = true;
-	conn->transaction.unproven = RecoveryInProgress();
+	if (RecoveryInProgress())
+		conn->transaction.unproven = true;
 	send_in_transaction(conn, sql);
 }
 

@@ -123,11 +123,15 @@ required_position(const WorkerConnection *conn)
 			 errhint("Let strata.max_staleness be longer, or -1 to read standbys however old "
 					 "they are, or let strata.read_from be 'any'.")));
 	if (in_doubt_blocks(conn->worker_id))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("standbys of worker \"%s\" lack a commit", conn->worker_name),
-						errdetail("The worker has not heard yet that a transaction is committed."),
-						errhint("strata.in_doubt shows it. Let strata.read_from be 'any', or "
-								"strata.max_staleness be -1 to read standbys without it.")));
+	{
+		in_doubt_call_resolver();
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("standbys of worker \"%s\" may lack a commit", conn->worker_name),
+				 errdetail("The worker may not have heard yet that a transaction is committed."),
+				 errhint("strata.in_doubt shows it. Let strata.read_from be 'any', or "
+						 "strata.max_staleness be -1 to read standbys without it.")));
+	}
 	return psprintf("'%X/%X', %u", LSN_FORMAT_ARGS(wal.position), wal.timeline);
 }
 
@@ -297,6 +301,22 @@ standby_read_accept_failure(int sqlstate)
  * ----------------------------------------------------------------
  */
 
+/* It may have been promoted meanwhile. */
+static bool
+has_unproven(void)
+{
+	ListCell *cell;
+
+	if (!remote_transaction_has_begun())
+		return false;
+	foreach(cell, connection_list())
+	{
+		if (((const WorkerConnection *) lfirst(cell))->transaction.unproven)
+			return true;
+	}
+	return false;
+}
+
 void
 standby_read_end_statement(void)
 {
@@ -305,7 +325,7 @@ standby_read_end_statement(void)
 	char *sql;
 	ListCell *cell;
 
-	if (!RecoveryInProgress() || !remote_transaction_has_begun())
+	if (!has_unproven())
 		return;
 	cluster_identity_read(&identity);
 	sql = psprintf("SELECT strata_worker.check_after_read(" INT64_FORMAT ")",
