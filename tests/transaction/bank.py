@@ -126,9 +126,9 @@ def stopped(worker: Node, pid: int) -> Iterator[None]:
     """A process that waits for its next command does not get it meanwhile."""
     for _ in wait_until("the session there is idle"):
         if worker.query(
-            # the COMMIT of what it was asked before may be on its way
+            # the COMMIT of what it was asked before may be on its way; and it is idle before it has answered
             "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND (state = 'idle' OR state LIKE 'idle%%'"
-            " AND state_change < clock_timestamp() - interval '200 ms')",
+            " AND state_change < clock_timestamp() - interval '200 ms') AND wait_event = 'ClientRead'",
             (pid,),
         ):
             break

@@ -474,7 +474,9 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         (held,) = strata_sessions(slow) - others
         for _ in wait_until("the session there is idle"):
             if slow.query(
-                "SELECT pid FROM pg_stat_activity WHERE pid = %s AND state = 'idle'", (held,)
+                "SELECT 1 FROM pg_stat_activity"
+                " WHERE pid = %s AND state = 'idle' AND wait_event = 'ClientRead'",
+                (held,),
             ):
                 break
 
