@@ -9,8 +9,9 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/namespace.h"
 #include "fmgr.h"
 #include "utils/lsyscache.h"
@@ -29,18 +30,18 @@ find_last_version(void)
 	Oid namespace = get_namespace_oid("strata_worker", false);
 	Relation versions = table_open(get_relname_relid("schema_version", namespace), AccessShareLock);
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(versions, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(versions, NULL);
+	SysScanDesc scan = systable_beginscan(versions, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple tuple;
 	int64 last = 0;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool isnull;
 
-		last = Max(last, DatumGetInt64(slot_getattr(slot, 1, &isnull)));
+		last = Max(last,
+				   DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(versions), &isnull)));
 	}
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
+	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(versions, AccessShareLock);
 	return last;
