@@ -21,8 +21,8 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "storage/standby.h"
 #include "storage/spin.h"
+#include "storage/standby.h"
 
 #include "commit/replica_wait.h"
 #include "server/clock.h"

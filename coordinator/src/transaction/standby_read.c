@@ -301,42 +301,26 @@ standby_read_accept_failure(int sqlstate)
  * ----------------------------------------------------------------
  */
 
-/* It may have been promoted meanwhile. */
-static bool
-has_unproven(void)
-{
-	ListCell *cell;
-
-	if (!remote_transaction_has_begun())
-		return false;
-	foreach(cell, connection_list())
-	{
-		if (((const WorkerConnection *) lfirst(cell))->transaction.unproven)
-			return true;
-	}
-	return false;
-}
-
 void
 standby_read_end_statement(void)
 {
 	ClusterIdentity identity;
 	List *asked = NIL;
-	char *sql;
 	ListCell *cell;
 
-	if (!has_unproven())
+	if (!remote_transaction_has_begun())
 		return;
-	cluster_identity_read(&identity);
-	sql = psprintf("SELECT strata_worker.check_after_read(" INT64_FORMAT ")",
-				   identity.schema_version);
 	foreach(cell, connection_list())
 	{
 		WorkerConnection *conn = lfirst(cell);
 
 		if (!conn->transaction.unproven)
-			continue;
-		remote_transaction_send(conn, REMOTE_READ, sql);
+			continue; /* what was read before a promotion still is */
+		if (asked == NIL)
+			cluster_identity_read(&identity);
+		remote_transaction_send(conn, REMOTE_READ,
+								psprintf("SELECT strata_worker.check_after_read(" INT64_FORMAT ")",
+										 identity.schema_version));
 		asked = lappend(asked, conn);
 	}
 	foreach(cell, asked)

@@ -431,7 +431,7 @@ warn_of_newer_schema(int worker_id, int64 theirs, int64 ours)
 					 "strata.check_health() tells what else differs.")));
 }
 
-/* The highest epoch that the workers have seen of this cluster. */
+/* The highest epoch that the workers have seen of this cluster; WARNING of those that know more than this server. */
 static int64
 find_last_epoch(const ClusterIdentity *identity)
 {
