@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node, free_port
@@ -75,6 +76,27 @@ def become_standby(node: Node, primary: Node) -> None:
     node.settings["primary_conninfo"] = f"'{conninfo}'"
     (node.data / "standby.signal").touch()
     give_to_server(node.data / "standby.signal", 0o600)
+
+
+def wait_for_replay(primary: Node, standby: Node) -> None:
+    """Of all that is on the primary's disk now."""
+    ((end,),) = primary.query("SELECT pg_current_wal_flush_lsn()")
+    for _ in wait_until("the standby has replayed all"):
+        if standby.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (end,))[0][0]:
+            break
+
+
+def pause_replay(standby: Node) -> None:
+    standby.execute("SELECT pg_wal_replay_pause()")
+    for _ in wait_until("replay is paused"):
+        if standby.query("SELECT pg_get_wal_replay_pause_state()") == [("paused",)]:
+            break
+
+
+def resume_replay(standby: Node) -> None:
+    """What is replayed at once may cancel the statement itself."""
+    with contextlib.suppress(psycopg.errors.SerializationFailure):
+        standby.execute("SELECT pg_wal_replay_resume()")
 
 
 def copy_coordinator(cluster: Cluster, name: str, *options: str) -> Node:

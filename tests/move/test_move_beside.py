@@ -338,6 +338,22 @@ def replica_of_target(table: Table) -> Iterator[tuple[Node, Node]]:
         standby.stop("immediate")
 
 
+@contextmanager
+def move_awaits(table: Table, standby: Node, place: str) -> Iterator[None]:
+    """A move that has come to a place of the code does not go on while the replica is frozen, only afterwards."""
+    with ThreadPoolExecutor(1) as pool:
+        arm(table.node, (place, "wait"))
+        future = pool.submit(table.move)
+        wait_for_arrival(table.node)
+        with frozen(standby):
+            release(table.node)
+            with pytest.raises(TimeoutError):
+                future.result(1)
+            yield
+        assert future.result()[0][0] > 3000
+        disarm(table.node)
+
+
 def test_replicas_store_the_copy_before_the_switch(table: Table) -> None:
     """Nobody waits for the move while it waits for them."""
     table.make("(k integer PRIMARY KEY, v text)")
@@ -358,17 +374,9 @@ def test_replicas_store_the_switch_before_it_is_decided(table: Table) -> None:
     """The source must not drop what a failover of the target would forget."""
     table.make("(k integer PRIMARY KEY, v text)")
     table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
-    with replica_of_target(table) as (target, standby), ThreadPoolExecutor(1) as pool:
-        arm(table.node, ("shard_move_published", "wait"))
-        future = pool.submit(table.move)
-        wait_for_arrival(table.node)
-        with frozen(standby):
-            release(table.node)
-            with pytest.raises(TimeoutError):
-                future.result(1)
+    with replica_of_target(table) as (target, standby):
+        with move_awaits(table, standby, "shard_move_published"):
             assert target.query("SELECT count(*) FROM pg_prepared_xacts") == [(1,)]
-        assert future.result()[0][0] > 3000
-        disarm(table.node)
         standby.stop("immediate")
         standby.start()
         assert standby.query("SELECT count(*) FROM t")[0][0] > 3000
@@ -395,18 +403,12 @@ def test_the_coordinators_replicas_store_the_decision_before_workers_hear_of_it(
     """If one worker had committed, a replica that takes over without it would have the other roll back."""
     table.make("(k integer PRIMARY KEY, v text)")
     table.change("INSERT INTO t SELECT g, md5(g::text) FROM generate_series(1, 10000) AS g")
-    with replica_of_coordinator(table) as standby, ThreadPoolExecutor(1) as pool:
-        arm(table.node, ("replicas_asked", "wait"))
-        future = pool.submit(table.move)
-        wait_for_arrival(table.node)
-        with frozen(standby):
-            release(table.node)
-            with pytest.raises(TimeoutError):
-                future.result(1)
-            for worker in table.cluster.workers:
-                assert worker.query("SELECT count(*) FROM pg_prepared_xacts") == [(1,)]
-        assert future.result()[0][0] > 3000
-        disarm(table.node)
+    with (
+        replica_of_coordinator(table) as standby,
+        move_awaits(table, standby, "replicas_asked"),
+    ):
+        for worker in table.cluster.workers:
+            assert worker.query("SELECT count(*) FROM pg_prepared_xacts") == [(1,)]
     table.check()
 
 

@@ -12,7 +12,13 @@ import pytest
 from psycopg import errors
 
 from tests.cluster import Cluster, Node
-from tests.failover import allow_passwords, copy_coordinator
+from tests.failover import (
+    allow_passwords,
+    copy_coordinator,
+    pause_replay,
+    resume_replay,
+    wait_for_replay,
+)
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
 from tests.waiting import wait_until
@@ -37,10 +43,7 @@ class Readable:
         self.standby = standby
 
     def catch_up(self) -> None:
-        ((end,),) = self.cluster.coordinator.query("SELECT pg_current_wal_flush_lsn()")
-        for _ in wait_until("the standby has replayed all"):
-            if self.standby.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (end,))[0][0]:
-                break
+        wait_for_replay(self.cluster.coordinator, self.standby)
 
     def move(self, shard: int) -> None:
         names = [worker.name for worker in self.cluster.workers]
@@ -55,16 +58,13 @@ class Readable:
     def behind(self) -> Iterator[None]:
         """Each shard has moved, and the standby does not know."""
         self.catch_up()
-        self.standby.execute("SELECT pg_wal_replay_pause()")
-        for _ in wait_until("replay is paused"):
-            if self.standby.query("SELECT pg_get_wal_replay_pause_state()") == [("paused",)]:
-                break
+        pause_replay(self.standby)
         try:
             for shard in range(4):
                 self.move(shard)
             yield
         finally:
-            self.standby.execute("SELECT pg_wal_replay_resume()")
+            resume_replay(self.standby)
             self.catch_up()
 
 
@@ -172,14 +172,14 @@ def test_a_cursor_goes_on_after_a_move(readable: Readable) -> None:
 def test_a_column_of_the_same_name_is_not_read(readable: Readable) -> None:
     readable.catch_up()
     coordinator, standby = readable.cluster.coordinator, readable.standby
-    standby.execute("SELECT pg_wal_replay_pause()")
+    pause_replay(standby)
     try:
         coordinator.execute("ALTER TABLE other RENAME v TO w")
         coordinator.execute("ALTER TABLE other ADD COLUMN v integer DEFAULT 3")
         with pytest.raises(errors.SerializationFailure):
             standby.query("SELECT v FROM other")
     finally:
-        standby.execute("SELECT pg_wal_replay_resume()")
+        resume_replay(standby)
     readable.catch_up()
     assert standby.query("SELECT DISTINCT v FROM other") == [(3,)]
 

@@ -6,20 +6,23 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 from psycopg import errors
 
-from tests.cluster import Cluster, Node
+from tests.cluster import Cluster
 from tests.failover import (
     conninfo_of,
     copy_coordinator,
     frozen,
     make_standby,
+    pause_replay,
     promote,
+    resume_replay,
     set_conninfo,
+    wait_for_replay,
     wait_for_status,
 )
 from tests.fixtures import new_root
@@ -41,12 +44,6 @@ GRANT SELECT ON t TO reader;
 """
 
 
-def resume_replay(standby: Node) -> None:
-    """What is replayed at once may cancel the statement itself."""
-    with suppress(errors.SerializationFailure):
-        standby.execute("SELECT pg_wal_replay_resume()")
-
-
 class Standbys:
     """A cluster whose workers have a standby each."""
 
@@ -62,10 +59,7 @@ class Standbys:
 
     def catch_up(self) -> None:
         for worker, standby in zip(self.cluster.workers, self.standbys, strict=True):
-            ((end,),) = worker.query("SELECT pg_current_wal_flush_lsn()")
-            for _ in wait_until("the standby has replayed all"):
-                if standby.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (end,))[0][0]:
-                    break
+            wait_for_replay(worker, standby)
 
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
@@ -73,10 +67,7 @@ class Standbys:
         self.catch_up()
         chosen = [self.standbys[n] for n in numbers] if numbers else self.standbys
         for standby in chosen:
-            standby.execute("SELECT pg_wal_replay_pause()")
-            for _ in wait_until("replay is paused"):
-                if standby.query("SELECT pg_get_wal_replay_pause_state()") == [("paused",)]:
-                    break
+            pause_replay(standby)
         try:
             yield
         finally:

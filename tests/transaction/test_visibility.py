@@ -6,8 +6,6 @@ one about step by step.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -472,17 +470,9 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         others = strata_sessions(slow)
         holding.execute("SELECT count(*) FROM account")
         (held,) = strata_sessions(slow) - others
-        for _ in wait_until("the session there is idle"):
-            if slow.query(
-                "SELECT 1 FROM pg_stat_activity"
-                " WHERE pid = %s AND state = 'idle' AND wait_event = 'ClientRead'",
-                (held,),
-            ):
-                break
 
         # a reader that does not get its snapshot keeps the commit from sending COMMIT PREPARED
-        os.kill(held, signal.SIGSTOP)
-        try:
+        with stopped(slow, held):
             reading = pool.submit(lambda: holding.execute("SELECT sum(v) FROM account").fetchone())
             for _ in wait_until("the reader asks for its snapshots"):
                 if bank.cluster.workers[1].query(
@@ -495,8 +485,6 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
                 if slow.query("SELECT gid FROM pg_prepared_xacts"):
                     break
             set_replica(slow, "nobody")
-        finally:
-            os.kill(held, signal.SIGCONT)
         assert reading.result(timeout=20) == (TOTAL,)
 
         wait_for_replica_wait(slow)
