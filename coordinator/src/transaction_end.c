@@ -26,6 +26,7 @@
 #include "transaction/remote_transaction.h"
 #include "transaction/serializable.h"
 #include "transaction/standby_read.h"
+#include "wire/connection.h"
 #include "wire/session_map.h"
 #include "workers/take_over.h"
 
@@ -51,6 +52,7 @@ end_transaction(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
 		remote_ddl_reset();
 	session_map_transaction_event(event);
+	connection_open_transaction_event(event);
 	take_over_transaction_event(event);
 	metadata_transaction_event(event);
 }

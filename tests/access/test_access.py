@@ -46,7 +46,7 @@ EVERYBODY = {
         strata_worker.create_schema strata_worker.drop_index_parts strata_worker.execute_patiently
         strata_worker.forget_periods strata_worker.index_list strata_worker.index_parts
         strata_worker.is_not_after strata_worker.later_period strata_worker.leaf_list
-        strata_worker.lend_create strata_worker.mark_inherited strata_worker.measure_table strata_worker.next_index_command strata_worker.own_database
+        strata_worker.lend_create strata_worker.mark_inherited strata_worker.measure_table strata_worker.newest_change strata_worker.next_index_command strata_worker.own_database
         strata_worker.own_leaves strata_worker.own_schema strata_worker.period_leaf_name
         strata_worker.period_leaves strata_worker.period_of strata_worker.pin_snapshot
         strata_worker.place_objects

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event
 
 import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
-from tests.failover import copy_coordinator
+from tests.failover import allow_passwords, copy_coordinator, standby_mark
 from tests.fixtures import new_root
 from tests.waiting import wait_until
 
@@ -57,6 +61,28 @@ def run(node: Node, sql: str) -> tuple[object, list[str]]:
     return value, said
 
 
+@contextlib.contextmanager
+def in_place_of(original: Node, copy: Node) -> Iterator[None]:
+    """The copy is started and takes over; the original's sessions are gone."""
+    original.stop()
+    copy.start()
+    try:
+        _, said = run(copy, "SELECT strata.take_over()")
+        assert [line.partition('"')[0] for line in said] == ["WARNING: worker "] * 2
+        yield
+    finally:
+        copy.stop()
+        original.start()
+
+
+def adopt(copy: Node) -> tuple[object, list[str]]:
+    """As soon as the copy has told the workers who it is."""
+    for _ in wait_until("the copy is the coordinator"):
+        with contextlib.suppress(psycopg.Error):
+            return run(copy, ADOPT)
+    raise AssertionError
+
+
 def test_shards_are_found_where_they_are(cluster: Cluster) -> None:
     original = cluster.coordinator
     assert run(original, ADOPT) == (0, [])
@@ -64,17 +90,8 @@ def test_shards_are_found_where_they_are(cluster: Cluster) -> None:
     move(cluster, "t", 1)
     move(cluster, "t", 2)
     move(cluster, "other", 0)
-    original.stop()
-    copy.start()
-    try:
-        _, said = run(copy, "SELECT strata.take_over()")
-        assert [line.partition('"')[0] for line in said] == ["WARNING: worker "] * 2
-        for _ in wait_until("the copy is the coordinator"):
-            try:
-                found, said = run(copy, ADOPT)
-                break
-            except psycopg.Error:
-                continue
+    with in_place_of(original, copy):
+        found, said = adopt(copy)
         assert found == 3
         assert len(said) == 3
         assert all("is on worker" in line and line.startswith("NOTICE") for line in said)
@@ -94,8 +111,159 @@ def test_shards_are_found_where_they_are(cluster: Cluster) -> None:
             except psycopg.Error:
                 continue
         copy.execute("INSERT INTO t VALUES (1000, 1); ALTER TABLE other ADD COLUMN v integer")
+
+
+@contextlib.contextmanager
+def refused(what: str = "") -> Iterator[None]:
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as error:
+        yield
+        pytest.fail(f"it was done: {what}")
+    assert "has changes of the schema that this coordinator does not know" in str(error.value)
+    assert "strata.adopt_shards()" in (error.value.diag.message_hint or "")
+
+
+def test_nothing_is_done_until_they_are_found(cluster: Cluster) -> None:
+    """An empty place is no error: the queries would find no rows, and DDL would hide that there is more."""
+    original = cluster.coordinator
+    cluster.create_role("reader")
+    original.execute("GRANT SELECT ON t TO reader")
+    copy = copy_coordinator(cluster, "copy")
+    allow_passwords(copy.passfile, original.port, copy.port)
+    move(cluster, "t", 1)
+    with in_place_of(original, copy):
+        for _ in wait_until("the copy has told the workers who it is"):
+            try:
+                copy.query("SELECT count(*) FROM t")
+            except psycopg.errors.ObjectNotInPrerequisiteState as error:
+                if "does not know" in str(error):
+                    break
+        for sql in (
+            "SELECT count(*) FROM t",
+            "SELECT v FROM t WHERE id = 1",
+            "INSERT INTO t VALUES (1000, 1)",
+            "COPY t TO PROGRAM 'cat > /dev/null'",
+            "CREATE TABLE u (LIKE t)",
+            "SELECT strata.create_reference_table('u')",
+            "ALTER TABLE t ADD COLUMN w integer",
+            "TRUNCATE t",
+            "SELECT strata.move_shard('t', 0, 'worker2')",
+            "SELECT strata.create_restore_point('here')",
+        ):
+            if sql.startswith("CREATE"):
+                copy.execute(sql)  # it is local
+                continue
+            with refused(sql):
+                copy.execute(sql)
+        with copy.connect(user="reader") as session, refused():
+            session.execute("SELECT count(*) FROM t")
+        unhealthy = copy.query("SELECT detail FROM strata.check_health() WHERE NOT ok")
+        assert any("does not know" in str(detail) for (detail,) in unhealthy)
+        with copy.connect() as session:  # what is undone was not said
+            session.execute("BEGIN")
+            assert session.execute(ADOPT).fetchall() == [(1,)]
+            assert session.execute("SELECT count(*) FROM t").fetchall() == [(200,)]
+            session.execute("ROLLBACK")
+            with refused():
+                session.execute("SELECT count(*) FROM t")
+            session.execute("ROLLBACK")
+            assert session.execute(ADOPT).fetchall() == [(1,)]
+            assert session.execute("SELECT count(*) FROM t").fetchall() == [(200,)]
+        with copy.connect(user="reader") as session:
+            assert session.execute("SELECT count(*) FROM t").fetchall() == [(200,)]
+
+
+def test_sessions_that_begin_beside_ddl_are_not_refused(cluster: Cluster) -> None:
+    """Workers commit a change after the coordinator has, and a session may have asked it before."""
+    coordinator = cluster.coordinator
+    done = Event()
+
+    def change() -> int:
+        for n in count(1):
+            coordinator.execute(f"ALTER TABLE other ALTER id SET DEFAULT {n}")
+            if done.is_set():
+                return n
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(change)
+        try:
+            for _ in range(40):
+                with coordinator.connect() as session:
+                    assert session.execute("SELECT count(*) FROM t").fetchall() == [(200,)]
+        finally:
+            done.set()
+        assert changes.result() > 40
+
+
+def test_changes_that_move_nothing_are_not_passed_over(cluster: Cluster) -> None:
+    original = cluster.coordinator
+    copy = copy_coordinator(cluster, "copy")
+    original.execute("ALTER TABLE t ADD COLUMN w integer DEFAULT 5")
+    with in_place_of(original, copy):
+        assert adopt(copy) == (0, [])
+        assert copy.query("SELECT count(*) FROM t") == [(200,)]
+        with pytest.raises(psycopg.errors.DuplicateColumn):
+            copy.execute("ALTER TABLE t ADD COLUMN w integer DEFAULT 5")
+
+
+def test_shards_that_had_left_a_worker_that_is_lost(cluster: Cluster) -> None:
+    original = cluster.coordinator
+    copy = copy_coordinator(cluster, "copy")
+    gone = cluster.workers[1]
+    shards = "SELECT shard FROM strata.shards WHERE relation = 't'::regclass AND worker = %s"
+    theirs = [shard for (shard,) in original.query(shards, (gone.name,))]
+    move(cluster, "t", theirs[0])
+    gone.stop()
+    try:
+        with in_place_of(original, copy):
+            for _ in wait_until("the worker is known to be lost"):
+                with contextlib.suppress(psycopg.Error):
+                    copy.execute(f"SELECT strata.remove_worker('{gone.name}', lost => true)")
+                    break
+            found, said = adopt(copy)
+            assert found == 1
+            assert said == [
+                f'NOTICE: shard {theirs[0]} of tables "t", "T;" and "p" is on worker "{cluster.workers[0].name}", not on worker "{gone.name}"'
+            ]
+            with pytest.raises(psycopg.Error, match="lost"):
+                copy.query("SELECT count(*) FROM t")
+            copy.execute("SELECT strata.recreate_lost_shards('t')")
+            kept = [n for (n,) in original_rows(copy)]
+            assert 0 < len(kept) < 200
     finally:
-        copy.stop()
+        gone.start()
+
+
+def original_rows(node: Node) -> list[tuple[int]]:
+    return node.query("SELECT id FROM t")
+
+
+def test_a_replica_that_lacked_the_last_commits(cluster: Cluster) -> None:
+    """It is promoted, and takes over by itself: asynchronous replication loses commits, but no rows are hidden."""
+    original = cluster.coordinator
+    replica = copy_coordinator(cluster, "replica", "-R")
+    replica.start()
+    for _ in wait_until("the replica knows what it is"):
+        if standby_mark(replica).exists():
+            break
+    replica.stop()
+    move(cluster, "t", 1)
+    original.stop()
+    replica.start()
+    try:
+        replica.execute("SELECT pg_promote()")
+        for _ in wait_until("the replica has taken over"):
+            try:
+                rows = replica.query("SELECT count(*) FROM t")
+            except psycopg.Error as error:
+                if "does not know" in str(error):
+                    break
+            else:
+                assert rows == [(200,)], "rows are hidden"
+        assert adopt(replica)[0] == 1
+        assert replica.query("SELECT count(*) FROM t") == [(200,)]
+    finally:
+        replica.stop()
         original.start()
 
 

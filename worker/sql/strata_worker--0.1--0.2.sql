@@ -32,6 +32,13 @@ CREATE FUNCTION strata_worker.check_after_read(version bigint) RETURNS void
 COMMENT ON FUNCTION strata_worker.check_after_read(bigint) IS
     'error if this worker has DDL that a standby of the coordinator has not';
 
+-- A coordinator that logs in asks it: it must know all of them.
+CREATE FUNCTION strata_worker.newest_change() RETURNS bigint
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'strata_worker_newest_change';
+COMMENT ON FUNCTION strata_worker.newest_change() IS
+    'the number of the last DDL of the coordinator that this worker has committed';
+
 -- The coordinator reads a standby of this worker, or one of its standbys reads any, and asks before each statement.  What a
 -- standby lacks it lacks for a moment: it replays on, also what makes a new worker one.  It must have replayed so much, from a
 -- primary on this timeline (0: any will do).  One that was promoted meanwhile has all there is.  A primary may be about to commit

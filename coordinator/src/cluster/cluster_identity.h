@@ -22,6 +22,9 @@ typedef struct ClusterIdentity
 		schema_version; /* which DDL the workers have seen (stream/remote_ddl.c), as other transactions see it */
 } ClusterIdentity;
 
+/* The number of the change that a schema version stands for. */
+#define SCHEMA_CHANGE_OF(version) ((version) >> 32)
+
 /* As of now; ERROR when the table is empty. */
 extern void cluster_identity_read(ClusterIdentity *identity);
 

@@ -31,6 +31,7 @@
 #include "cluster/metadata_write.h"
 #include "cluster/object_place.h"
 #include "stream/remote_ddl.h"
+#include "wire/connection.h"
 
 static bool
 schema_is_everywhere(const char *name)
@@ -291,9 +292,13 @@ void
 ddl_alter_extension(UtilityCall *call)
 {
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
+	bool is_ours = strcmp(alter->extname, "strata") == 0 && metadata_all_workers() != NULL;
 
+	if (is_ours)
+		(void) connection_open_all(
+			metadata_all_workers()); /* the greeting follows our own version */
 	ddl_run_locally(call);
-	if (strcmp(alter->extname, "strata") == 0 && metadata_all_workers() != NULL)
+	if (is_ours)
 		update_ours_on_workers();
 	if (local_extension_stays(alter->extname) || metadata_all_workers() == NULL)
 		return;

@@ -30,6 +30,7 @@
 #include "services/shard_mover.h"
 #include "services/tier_service.h"
 #include "table/auto_analyze.h"
+#include "wire/connection.h"
 #include "workers/take_over.h"
 
 /*
@@ -165,6 +166,8 @@ run_tasks(const ServiceTask *tasks, int count)
 void
 service_tasks_maintenance_main(void)
 {
+	connection_accept_unknown_changes(
+		true); /* what is prepared there is to be ended, and nothing else is changed */
 	run_tasks(maintenance_tasks, lengthof(maintenance_tasks));
 }
 

@@ -115,16 +115,17 @@ record_on_workers(int64 version)
 	remote_command_run(metadata_all_workers(), REMOTE_WRITE, build_record(version));
 }
 
-/* The next count, which is nobody else's. */
+/* The next count, which is nobody else's; of workers' changes that are not known here, too: strata.adopt_shards() ends that. */
 static int64
 choose_next(int64 version)
 {
+	int64 newest = Max(SCHEMA_CHANGE_OF(version), connection_newest_change());
 	uint32 token;
 
 	if (!pg_strong_random(&token, sizeof(token)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
-	return ((version >> 32) + 1) << 32 | token;
+	return (newest + 1) << 32 | token;
 }
 
 void

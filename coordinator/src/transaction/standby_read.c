@@ -23,7 +23,7 @@
  *
  * A standby of the coordinator sends its statements to where the shards were when it replayed last.  Its locks keep away nobody but
  * its own replay, and no gate is between it and commits.  So whoever it reads must have the schema version that is replayed here
- * before the statement takes its snapshots, and no newer one after it (worker/src/after_read.c).  A cursor's
+ * before the statement takes its snapshots, and no newer one after it (worker/src/newest_change.c).  A cursor's
  * rows are all fetched for it at once.
  *
  * With 'any', primaries stand in for all workers where one standby cannot be asked, for the rest of the transaction, and for

@@ -18,6 +18,7 @@
 
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "libpq-fe.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
@@ -120,6 +121,8 @@ typedef struct WorkerConnection
 	uint32 generation;		/* likewise */
 	uint32 hold_generation; /* likewise, see worker_use.c */
 	bool stranger;			/* not greeted: the worker does not know us for its coordinator */
+	int64
+		unknown_change; /* accepted: the number of the worker's last DDL, when the connection was made; 0 none */
 	WaitEventSet *wait_set; /* to wait for this wire alone */
 	char *row;				/* the row last handed out by libpq, freed with the next one */
 	char sql[CONNECTION_SQL_EXCERPT]; /* begin of the running statement */
@@ -149,6 +152,14 @@ typedef struct WorkerConnection
 extern WorkerConnection *connection_open(int worker_id);
 extern WorkerConnection *connection_try(int worker_id, bool refused);
 extern List *connection_open_all(const Bitmapset *workers);
+
+/*
+ * ERROR (55000) where the worker has committed DDL that this coordinator does not know.  Until the transaction's end, or for good,
+ * this process may use such workers all the same; connection_newest_change() is the number of their last change then, or 0.
+ */
+extern void connection_accept_unknown_changes(bool for_good);
+extern int64 connection_newest_change(void);
+extern void connection_open_transaction_event(XactEvent event);
 
 /* The same to standbys of the workers; these may be another state than the primaries. */
 extern List *connection_open_standbys(const Bitmapset *workers);

@@ -21,6 +21,9 @@ typedef enum ConnectionGreeting
 /* For the wires that are opened next. */
 extern void connection_set_greeting(ConnectionGreeting wanted);
 
+/* Of the wires that are used next: connection_accept_unknown_changes(). */
+extern bool connection_accepts_unknown_changes(void);
+
 /* Close all wires to the worker, whatever their state. */
 extern void connection_drop_worker(int worker_id);
 

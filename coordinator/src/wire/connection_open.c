@@ -10,6 +10,11 @@
  * If one attempt fails all are given up: the statement needs them all.  The PGconns are
  * closed and their file descriptors released on every way out.
  *
+ * A worker commits no DDL that is not committed here.  One that has some which this coordinator does not know proves that the
+ * coordinator was restored to an earlier time, or is a replica that its primary's last commits had not reached: shards may
+ * be elsewhere since, and an empty place is no error.  So nobody uses it until strata.adopt_shards() has found them, except who
+ * does that, and what ends transactions.
+ *
  * Where several hosts are named, the one that the heartbeat knows as primary is tried first; for a standby one of the
  * others, by the number of this process, so that sessions spread over them.
  */
@@ -20,7 +25,10 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "catalog/namespace.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "cluster/cluster_identity.h"
@@ -63,14 +71,18 @@ typedef struct Attempt
 	uint32 generation; /* of the worker, before we connected */
 	uint32 hold_generation;
 	HostConnect *connect;
-	PGconn *pg;		 /* logged in, our own handshake runs; still belongs to connect */
-	bool introduced; /* the worker knows who we are */
+	PGconn *pg;			  /* logged in, our own handshake runs; still belongs to connect */
+	bool introduced;	  /* the worker knows who we are */
+	int64 newest_change;  /* the number of its last DDL, 0 if it was not asked */
+	int64 unknown_change; /* the same if this coordinator does not know it */
 	bool done;
 } Attempt;
 
 static WaitEventSet *connect_set = NULL;
 static ClusterIdentity identity;
 static ConnectionGreeting greeting = CONNECTION_GREETING_MEMBER;
+static bool accepting = false;			/* workers' changes that are not known here */
+static bool accepting_for_good = false; /* in all transactions */
 
 const char *
 connection_cluster_id(void)
@@ -197,6 +209,64 @@ begin_handshake(Attempt *attempt)
 		report_failed_attempt(attempt, pchomp(PQerrorMessage(attempt->pg)));
 }
 
+void
+connection_accept_unknown_changes(bool for_good)
+{
+	accepting = true;
+	accepting_for_good |= for_good;
+}
+
+bool
+connection_accepts_unknown_changes(void)
+{
+	return accepting || accepting_for_good;
+}
+
+void
+connection_open_transaction_event(XactEvent event)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		accepting = false;
+}
+
+/* Can the workers tell?  Theirs is the version of the coordinator's SQL.  A standby is behind, as it may be. */
+static bool
+can_ask_for_changes(void)
+{
+	return !RecoveryInProgress() &&
+		   SearchSysCacheExists3(PROCNAMEARGSNSP, CStringGetDatum("adopt_shards"),
+								 PointerGetDatum(buildoidvector(NULL, 0)),
+								 ObjectIdGetDatum(get_namespace_oid("strata", false)));
+}
+
+/* The number of the worker's last DDL, if this coordinator does not know it; else 0.  ERROR unless that is accepted. */
+static int64
+check_newest_change(const Attempt *attempt)
+{
+	int64 ours;
+
+	if (attempt->newest_change <= SCHEMA_CHANGE_OF(identity.schema_version))
+		return 0;
+	cluster_identity_read(&identity); /* some may have been committed since we asked */
+	ours = SCHEMA_CHANGE_OF(identity.schema_version);
+	if (attempt->newest_change <= ours)
+		return 0;
+	if (!connection_accepts_unknown_changes())
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("worker \"%s\" has changes of the schema that this coordinator does not know",
+					attempt->worker->name),
+			 errdetail("It has change number " INT64_FORMAT ", and this coordinator " INT64_FORMAT
+					   ": it was restored to an earlier time, or was a replica that lacked the "
+					   "last commits.",
+					   attempt->newest_change, ours),
+			 errhint("Run SELECT strata.adopt_shards() as a superuser: it looks for shards that "
+					 "have moved since. Other changes are to be repeated, or undone on the "
+					 "workers, by hand.")));
+	return attempt->newest_change;
+}
+
 /*
  * Say who we are.  Who can say so is let to all tables by the worker (worker/src/own_statement.c), and the user whose
  * session this is may see its SQL there: so `holder`, which superusers know, is a parameter.
@@ -210,7 +280,8 @@ introduce(Attempt *attempt)
 	/* a standby reads the workers, too, and nobody ends its sessions for it, nor those on a worker's standby */
 	bool registers = !RecoveryInProgress() && !attempt->conn->standby;
 	char *sql = psprintf("SELECT strata_worker.check_coordinator($1, $2, $3), "
-						 "strata_worker.check_schema_version($4)%s",
+						 "strata_worker.check_schema_version($4), %s%s",
+						 can_ask_for_changes() ? "strata_worker.newest_change()" : "0",
 						 registers ? ", strata_worker.register_session($5)" : "");
 
 	attempt->introduced = true;
@@ -268,6 +339,8 @@ advance_handshake(Attempt *attempt)
 		status = PQresultStatus(result);
 		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
 			report_refusal(attempt, result);
+		if (attempt->introduced && status == PGRES_TUPLES_OK)
+			attempt->newest_change = pg_strtoint64(PQgetvalue(result, 0, 2));
 		PQclear(result);
 	}
 }
@@ -409,6 +482,7 @@ take_wire(Attempt *attempt)
 	conn->generation = attempt->generation;
 	conn->hold_generation = attempt->hold_generation;
 	conn->stranger = greeting == CONNECTION_GREETING_NONE;
+	conn->unknown_change = attempt->unknown_change;
 	conn->pg = attempt->pg;
 	attempt->connect->winner->pg = NULL;
 	host_connect_free(attempt->connect);
@@ -433,6 +507,8 @@ connection_connect(WorkerConnection **conns, int count)
 	PG_TRY();
 	{
 		drive_attempts(attempts, count);
+		for (int i = 0; i < count; i++)
+			attempts[i].unknown_change = check_newest_change(&attempts[i]);
 		for (int i = 0; i < count; i++)
 			take_wire(&attempts[i]);
 	}

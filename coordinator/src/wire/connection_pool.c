@@ -150,7 +150,8 @@ check_connection(WorkerConnection *conn)
 
 	worker = metadata_worker(conn->worker_id);
 	if (strcmp(conn->conninfo, worker->conninfo) == 0 && is_current(conn) &&
-		conn->hold_generation == worker_use_generation(conn))
+		conn->hold_generation == worker_use_generation(conn) &&
+		(conn->unknown_change == 0 || connection_accepts_unknown_changes()))
 	{
 		connection_settle(conn);
 		if (!connection_is_closed(conn) && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
@@ -227,6 +228,22 @@ List *
 connection_open_standbys(const Bitmapset *workers)
 {
 	return open_all(workers, true, InvalidOid);
+}
+
+int64
+connection_newest_change(void)
+{
+	int64 newest = 0;
+	ListCell *lc;
+
+	foreach(lc, connections)
+	{
+		WorkerConnection *conn = lfirst(lc);
+
+		if (conn->pg != NULL)
+			newest = Max(newest, conn->unknown_change);
+	}
+	return newest;
 }
 
 void

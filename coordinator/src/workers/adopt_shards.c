@@ -2,8 +2,8 @@
  * adopt_shards.c
  *		A coordinator that was restored to an earlier time than its workers looks for shards where they are now.
  *
- * Shards that have moved since are not where its metadata says, and its queries would find no rows there: an empty place is
- * no error, as a shard may be empty.  What the workers hold decides: a move is committed on all nodes or on none, so
+ * Shards that have moved since are not where its metadata says.  An empty place is no error, as a shard may be empty, so such a
+ * coordinator uses no worker (wire/connection_open.c) until they are found here.  What the workers hold decides: a move is committed on all nodes or on none, so
  * each shard is whole on one worker.  The metadata follows where the worker that it names lacks one of the group's tables'
  * partitions, and exactly one other worker has all of them.
  *
@@ -23,6 +23,7 @@
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
 #include "cluster/shard_map.h"
+#include "wire/connection.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 
@@ -85,7 +86,7 @@ find_holder(Bitmapset *const *whole, int remainder)
 	return holder;
 }
 
-/* The group's shards that are elsewhere; WARNING for those that are nowhere. */
+/* The group's shards that are elsewhere; WARNING for those that are nowhere, but for those of a worker that is written off. */
 static List *
 find_adoptions(const Colocation *colocation, List *adoptions)
 {
@@ -99,11 +100,14 @@ find_adoptions(const Colocation *colocation, List *adoptions)
 	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
 	{
 		int place = colocation->shard_workers[remainder];
+		const char *lost_with = colocation->lost_with[remainder];
 		Adoption *adoption;
 
-		if (colocation->lost_with[remainder] != NULL || bms_is_member(remainder, whole[place]))
+		if (lost_with == NULL && bms_is_member(remainder, whole[place]))
 			continue;
 		worker_id = find_holder(whole, remainder);
+		if (worker_id == 0 && lost_with != NULL)
+			continue;
 		if (worker_id == 0)
 		{
 			ereport(WARNING, (errmsg("shard %d of %s is not whole on any worker alone", remainder,
@@ -112,9 +116,10 @@ find_adoptions(const Colocation *colocation, List *adoptions)
 										metadata_worker(place)->name)));
 			continue;
 		}
-		ereport(NOTICE, (errmsg("shard %d of %s is on worker \"%s\", not on worker \"%s\"",
-								remainder, shard_map_describe_tables(colocation),
-								metadata_worker(worker_id)->name, metadata_worker(place)->name)));
+		ereport(NOTICE,
+				(errmsg("shard %d of %s is on worker \"%s\", not on worker \"%s\"", remainder,
+						shard_map_describe_tables(colocation), metadata_worker(worker_id)->name,
+						lost_with != NULL ? lost_with : metadata_worker(place)->name)));
 		adoption = palloc(sizeof(Adoption));
 		*adoption = (Adoption){colocation->id, remainder, worker_id};
 		adoptions = lappend(adoptions, adoption);
@@ -132,6 +137,8 @@ strata_adopt_shards(PG_FUNCTION_ARGS)
 	ListCell *cell;
 
 	PreventCommandIfReadOnly("strata.adopt_shards()");
+	connection_accept_unknown_changes(false);
+	(void) connection_open_all(metadata_all_workers());
 	remote_ddl_lock_for_seed();
 	tables = metadata_write_tables(CATALOG_KIND_DISTRIBUTED);
 	foreach(cell, tables)
@@ -147,9 +154,9 @@ strata_adopt_shards(PG_FUNCTION_ARGS)
 		seen = lappend_int(seen, table->colocation->id);
 		adoptions = find_adoptions(table->colocation, adoptions);
 	}
-	if (adoptions == NIL)
+	if (adoptions == NIL && connection_newest_change() == 0)
 		PG_RETURN_INT32(0);
-	remote_ddl_note_change();
+	remote_ddl_note_change(); /* what the workers have done is known from now on */
 	foreach(cell, adoptions)
 	{
 		const Adoption *adoption = lfirst(cell);

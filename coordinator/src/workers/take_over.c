@@ -426,9 +426,9 @@ warn_of_newer_schema(int worker_id, int64 theirs, int64 ours)
 			 errdetail("It has change number " INT64_FORMAT ", and this coordinator " INT64_FORMAT
 					   ".",
 					   theirs, ours),
-			 errhint("Shards that have moved since are not where this coordinator looks for "
-					 "them: run SELECT strata.adopt_shards() before anything else. "
-					 "strata.check_health() tells what else differs.")));
+			 errhint(
+				 "It is not used before SELECT strata.adopt_shards() has looked for shards that "
+				 "have moved since. strata.check_health() tells then what else differs.")));
 }
 
 /* The highest epoch that the workers have seen of this cluster; WARNING of those that know more than this server. */
@@ -461,7 +461,7 @@ find_last_epoch(const ClusterIdentity *identity)
 
 			last = Max(last, strtoi64(answer.value, &rest, 10));
 			warn_of_newer_schema(worker_id, strtoi64(rest, NULL, 10),
-								 identity->schema_version >> 32);
+								 SCHEMA_CHANGE_OF(identity->schema_version));
 		}
 	}
 	return last;

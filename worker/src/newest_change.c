@@ -1,11 +1,14 @@
 /*
- * after_read.c
- *		Has this server a newer schema than a standby of the coordinator?
+ * newest_change.c
+ *		Has this server a newer schema than a coordinator, or a standby of it?
  *
- * Such a standby reads the workers, and its own idea of where rows are is as old as it is.  Locks that it holds do not keep
+ * A coordinator has each change before its workers commit it (coordinator/src/stream/remote_ddl.c).  One that lacks a change was
+ * restored to an earlier time, or is a replica that its primary's last commits had not reached; it asks when it logs in.
+ *
+ * A standby of it reads the workers, and its own idea of where rows are is as old as it is.  Locks that it holds do not keep
  * the coordinator from moving rows.  But whoever moves rows, or changes tables, takes a lock here that its statements
- * hold, too, once they read, and records a new version in the same transaction (coordinator/src/stream/remote_ddl.c): if there
- * is none after the statement, it has read what it meant to.
+ * hold, too, once they read, and records a new version in the same transaction: if there is none after the
+ * statement, it has read what it meant to.
  */
 #include "postgres.h"
 
@@ -19,6 +22,7 @@
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(strata_worker_check_after_read);
+PG_FUNCTION_INFO_V1(strata_worker_newest_change);
 
 /* The upper half counts, the rest tells apart two coordinators that go on from one backup. */
 #define COUNT_OF(version) ((version) >> 32)
@@ -64,4 +68,11 @@ strata_worker_check_after_read(PG_FUNCTION_ARGS)
 					   COUNT_OF(version), COUNT_OF(last)),
 			 errhint("The transaction might succeed if retried, or on the coordinator.")));
 	PG_RETURN_VOID();
+}
+
+/* strata_worker.newest_change(): its number, 0 if there was none */
+Datum
+strata_worker_newest_change(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(COUNT_OF(find_last_version()));
 }
