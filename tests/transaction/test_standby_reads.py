@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, Node
 from tests.failover import (
     conninfo_of,
     copy_coordinator,
@@ -25,6 +25,7 @@ from tests.failover import (
     wait_for_replay,
     wait_for_status,
 )
+from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
 from tests.period.test_periods import rows_of
 from tests.waiting import patience, wait_until
@@ -595,6 +596,52 @@ def test_a_standby_of_a_replaced_primary_is_not_read() -> None:
             assert value(connection, "SELECT count(*) FROM t") == 1
         heir.stop()
         follower.stop()
+
+
+def resolver_of(coordinator: Node) -> list[int]:
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata maintenance'"
+    return [pid for (pid,) in coordinator.query(query)]
+
+
+def test_standbys_of_a_worker_with_a_commit_in_doubt_are_not_read() -> None:
+    """What is committed may be missing there for as long as the worker has not heard of it."""
+    with Cluster(new_root(), workers=2, assertions=True) as cluster:
+        cluster.create_role("reader")
+        cluster.coordinator.execute(SETUP)
+        made = Standbys(cluster)
+        coordinator, silent = cluster.coordinator, cluster.workers[1]
+        update = "UPDATE t SET v = 1"
+        with ThreadPoolExecutor(1) as pool, coordinator.connect() as writer:
+            arm(coordinator, ("committed", "wait"))
+            try:
+                commit = pool.submit(writer.execute, update)
+                wait_for_arrival(coordinator)
+                silent.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                    " WHERE application_name = 'strata' AND xact_start IS NULL"
+                )
+                with frozen(coordinator, resolver_of):
+                    release(coordinator)
+                    commit.result()
+                    in_doubt = coordinator.query("SELECT worker, decision FROM strata.in_doubt")
+                    assert in_doubt == [(silent.name, "commit")]
+                    with made.session("standby", "1min") as connection:
+                        with pytest.raises(
+                            errors.ObjectNotInPrerequisiteState, match="may lack a commit"
+                        ):
+                            connection.execute("SELECT max(v) FROM t")
+                        connection.execute("SET strata.max_staleness = -1")
+                        assert value(connection, "SELECT min(v) FROM t") == 0
+            finally:
+                disarm(coordinator)
+        with made.session("standby", "1s") as connection:
+            for _ in wait_until("the worker has heard of it"):
+                try:
+                    seen = value(connection, "SELECT min(v) FROM t")
+                except errors.ObjectNotInPrerequisiteState:
+                    continue
+                assert seen == 1
+                break
 
 
 def test_a_standby_that_is_promoted_is_the_primary(made: Standbys) -> None:
