@@ -294,9 +294,8 @@ ddl_alter_extension(UtilityCall *call)
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
 	bool is_ours = strcmp(alter->extname, "strata") == 0 && metadata_all_workers() != NULL;
 
-	if (is_ours)
-		(void) connection_open_all(
-			metadata_all_workers()); /* the greeting follows our own version */
+	if (is_ours) /* before: the greeting follows our own version */
+		(void) connection_open_all(metadata_all_workers());
 	ddl_run_locally(call);
 	if (is_ours)
 		update_ours_on_workers();

@@ -166,8 +166,8 @@ run_tasks(const ServiceTask *tasks, int count)
 void
 service_tasks_maintenance_main(void)
 {
-	connection_accept_unknown_changes(
-		true); /* what is prepared there is to be ended, and nothing else is changed */
+	/* what is prepared there is to be ended; nothing else is done with them */
+	connection_accept_unknown_changes(true);
 	run_tasks(maintenance_tasks, lengthof(maintenance_tasks));
 }
 

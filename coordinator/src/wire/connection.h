@@ -121,8 +121,7 @@ typedef struct WorkerConnection
 	uint32 generation;		/* likewise */
 	uint32 hold_generation; /* likewise, see worker_use.c */
 	bool stranger;			/* not greeted: the worker does not know us for its coordinator */
-	int64
-		unknown_change; /* accepted: the number of the worker's last DDL, when the connection was made; 0 none */
+	int64 unknown_change; /* the worker's last DDL then, if it is accepted that we do not know it */
 	WaitEventSet *wait_set; /* to wait for this wire alone */
 	char *row;				/* the row last handed out by libpq, freed with the next one */
 	char sql[CONNECTION_SQL_EXCERPT]; /* begin of the running statement */

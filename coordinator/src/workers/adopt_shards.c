@@ -3,9 +3,9 @@
  *		A coordinator that was restored to an earlier time than its workers looks for shards where they are now.
  *
  * Shards that have moved since are not where its metadata says.  An empty place is no error, as a shard may be empty, so such a
- * coordinator uses no worker (wire/connection_open.c) until they are found here.  What the workers hold decides: a move is committed on all nodes or on none, so
- * each shard is whole on one worker.  The metadata follows where the worker that it names lacks one of the group's tables'
- * partitions, and exactly one other worker has all of them.
+ * coordinator uses no worker (wire/connection_open.c) until they are found here.  What the workers hold decides: a move is
+ * committed on all nodes or on none, so each shard is whole on one worker.  The metadata follows where the worker that it
+ * names lacks one of the group's tables' partitions, and exactly one other worker has all of them.
  *
  * Locks, in the order of README.md: strata.cluster as add_worker() takes it, so that no DDL comes between; the tables, by OID; the
  * placement lock.
@@ -23,9 +23,9 @@
 #include "cluster/metadata_write.h"
 #include "cluster/relation_name.h"
 #include "cluster/shard_map.h"
-#include "wire/connection.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
+#include "wire/connection.h"
 
 PG_FUNCTION_INFO_V1(strata_adopt_shards);
 
