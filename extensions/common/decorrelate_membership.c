@@ -4,19 +4,16 @@
  *
  * A condition that is NULL is as good as false, so IN is EXISTS with one more condition.  NOT IN
  * is NULL for a row where a comparison is NULL and none is true, NOT EXISTS is true: they are the
- * same only where no comparison can be NULL.  That is derived from NOT NULL columns, whose change
- * invalidates plans, and from other conditions of the same WHERE.  Where it cannot be, x NOT IN (SELECT y ...)
+ * same only where no comparison can be NULL.  That is derived from NOT NULL columns (not_null.c) and from other conditions of the same WHERE.  Where it cannot be, x NOT IN (SELECT y ...)
  * without correlation also wants that no y is NULL, and that x is not, unless there is no row at all: two more
  * sub-selects, each run once.
  */
 #include "compat.h"
 
 #include "decorrelate_internal.h"
+#include "not_null.h"
 
-#include "access/relation.h"
 #include "access/transam.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -24,7 +21,6 @@
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 
 /* ---- NULL ---------------------------------------------------------------------------------------------- */
 
@@ -59,23 +55,6 @@ decorrelate_nullable(Query *query)
 	return add_nullable((Node *) query->jointree, false, NULL);
 }
 
-/* Is the column of the table declared NOT NULL, there and in all that inherit from it? */
-static bool
-is_declared_not_null(RangeTblEntry *rte, AttrNumber attribute)
-{
-	Relation relation;
-	bool result;
-
-	/* a child may drop the constraint of its parent, but not a partition */
-	if (attribute <= 0 ||
-		(rte->inh && rte->relkind != RELKIND_PARTITIONED_TABLE && has_subclass(rte->relid)))
-		return false;
-	relation = relation_open(rte->relid, AccessShareLock);
-	result = compat_column_is_never_null(RelationGetDescr(relation), attribute - 1);
-	relation_close(relation, NoLock);
-	return result;
-}
-
 /* Is the expression, evaluated over rows of the query that pass the quals, known not to be NULL? */
 static bool
 is_never_null(Node *node, Query *query, Node *quals)
@@ -103,7 +82,7 @@ is_never_null(Node *node, Query *query, Node *quals)
 		if (bms_is_member(var->varno, decorrelate_nullable(query)))
 			return false;
 		if (rte->rtekind == RTE_RELATION)
-			return is_declared_not_null(rte, var->varattno);
+			return not_null_is_declared(rte->relid, var->varattno, rte->inh);
 		if (rte->rtekind == RTE_SUBQUERY && var->varattno > 0 &&
 			rte->subquery->setOperations == NULL)
 		{
@@ -299,6 +278,21 @@ make_null_test(Node *argument, NullTestType type)
 	return (Node *) result;
 }
 
+/* Does the query read tables of which core would take `column IS NULL` for false where the snapshot shows NULLs? */
+static bool
+reads_new_not_null(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+		return ((RangeTblEntry *) node)->rtekind == RTE_RELATION &&
+			   not_null_is_new(((RangeTblEntry *) node)->relid);
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, reads_new_not_null, context,
+								 QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, reads_new_not_null, context);
+}
+
 /*
  * What x NOT IN (SELECT y ...) asks of NULLs beside NOT EXISTS: conditions, appended to *result.  The test is
  * `x = y`.  False if it cannot be said.
@@ -310,7 +304,7 @@ ask_for_nulls(Query *query, Node *quals, SubLink *link, Node *test, List **resul
 	ListCell *cell;
 
 	if (!IsA(test, OpExpr) || !is_comparison((OpExpr *) test, true) ||
-		!decorrelate_is_plain(subselect))
+		!decorrelate_is_plain(subselect) || reads_new_not_null((Node *) query, NULL))
 		return false;
 	foreach(cell, ((OpExpr *) test)->args)
 	{

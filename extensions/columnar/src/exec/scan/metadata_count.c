@@ -31,6 +31,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
+#include "not_null.h"
 #include "store/options/settings.h"
 #include "store/table/table_am.h"
 #include "exec/scan/tree_plan.h"
@@ -51,23 +52,6 @@ static const CustomExecMethods count_exec_methods;
 
 /* ---- which queries ------------------------------------------------------------------------------ */
 
-/* Is the column declared NOT NULL, in the table and all that inherit from it? */
-static bool
-is_not_null(Oid relation, AttrNumber attribute)
-{
-	Relation table;
-	bool result;
-
-	/* a child may drop the constraint of its parent, but not a partition */
-	if (attribute <= 0 ||
-		(get_rel_relkind(relation) != RELKIND_PARTITIONED_TABLE && has_subclass(relation)))
-		return false;
-	table = table_open(relation, AccessShareLock);
-	result = compat_column_is_never_null(RelationGetDescr(table), attribute - 1);
-	table_close(table, NoLock);
-	return result;
-}
-
 /* Does the aggregate count all rows of the table? */
 static bool
 counts_all_rows(Aggref *aggref, Index rti, Oid relation)
@@ -86,7 +70,7 @@ counts_all_rows(Aggref *aggref, Index rti, Oid relation)
 		return !((Const *) argument)->constisnull;
 	return IsA(argument, Var) && ((Var *) argument)->varno == rti &&
 		   ((Var *) argument)->varlevelsup == 0 &&
-		   is_not_null(relation, ((Var *) argument)->varattno);
+		   not_null_is_declared(relation, ((Var *) argument)->varattno, true);
 }
 
 /* The relation that a query without any condition is about; 0 if it is not of that kind. */
