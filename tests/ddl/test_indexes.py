@@ -190,6 +190,31 @@ def test_a_cancelled_command_is_completed_by_another(pair: Pair) -> None:
     assert pair.rows(PARTS.format("t_v")) == [(1,)]
 
 
+def test_an_index_is_built_under_the_name_that_another_had(pair: Pair) -> None:
+    for _ in range(2):
+        concurrently(pair, "CREATE UNIQUE INDEX CONCURRENTLY next ON t (k, v)")
+        assert leaves_are_indexed(pair, "next")
+        pair.execute("DROP INDEX IF EXISTS now; ALTER INDEX next RENAME TO now")
+    concurrently(pair, "CREATE UNIQUE INDEX CONCURRENTLY next ON t (w, k)")
+    assert leaves_are_indexed(pair, "next")
+    assert index_faults(pair) == []
+    check_structure(pair, "t")
+    pair.same("INSERT INTO t VALUES (1, 2, 'w1')")
+
+
+def test_an_index_that_failed_is_completed_under_new_names(pair: Pair) -> None:
+    pair.ours.execute("INSERT INTO t VALUES (7, 7, 'twice'), (7, 7, 'twice')")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        pair.ours.execute("CREATE UNIQUE INDEX CONCURRENTLY u ON t (k, v, w)")
+    pair.ours.execute("DELETE FROM t WHERE w = 'twice'; ALTER INDEX u RENAME TO x")
+    pair.ours.execute("REINDEX INDEX x")
+    pair.theirs.execute("CREATE UNIQUE INDEX x ON t (k, v, w)")
+    assert leaves_are_indexed(pair, "x")
+    check_structure(pair, "t")
+    pair.ours.execute("DROP INDEX x")
+    assert everywhere(pair, PARTS.format("[ux]")) == 0
+
+
 def test_an_index_of_a_reference_table_is_dropped_concurrently(pair: Pair) -> None:
     concurrently(pair, "CREATE INDEX CONCURRENTLY i ON r (name)")
     concurrently(pair, "DROP INDEX CONCURRENTLY i")

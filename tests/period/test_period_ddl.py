@@ -110,6 +110,62 @@ def test_a_dropped_index_is_gone_from_all_leaves(cluster: Cluster, schema: str, 
     assert indexes.count("btree") == 1  # the primary key's
 
 
+def indexes_of_leaves(cluster: Cluster, schema: str) -> int:
+    """How many valid indexes each leaf has, all the same ones."""
+    ((_, indexes, *_),) = shapes(cluster, schema, "t")
+    assert indexes.count("false") == 0
+    return indexes.count("btree")
+
+
+@pytest.mark.parametrize("name", ["ti", '"T ""x""; \'i\'"', "i" * 63])
+@pytest.mark.parametrize("create", ["CREATE INDEX", "CREATE INDEX CONCURRENTLY"])
+def test_an_index_is_computed_again_and_changed_and_dropped(
+    cluster: Cluster, schema: str, table: str, create: str, name: str
+):
+    node = cluster.coordinator
+    on_both(cluster, f"{create} {name} ON t (v)")
+    make_leaf(cluster, schema, "2030-01-01")
+    for command in (
+        f"REINDEX INDEX {name}",
+        f"REINDEX INDEX CONCURRENTLY {name}",
+        "REINDEX TABLE t",
+        "REINDEX TABLE CONCURRENTLY t",
+        f"REINDEX SCHEMA {schema}",
+    ):
+        on_both(cluster, command)
+        assert indexes_of_leaves(cluster, schema) == 2
+    on_both(cluster, f"ALTER INDEX {name} SET (fillfactor = 60)")
+    make_leaf(cluster, schema, "2031-01-01")
+    ((_, indexes, *_),) = shapes(cluster, schema, "t")
+    assert indexes.count("fillfactor='60'") == 1
+    assert_same(cluster, "SELECT * FROM t WHERE v = 3 ORDER BY k")
+    assert node.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
+    on_both(cluster, f"DROP INDEX CONCURRENTLY {name}")
+    assert indexes_of_leaves(cluster, schema) == 1
+
+
+@pytest.mark.parametrize("create", ["CREATE INDEX", "CREATE INDEX CONCURRENTLY"])
+def test_an_index_is_computed_again_under_new_names(
+    cluster: Cluster, schema: str, table: str, create: str
+):
+    on_both(cluster, f"{create} i ON t (v)")
+    on_both(cluster, "ALTER INDEX i RENAME TO j; ALTER TABLE t RENAME TO u")
+    on_both(cluster, "REINDEX TABLE u")
+    on_both(cluster, "ALTER TABLE u RENAME TO t")
+    assert indexes_of_leaves(cluster, schema) == 2
+
+
+def test_an_index_that_one_worker_lacks_is_completed(cluster: Cluster, schema: str, table: str):
+    node, worker = cluster.coordinator, cluster.workers[1]
+    node.execute("CREATE INDEX i ON t (v)")
+    worker.execute(f"DROP INDEX {schema}.i")
+    worker.disconnect()
+    node.execute("REINDEX INDEX i")
+    make_leaf(cluster, schema, "2030-01-01")
+    assert indexes_of_leaves(cluster, schema) == 2
+    assert node.query("SELECT * FROM strata.check_health() WHERE NOT ok") == []
+
+
 @pytest.mark.parametrize("statement", ["RENAME TO renamed", "SET SCHEMA other_periods"])
 def test_leaves_follow_names(cluster: Cluster, schema: str, table: str, statement: str):
     node = cluster.coordinator

@@ -82,3 +82,44 @@ END
 $$;
 COMMENT ON FUNCTION strata_worker.check_before_read(uuid, bigint, pg_lsn, integer) IS
     'error unless this server shows the schema that the coordinator has, and has replayed so much of its primary''s WAL';
+
+-- What is attached is a part, whatever it is called: PostgreSQL has named what CREATE INDEX makes.  The rest is known by the end of
+-- its name, which is made from what no renaming changes: a repeated command finds it, and no other index of the same name does.
+CREATE OR REPLACE FUNCTION strata_worker.index_parts(
+    table_name text, index_name text,
+    OUT part regclass, OUT parent regclass, OUT leaf boolean, OUT level integer,
+    OUT schema_name name, OUT part_index name, OUT index_oid oid)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE part AS (
+        SELECT c.oid::regclass AS relid, p.parentrelid, coalesce(p.isleaf, true) AS isleaf, coalesce(p.level, 0) AS level,
+               n.nspname
+          FROM to_regclass(table_name) AS t LEFT JOIN pg_partition_tree(t) AS p ON true
+          JOIN pg_class AS c ON c.oid = coalesce(p.relid, t)
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    ), named AS (
+        SELECT p.*, index_name::name COLLATE "C" AS part_index, own.oid AS index_oid, own.oid AS root
+          FROM part AS p
+          LEFT JOIN (pg_class AS own JOIN pg_index AS x ON x.indexrelid = own.oid)
+                 ON x.indrelid = p.relid AND own.relname = index_name
+         WHERE p.level = 0
+        UNION ALL
+        SELECT p.*, coalesce(own.relname, (start || suffix)::name), own.oid, above.root
+          FROM named AS above
+          JOIN part AS p ON p.parentrelid = above.relid
+         CROSS JOIN concat('_', left(md5(above.root || '/' || p.relid::oid), 8)) AS suffix
+         CROSS JOIN left(index_name, CASE WHEN octet_length(index_name) <= 54 THEN 54 ELSE 13 END) AS start
+          LEFT JOIN LATERAL (
+                    SELECT c.oid, c.relname
+                      FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indexrelid
+                      LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = above.index_oid
+                     WHERE x.indrelid = p.relid AND (i.inhrelid IS NOT NULL OR right(c.relname, 9) = suffix)
+                     ORDER BY i.inhrelid LIMIT 1) AS own ON true
+    )
+    SELECT n.relid, n.parentrelid, n.isleaf, n.level, n.nspname, n.part_index, n.index_oid
+      FROM named AS n
+$$;
+COMMENT ON FUNCTION strata_worker.index_parts(text, text) IS
+    'the table and its partitions with their parts of an index, or the names for those that do not exist';
