@@ -23,12 +23,22 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
             "CREATE TABLE visit (id integer, n integer, city integer REFERENCES city,"
             "  PRIMARY KEY (id, n));"
             "CREATE TABLE late (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED);"
-            "CREATE TABLE person_s0 (id integer PRIMARY KEY)"
+            "CREATE TABLE person_s0 (id integer PRIMARY KEY);"
+            "CREATE TABLE pass (id integer PRIMARY KEY, mail text, UNIQUE (mail, id));"
+            "CREATE TABLE stamp (id integer, day date, PRIMARY KEY (id, day));"
+            "CREATE TABLE mark (id integer, day date, n integer, PRIMARY KEY (id, day))"
         )
         made.distribute("person", "id", shards=4)
         made.reference("city")
         made.distribute("visit", "id", colocate_with="person")
         made.distribute("late", "id", shards=4)
+        made.distribute("pass", "id", colocate_with="person")
+        for table in ("stamp", "mark"):
+            made.ours.execute(
+                "SELECT create_distributed_table(%s, 'id', colocate_with => 'person',"
+                " partition_by => 'day', partition_interval => '1 month')",
+                (table,),
+            )
         made.execute(
             "ALTER TABLE visit ADD CONSTRAINT visitor FOREIGN KEY (id) REFERENCES person;"
             "INSERT INTO person SELECT g, 'n', 'm', 20 FROM generate_series(1, 20) g;"
@@ -38,14 +48,27 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
         yield made
 
 
+def fields_of(error: psycopg.Error) -> dict[str, str | None]:
+    fields = ["sqlstate", "message_primary", "message_detail"]
+    fields += ["schema_name", "table_name", "column_name", "constraint_name"]
+    return {field: getattr(error.diag, field) for field in fields}
+
+
 def failure(connection: psycopg.Connection, statement: str) -> dict[str, str | None]:
     with pytest.raises(psycopg.Error) as caught:
         with connection.transaction():
             connection.execute(statement)
-    diag = caught.value.diag
-    fields = ["sqlstate", "message_primary", "message_detail"]
-    fields += ["schema_name", "table_name", "column_name", "constraint_name"]
-    return {field: getattr(diag, field) for field in fields}
+    return fields_of(caught.value)
+
+
+def outcome(connection: psycopg.Connection, statement: str) -> dict[str, str | None] | None:
+    """The failure, or None; nothing is left behind."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement)
+    except psycopg.Error as error:
+        return fields_of(error)
+    return None
 
 
 @pytest.mark.parametrize(
@@ -127,6 +150,93 @@ def test_indexes_of_the_same_columns_are_told_apart(pair: Pair) -> None:
             "UPDATE person SET id = 4 WHERE id = 4 AND false; INSERT INTO person VALUES (4)",
         ):
             assert failure(pair.ours, statement) == failure(pair.theirs, statement)
+
+
+FOREIGN = (
+    "INSERT INTO pass VALUES (99)",
+    "UPDATE pass SET mail = 'other' WHERE id = 40",
+    "UPDATE person SET mail = 'other' WHERE id = 40",
+    "DELETE FROM person WHERE id = 40",
+    "DELETE FROM person; SET CONSTRAINTS ALL IMMEDIATE",
+    "DELETE FROM person WHERE mail = 'only'",
+    "DELETE FROM pass WHERE id = 40",
+    "INSERT INTO mark VALUES (40, '2026-02-03')",
+    "INSERT INTO mark VALUES (40, '2031-02-03')",
+    "DELETE FROM stamp WHERE id = 40",
+    "DELETE FROM stamp; SET CONSTRAINTS ALL IMMEDIATE",
+)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person"],
+        [
+            "pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person ON DELETE RESTRICT",
+            "pass ADD CONSTRAINT again FOREIGN KEY (id) REFERENCES person ON DELETE CASCADE",
+        ],
+        [
+            'pass ADD CONSTRAINT "Last ""one""" FOREIGN KEY (id) REFERENCES person',
+            'pass ADD CONSTRAINT "Again" FOREIGN KEY (id) REFERENCES person',
+        ],
+        [
+            "pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person ON DELETE CASCADE",
+            "pass ADD CONSTRAINT mail FOREIGN KEY (mail, id) REFERENCES person (mail, id)",
+        ],
+        [
+            "pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person DEFERRABLE INITIALLY DEFERRED",
+            "visit ADD CONSTRAINT with_pass FOREIGN KEY (id) REFERENCES pass",
+            "mark ADD CONSTRAINT on_pass FOREIGN KEY (id) REFERENCES pass",
+        ],
+        [
+            "mark ADD CONSTRAINT of_stamp FOREIGN KEY (id, day) REFERENCES stamp",
+            "mark ADD CONSTRAINT again FOREIGN KEY (id, day) REFERENCES stamp ON DELETE CASCADE",
+        ],
+        [
+            "mark ADD CONSTRAINT of_stamp FOREIGN KEY (id, day) REFERENCES stamp",
+            "stamp ADD CONSTRAINT of_person FOREIGN KEY (id) REFERENCES person",
+        ],
+    ],
+)  # fmt: skip
+def test_a_foreign_key_is_told_from_each_side(pair: Pair, keys: list[str]) -> None:
+    """Also where a unique index, or another foreign key, has the same columns."""
+    with pair.transaction():
+        pair.execute(
+            "INSERT INTO person VALUES (40, 'n', 'only', 20); INSERT INTO pass VALUES (40, 'only');"
+            "DELETE FROM visit; INSERT INTO visit VALUES (40, 1); INSERT INTO stamp VALUES (40, '2026-01-03');"
+            "INSERT INTO mark VALUES (40, '2026-01-03');"
+            "ALTER TABLE visit DROP CONSTRAINT visitor"
+        )
+        for key in keys:
+            pair.execute(f"ALTER TABLE {key}")
+        failed = 0
+        for statement in FOREIGN:
+            ours, theirs = outcome(pair.ours, statement), outcome(pair.theirs, statement)
+            assert ours == theirs
+            failed += theirs is not None
+        assert failed > 1
+
+
+def test_workers_that_log_no_errors_leave_the_names_to_the_columns(pair: Pair) -> None:
+    """A worker finds the names when it logs the error."""
+    workers = pair.cluster.workers
+    for worker in workers:
+        worker.execute("ALTER DATABASE strata SET log_min_messages = fatal")
+    try:
+        with pair.cluster.coordinator.connect() as ours, pair.transaction():
+            pair.theirs.execute(
+                "ALTER TABLE pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person"
+            )
+            ours.execute("SET search_path = test_error_names; BEGIN")
+            ours.execute("ALTER TABLE pass ADD CONSTRAINT whose FOREIGN KEY (id) REFERENCES person")
+            for connection in (ours, pair.theirs):
+                connection.execute("DELETE FROM visit; INSERT INTO pass VALUES (3)")
+            for statement in ("DELETE FROM person WHERE id = 3", "INSERT INTO pass VALUES (3)"):
+                assert outcome(ours, statement) == outcome(pair.theirs, statement) is not None
+            ours.execute("ROLLBACK")
+    finally:
+        for worker in workers:
+            worker.execute("ALTER DATABASE strata RESET log_min_messages")
 
 
 def test_users_who_own_nothing_get_the_table_s_names(pair: Pair) -> None:

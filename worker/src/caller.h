@@ -84,10 +84,10 @@ extern void caller_end_statements(void);
 extern bool caller_is_command(Node *command);
 extern void caller_execute(VariableSetStmt *command);
 
-extern void caller_initialize(void);		/* from _PG_init, as the next ones */
-extern void own_statement_initialize(void); /* own_statement.c */
-extern void users_code_initialize(void);	/* users_code.c */
-extern void index_names_initialize(void);	/* index_names.c */
+extern void caller_initialize(void);		   /* from _PG_init, as the next ones */
+extern void own_statement_initialize(void);	   /* own_statement.c */
+extern void users_code_initialize(void);	   /* users_code.c */
+extern void constraint_names_initialize(void); /* constraint_names.c */
 
 /* ERROR if a utility command of users' code must not run; own_statement.c has the hook. */
 extern void users_code_check_command(Node *command);

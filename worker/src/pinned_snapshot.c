@@ -336,6 +336,6 @@ _PG_init(void)
 	caller_initialize();
 	own_statement_initialize();
 	users_code_initialize();
-	index_names_initialize();
+	constraint_names_initialize();
 	partial_upgrade_initialize();
 }

@@ -155,7 +155,8 @@ copy_error(RemoteError *error, const WorkerConnection *conn, const PGresult *res
 static void
 localize_error(RemoteError *error)
 {
-	ErrorNames names = {.message = error->message,
+	ErrorNames names = {.sqlstate = error->sqlstate,
+						.message = error->message,
 						.detail = error->detail,
 						.schema = error->names[0],
 						.table = error->names[1],

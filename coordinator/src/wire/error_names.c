@@ -7,11 +7,11 @@
  * ("was it orders_pkey?"), so they get those of the table, as from one PostgreSQL.
  *
  * - A shard is known by its name, from which the table's follows (relation_name_of_shard()).
- * - A shard's unique index has been named by the worker (worker/src/index_names.c).  If it was not, it is known
- *   by its columns, which the error's detail shows in the same words on all nodes and in all
+ * - A shard's unique index or foreign key has been named by the worker (worker/src/constraint_names.c).  If it was not,
+ *   an index is known by its columns, which the error's detail shows in the same words on all nodes and in all
  *   languages: Key (a, b)=(1, 2).
  * - A foreign key to a distributed table has one more constraint, with a generated name, per shard
- *   that it points to; the detail shows the columns that it points to.
+ *   that it points to; the detail shows the columns that it points to, the SQLSTATE that it is no index.
  *
  * Names that cannot be told are left as they came: this must never hide the error itself.
  */
@@ -184,6 +184,14 @@ find_foreign_key(Relation relation, const char *message, const char *detail)
 	return found;
 }
 
+/* A restrict violation is one of a foreign key, since PostgreSQL 18. */
+static bool
+is_of_foreign_key(const ErrorNames *names)
+{
+	return names->sqlstate == ERRCODE_FOREIGN_KEY_VIOLATION ||
+		   names->sqlstate == ERRCODE_RESTRICT_VIOLATION;
+}
+
 /* The user's name of a constraint that the table has not under the worker's name, or NULL. */
 static char *
 find_constraint(Oid table, const ErrorNames *names)
@@ -200,9 +208,8 @@ find_constraint(Oid table, const ErrorNames *names)
 	relation = try_relation_open(table, NoLock);
 	if (relation == NULL)
 		return NULL;
-	found = find_unique_index(relation, names->detail);
-	if (found == NULL)
-		found = find_foreign_key(relation, names->message, names->detail);
+	found = is_of_foreign_key(names) ? find_foreign_key(relation, names->message, names->detail)
+									 : find_unique_index(relation, names->detail);
 	relation_close(relation, NoLock);
 	return found;
 }

@@ -14,6 +14,7 @@
  */
 typedef struct ErrorNames
 {
+	int sqlstate;
 	char *message;
 	char *detail;
 	char *schema;
