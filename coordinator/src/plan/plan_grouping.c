@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_constraint.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -30,6 +31,7 @@
 #include "optimizer/prep.h"
 #include "optimizer/tlist.h"
 #include "parser/parse_oper.h"
+#include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
@@ -44,6 +46,49 @@
 #include "plan/rename_plan.h"
 #include "plan/shippable.h"
 #include "plan/upper_stage.h"
+
+typedef struct Groups
+{
+	PlannerInfo *root;
+	List *exprs;   /* what is grouped by */
+	List *columns; /* that are in these expressions */
+} Groups;
+
+/*
+ * Walker: columns of grouped expressions, where they are neither in such an expression nor in an aggregate, and no primary key
+ * lets them stand there.  Those of which a sub-select makes use are its arguments.
+ */
+static bool
+walk_unnamed_groups(Node *node, Groups *groups)
+{
+	List *keys = NIL;
+
+	if (node == NULL || IsA(node, Aggref) || list_member(groups->exprs, node))
+		return false;
+	if (IsA(node, Var) && list_member(groups->columns, node))
+	{
+		Index rti = ((Var *) node)->varno;
+		RangeTblEntry *rte = planner_rt_fetch(rti, groups->root);
+
+		return rte->rtekind != RTE_RELATION ||
+			   !check_functional_grouping(rte->relid, rti, 0, groups->exprs, &keys);
+	}
+	return expression_tree_walker(node, walk_unnamed_groups, groups);
+}
+
+/*
+ * Can SQL say what is asked of the groups?  The parser knows a grouped expression by its form, and not in sub-selects.  But where
+ * it is a view's column, the planner has put it there, or given a use of it another form: NOT (a > 2) is a <= 2.
+ */
+static bool
+names_groups(PlannerInfo *root, List *exprs, Node *having)
+{
+	Groups groups = {.root = root};
+
+	groups.exprs = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
+	groups.columns = pull_vars_of_level((Node *) groups.exprs, 0);
+	return !walk_unnamed_groups((Node *) exprs, &groups) && !walk_unnamed_groups(having, &groups);
+}
 
 /* Grouping that is complete on the workers. */
 static void
@@ -64,7 +109,8 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	path->grouping_sets = root->parse->groupingSets;
 	path->having = (List *) having;
 	path->has_aggs = root->parse->hasAggs;
-	if (!upper_stage_is_shippable(path, path->target) ||
+	if (!names_groups(root, target->exprs, having) ||
+		!upper_stage_is_shippable(path, path->target) ||
 		!shippable_expr(root, &path->locus, having, &path->outer_params))
 		return;
 
