@@ -90,12 +90,48 @@ names_groups(PlannerInfo *root, List *exprs, Node *having)
 	return !walk_unnamed_groups((Node *) exprs, &groups) && !walk_unnamed_groups(having, &groups);
 }
 
+/*
+ * The stage's columns, all of GROUP BY among them: below windows core leaves out, or does not mark, what it has found to be
+ * redundant there, but SQL must name it, and without any there is one group.
+ */
+static PathTarget *
+make_grouping_target(PlannerInfo *root)
+{
+	PathTarget *target = copy_pathtarget(root->upper_targets[UPPERREL_GROUP_AGG]);
+	int columns = list_length(target->exprs);
+	ListCell *cell;
+
+	if (target->sortgrouprefs == NULL)
+		target->sortgrouprefs = palloc0(columns * sizeof(Index));
+	foreach(cell, root->parse->groupClause)
+	{
+		Index ref = lfirst_node(SortGroupClause, cell)->tleSortGroupRef;
+		Expr *expr = get_sortgroupref_tle(ref, root->processed_tlist)->expr;
+		int place = 0;
+
+		while (place < columns && target->sortgrouprefs[place] != ref)
+			place++;
+		if (place < columns)
+			continue;
+		for (place = 0; place < columns; place++)
+		{
+			if (target->sortgrouprefs[place] == 0 && equal(list_nth(target->exprs, place), expr))
+				break;
+		}
+		if (place < columns)
+			target->sortgrouprefs[place] = ref;
+		else
+			add_column_to_pathtarget(target, expr, ref);
+	}
+	return target;
+}
+
 /* Grouping that is complete on the workers. */
 static void
 push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, Node *having)
 {
 	DistPath *path = dist_path_copy(input);
-	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	PathTarget *target = make_grouping_target(root);
 	List *keys = NIL;
 	Path *local = linitial(output_rel->pathlist);
 	ListCell *lc;
@@ -351,7 +387,7 @@ static void
 add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, AggStrategy strategy,
 				  List *having, const DistinctAggregates *distinct, double groups)
 {
-	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	PathTarget *target = make_grouping_target(root);
 	List *group_clause = root->parse->groupClause;
 	AggClauseCosts costs;
 	Path *path;
@@ -390,7 +426,7 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 {
 	List *group_clause = root->parse->groupClause;
 	List *having = (List *) extra->havingQual;
-	PathTarget *grouping_target = root->upper_targets[UPPERREL_GROUP_AGG];
+	PathTarget *grouping_target = make_grouping_target(root);
 	List *exprs = list_concat_copy(grouping_target->exprs, having);
 	PathTarget *target;
 	DistinctAggregates distinct = {0};
@@ -464,7 +500,7 @@ static void
 push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 				   DistPath *input, GroupPathExtraData *extra)
 {
-	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
+	PathTarget *target = make_grouping_target(root);
 	List *having = (List *) extra->havingQual;
 	DistPath *path = dist_path_copy(input);
 	int workers = locus_worker_count(&input->locus);
