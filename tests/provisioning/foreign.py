@@ -65,24 +65,21 @@ def copy_tree(target: Path) -> None:
 
 # The first process of the namespace; it waits for whatever the tests leave behind without a parent.
 CONFINED = """
-for tree in $DEVICE_TREES; do mount --rbind "$tree" "$0$tree" || exit; done
 mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
 chroot "$0" sh -c 'cd /src && exec "$@"' sh "$@"
 exit $?
 """
 
 
-def show(root: Path, arguments: list[str], device_trees: str = "") -> int:
+def show(root: Path, arguments: list[str]) -> int:
     """Run a program in the root, in the copy of the tree, with our standard output.
 
-    It sees this machine's `device_trees`.  What it leaves running is killed when it ends, and when
-    this process does.
+    What it leaves running is killed when it ends, and when this process does.
     """
     command = ["setpriv", "--pdeathsig", "KILL"]
     command += ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child=KILL"]
     command += ["sh", "-c", CONFINED, root, *arguments]
-    environment = {**ENVIRONMENT, "DEVICE_TREES": device_trees}
-    return run(command, env=environment, check=False, stdout=None, stderr=None).returncode
+    return run(command, env=ENVIRONMENT, check=False, stdout=None, stderr=None).returncode
 
 
 def build_deb(major: int, output: Path) -> None:
@@ -204,8 +201,7 @@ def run_tests(major: int, arguments: list[str]) -> int:
 
 
 def run_benchmarks(major: int, arguments: list[str]) -> int:
-    """The same with benchmarks.run, which makes itself a slow disk of a loop device."""
+    """The same with benchmarks.run."""
     with installed(major) as (root, config):
         install_python(root, suite_of(major), "benchmarks/requirements.txt")
-        command = ["env", config, "/.venv/bin/python", "-m", "benchmarks.run", *arguments]
-        return show(root, command, device_trees="/dev /sys")
+        return show(root, ["env", config, "/.venv/bin/python", "-m", "benchmarks.run", *arguments])
