@@ -541,6 +541,54 @@ def test_a_delete_from_a_reference_table_cascades_on_the_workers(pair: Pair) -> 
     check_structure(pair, "child")
 
 
+CONSTRAINTS = """
+SELECT string_agg(conname || ' ' || pg_get_constraintdef(oid), ', ' ORDER BY conname)
+  FROM pg_constraint WHERE conrelid = to_regclass('child') AND conparentid = 0
+"""
+PARTS_OF_KEYS = """
+SELECT string_agg(conname, ' ' ORDER BY oid)
+  FROM pg_constraint WHERE conrelid = to_regclass('child') AND conparentid <> 0
+"""
+
+
+def test_constraints_get_the_names_that_workers_have_for_parts_of_others(pair: Pair) -> None:
+    def check_constraints() -> None:
+        assert set(pair.on_workers(CONSTRAINTS)) == {row[0] for row in pair.same(CONSTRAINTS)}
+
+    pair.execute(
+        "CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE other (id integer PRIMARY KEY);"
+        "CREATE TABLE child (id integer REFERENCES parent REFERENCES other REFERENCES parent, v integer)"
+    )
+    pair.distribute("parent", "id", shards=4)
+    pair.distribute("other", "id", colocate_with="parent")
+    pair.distribute("child", "id", colocate_with="parent")
+    for _ in range(2):
+        pair.same("ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES other ON DELETE CASCADE")
+        check_constraints()
+    first, second, third, *_ = pair.on_workers(PARTS_OF_KEYS)[0].split()
+    for statement in (
+        f"ALTER TABLE child ADD CONSTRAINT {first} CHECK (v > 0)",
+        f"ALTER TABLE child ADD CONSTRAINT {second} UNIQUE (id, v), ADD x integer",
+        f"ALTER TABLE child RENAME CONSTRAINT {first} TO {third}",
+        f"ALTER TABLE child RENAME CONSTRAINT {second} TO {third}",
+        f"ALTER TABLE child ADD CONSTRAINT {third} CHECK (v > 1)",
+    ):
+        pair.same(statement)
+        check_constraints()
+    pair.execute("INSERT INTO parent VALUES (1), (2); INSERT INTO other VALUES (1)")
+    for statement in (
+        "INSERT INTO child VALUES (1, 1)",
+        "INSERT INTO child VALUES (1, 1)",
+        "INSERT INTO child VALUES (1, 0)",
+        "INSERT INTO child VALUES (2, 2)",
+        "DELETE FROM parent",
+        "DELETE FROM other",
+        f"ALTER TABLE child DROP CONSTRAINT {third}",
+        "SELECT * FROM child",
+    ):
+        pair.same(statement)
+
+
 # ---- roles and privileges ----------------------------------------------------------------------------
 
 

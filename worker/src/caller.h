@@ -84,6 +84,9 @@ extern void caller_end_statements(void);
 extern bool caller_is_command(Node *command);
 extern void caller_execute(VariableSetStmt *command);
 
+/* The coordinator's command adds constraints, or renames one: none that PostgreSQL has named is in their way. */
+extern void constraint_names_free(Node *command); /* constraint_names.c */
+
 extern void caller_initialize(void);		   /* from _PG_init, as the next ones */
 extern void own_statement_initialize(void);	   /* own_statement.c */
 extern void users_code_initialize(void);	   /* users_code.c */

@@ -1,6 +1,8 @@
 /*
  * constraint_names.c
- *		Duplicate keys and missing ones are reported with the name of the table's constraint, not of the shard's.
+ *		Names that PostgreSQL has made up for shards' parts of constraints are nobody's concern.
+ *
+ * Duplicate keys and missing ones are reported with the name of the table's constraint, not of the shard's.
  *
  * A unique index of a sharded table has a part for each shard, and a foreign key one for each shard on either side, with
  * names that PostgreSQL has made up.  The coordinator can often tell the constraint by the columns that the error's detail
@@ -9,6 +11,9 @@
  * The hook is called when the error is written to the log, before it is sent, and before the transaction is aborted:
  * whoever reports such a key has let go of pages and locks before (it looks up a detail just there), so that
  * catalogs can be read.  What is not found stays as it was.
+ *
+ * Parts of a foreign key, one for each shard that it points to, are constraints of the table itself.  The coordinator's table has
+ * none, so that its next constraint may have such a name: the part gets another one, before the command runs.
  */
 #include "postgres.h"
 
@@ -18,6 +23,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "commands/tablecmds.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -117,6 +123,64 @@ emit_log(ErrorData *error)
 		name_whole_constraint(error);
 	if (previous_emit_log)
 		previous_emit_log(error);
+}
+
+/* The table may get a constraint of this name: no part of a foreign key of its own has it afterwards. */
+static void
+free_name(Oid relation, const char *name)
+{
+	Oid part = get_relation_constraint_oid(relation, name, true);
+	Oid parent = get_parent_constraint(part);
+
+	if (!OidIsValid(parent) ||
+		get_relation_constraint_oid(relation, get_constraint_name(parent), true) != parent)
+		return;
+	RenameConstraintById(
+		part, ChooseConstraintName(name, NULL, "part", get_rel_namespace(relation), NIL));
+	CommandCounterIncrement();
+}
+
+static void
+free_added_names(AlterTableStmt *alter)
+{
+	Oid relation = InvalidOid;
+	ListCell *cell;
+
+	foreach(cell, alter->cmds)
+	{
+		const AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+		const char *name = command->subtype == AT_AddConstraint
+							   ? castNode(Constraint, command->def)->conname
+							   : NULL;
+
+		if (name == NULL)
+			continue;
+		if (!OidIsValid(relation))
+			relation = AlterTableLookupRelation(alter, AlterTableGetLockLevel(alter->cmds));
+		if (OidIsValid(relation))
+			free_name(relation, name);
+	}
+}
+
+static void
+free_new_name(const RenameStmt *rename)
+{
+	Oid relation = RangeVarGetRelidExtended(rename->relation, AccessExclusiveLock,
+											rename->missing_ok ? RVR_MISSING_OK : 0,
+											RangeVarCallbackOwnsRelation, NULL);
+
+	if (OidIsValid(relation))
+		free_name(relation, rename->newname);
+}
+
+void
+constraint_names_free(Node *command)
+{
+	if (IsA(command, AlterTableStmt))
+		free_added_names((AlterTableStmt *) command);
+	else if (IsA(command, RenameStmt) &&
+			 ((RenameStmt *) command)->renameType == OBJECT_TABCONSTRAINT)
+		free_new_name((RenameStmt *) command);
 }
 
 void

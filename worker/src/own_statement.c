@@ -489,6 +489,8 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	{
 		if (privileged)
 			SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, SECURITY_LOCAL_USERID_CHANGE);
+		if (session_is_marked())
+			constraint_names_free(command);
 		call_utility(statement, text, read_only_tree, context, parameters, environment, receiver,
 					 completion);
 		if (settings > 0)
