@@ -500,7 +500,7 @@ static void
 push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel,
 				   DistPath *input, GroupPathExtraData *extra)
 {
-	PathTarget *target = make_grouping_target(root);
+	PathTarget *target = root->upper_targets[UPPERREL_GROUP_AGG];
 	List *having = (List *) extra->havingQual;
 	DistPath *path = dist_path_copy(input);
 	int workers = locus_worker_count(&input->locus);
@@ -541,7 +541,7 @@ push_distinct_rows(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_
 	add_path(output_rel, (Path *) create_agg_path(
 							 root, output_rel, rows, target,
 							 root->parse->groupClause == NIL ? AGG_PLAIN : AGG_SORTED,
-							 AGGSPLIT_SIMPLE, root->parse->groupClause, having, &costs, groups));
+							 AGGSPLIT_SIMPLE, compat_group_clauses(root), having, &costs, groups));
 }
 
 void
