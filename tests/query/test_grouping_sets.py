@@ -15,6 +15,7 @@ CREATE TABLE sale (id integer, shop integer, g integer, h text, v integer, n num
 CREATE TABLE nothing (LIKE sale);
 CREATE TABLE shop (shop integer PRIMARY KEY, town text, size integer);
 CREATE TABLE here (g integer, w integer);
+CREATE TABLE everywhere (g integer PRIMARY KEY, w integer);
 """
 ROWS = """
 INSERT INTO sale SELECT i, nullif(i % 41, 17), nullif(i % 7, 3), nullif('h' || i % 5, 'h2'), nullif(i * 7919 % 23, 5),
@@ -23,6 +24,7 @@ INSERT INTO sale SELECT i, nullif(i % 41, 17), nullif(i % 7, 3), nullif('h' || i
 INSERT INTO sale (id) VALUES (9000), (9001);
 INSERT INTO shop SELECT i, 't' || i % 6, i % 4 FROM generate_series(0, 45) AS i;
 INSERT INTO here SELECT i, i * 3 FROM generate_series(0, 9) AS i;
+INSERT INTO everywhere SELECT * FROM here WHERE g <> 4;
 ANALYZE sale, nothing, shop, here;
 """
 
@@ -33,6 +35,7 @@ def pair(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Pair]:
         made.execute(TABLES)
         for table, colocated in (("sale", "none"), ("nothing", "sale"), ("shop", "sale")):
             made.distribute(table, "shop", colocated, storage=request.param)
+        made.reference("everywhere")
         made.execute(ROWS)
         yield made
 
@@ -126,6 +129,18 @@ def test_rows_without_duplicates(pair: Pair, query: str) -> None:
 def test_what_needs_all_rows(pair: Pair, query: str) -> None:
     pair.same(query)
     assert "GROUPING SETS" not in pair.every_remote_sql(query)
+
+
+@pytest.mark.parametrize("groups", ["{s}", "ROLLUP ({s})", "shop, ROLLUP ({s})", "CUBE ({s}, g)"])
+def test_sub_selects_that_are_asked_for(pair: Pair, groups: str) -> None:
+    """GROUPING() has a sub-select of its own, which is not the one of GROUP BY."""
+    sub_select = "(SELECT min(w) FROM everywhere e WHERE e.g = sale.g)"
+    groups = groups.format(s=sub_select)
+    pair.same(f"SELECT {sub_select}, grouping({sub_select}) FROM sale GROUP BY {groups}")
+    pair.same(
+        f"SELECT count(*), count(DISTINCT v), sum(DISTINCT f) FROM sale GROUP BY {groups}"
+        f" HAVING grouping({sub_select}) = 0 ORDER BY grouping({sub_select}), 1, 2, 3"
+    )
 
 
 def test_keys_that_a_set_makes_null(pair: Pair) -> None:

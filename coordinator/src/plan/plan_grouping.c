@@ -419,6 +419,17 @@ estimate_finest_groups(PlannerInfo *root, DistPath *input)
 		input->rows, NULL, NULL);
 }
 
+/* GROUPING() of a sub-select has one of its own: the final step would not know it among the columns of the workers. */
+static bool
+asks_for_sub_select(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, GroupingFunc))
+		return contain_subplans((Node *) ((GroupingFunc *) node)->args);
+	return expression_tree_walker(node, asks_for_sub_select, context);
+}
+
 /* Partial aggregates on the workers, Finalize Aggregate here; false where that cannot be. */
 static bool
 push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input,
@@ -435,6 +446,7 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	double groups = ((Path *) linitial(output_rel->pathlist))->rows;
 
 	if (input->outer_params != NULL || input->locus.kind != LOCUS_HASHED || input->locks != NIL ||
+		asks_for_sub_select((Node *) exprs, NULL) ||
 		!classify_aggregates(root, input, exprs, &distinct))
 		return false;
 	if (input->ordered && !partial_aggregate_ignores_order((Node *) exprs))
