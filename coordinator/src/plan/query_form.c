@@ -302,7 +302,7 @@ form_expr(Node *node, FormLevel *level)
 		}
 		default:
 			node = expression_tree_mutator(node, form_expr, level);
-			compat_forget_json_format(node);
+			compat_forget_json_clauses(node);
 			return node;
 	}
 }

@@ -128,21 +128,24 @@ compat_flatten_groups(Query *query)
 #define compat_is_json_array_of_query(node) false
 #endif
 
-/* RETURNING jsonb of a JSON function, as ruleutils prints it and the parser reads it; since 17. */
+/* Clauses of a JSON function as ruleutils prints them and the parser reads them; since 17. */
 #if PG_VERSION_NUM >= 170000
-#define compat_forget_json_format(node)                                                       \
+#define compat_forget_json_clauses(node)                                                      \
 	do                                                                                        \
 	{                                                                                         \
 		if (IsA(node, JsonExpr))                                                              \
 		{                                                                                     \
 			JsonExpr *json_ = (JsonExpr *) (node);                                            \
                                                                                               \
+			json_->format = makeJsonFormat(JS_FORMAT_DEFAULT, JS_ENC_DEFAULT, -1);            \
 			json_->returning = copyObject(json_->returning);                                  \
 			json_->returning->format = makeJsonFormat(JS_FORMAT_DEFAULT, JS_ENC_DEFAULT, -1); \
+			if (json_->wrapper == JSW_UNSPEC)                                                 \
+				json_->wrapper = JSW_NONE;                                                    \
 		}                                                                                     \
 	} while (0)
 #else
-#define compat_forget_json_format(node) ((void) 0)
+#define compat_forget_json_clauses(node) ((void) 0)
 #endif
 
 /*
