@@ -151,6 +151,29 @@ def test_groups_of_views_mean_the_same(pair: Pair) -> None:
     pair.same("SELECT pg_get_viewdef('per_country'::regclass)")
 
 
+def test_groups_of_virtual_columns_mean_the_same(pair: Pair) -> None:
+    pair.execute(
+        "CREATE TABLE ages (user_id integer, age integer, decade integer GENERATED ALWAYS AS (age / 10) VIRTUAL,"
+        " old boolean GENERATED ALWAYS AS (age > 40) VIRTUAL,"
+        " grown boolean GENERATED ALWAYS AS (age > 20 AND age < 60) VIRTUAL)"
+    )
+    pair.distribute("ages", "user_id")
+    pair.execute("INSERT INTO ages SELECT user_id % 20, age FROM users")
+    pair.all_same(
+        f"SELECT {asked} FROM ages{where} GROUP BY {groups}"
+        for asked, groups in (
+            ("decade, (SELECT count(*) FROM kinds k WHERE k.kind_id = decade), count(*)", "decade"),
+            ("(SELECT max(k.kind) FROM kinds k WHERE k.kind_id < decade)", "user_id, decade"),
+            ("NOT old, count(*)", "old"),
+            ("rank() OVER (ORDER BY count(*)), NOT old", "user_id, old"),
+            ("grown AND count(*) > 3", "user_id, grown"),
+            ("count(*)", "user_id, grown HAVING grown AND count(*) > 3"),
+            ("decade, (SELECT count(*) FROM kinds k WHERE k.kind_id = decade)", "ROLLUP (decade)"),
+        )
+        for where in ("", " WHERE user_id = 7")
+    )
+
+
 def test_groups_that_a_unique_index_makes_redundant(pair: Pair) -> None:
     """The planner drops them; what names them is still computed on the workers."""
     pair.execute("CREATE TABLE badges (number integer NOT NULL UNIQUE, owner text, color text)")

@@ -54,9 +54,44 @@ typedef struct Groups
 	List *columns; /* that are in these expressions */
 } Groups;
 
+static bool walk_unnamed_groups(Node *node, Groups *groups);
+
+/* Of conditions within conditions of the same kind the parser makes one list. */
+static bool
+walk_conditions(BoolExpr *expr, Groups *groups)
+{
+	ListCell *lc;
+
+	foreach(lc, expr->args)
+	{
+		BoolExpr *part = lfirst(lc);
+
+		if (IsA(part, BoolExpr) && part->boolop == expr->boolop
+				? walk_conditions(part, groups)
+				: walk_unnamed_groups((Node *) part, groups))
+			return true;
+	}
+	return false;
+}
+
+/* In a sub-select the parser knows only grouped columns. */
+static bool
+walk_sub_select(SubPlan *subplan, const Groups *groups)
+{
+	Groups below = {.root = groups->root, .columns = groups->columns};
+	ListCell *lc;
+
+	foreach(lc, groups->exprs)
+	{
+		if (IsA(lfirst(lc), Var))
+			below.exprs = lappend(below.exprs, lfirst(lc));
+	}
+	return walk_unnamed_groups((Node *) subplan->args, &below);
+}
+
 /*
  * Walker: columns of grouped expressions, where they are neither in such an expression nor in an aggregate, and no primary key
- * lets them stand there.  Those of which a sub-select makes use are its arguments.
+ * lets them stand there.
  */
 static bool
 walk_unnamed_groups(Node *node, Groups *groups)
@@ -73,6 +108,10 @@ walk_unnamed_groups(Node *node, Groups *groups)
 		return rte->rtekind != RTE_RELATION ||
 			   !check_functional_grouping(rte->relid, rti, 0, groups->exprs, &keys);
 	}
+	if (IsA(node, BoolExpr))
+		return walk_conditions((BoolExpr *) node, groups);
+	if (IsA(node, SubPlan) && walk_sub_select((SubPlan *) node, groups))
+		return true;
 	return expression_tree_walker(node, walk_unnamed_groups, groups);
 }
 
@@ -81,13 +120,14 @@ walk_unnamed_groups(Node *node, Groups *groups)
  * it is a view's column, the planner has put it there, or given a use of it another form: NOT (a > 2) is a <= 2.
  */
 static bool
-names_groups(PlannerInfo *root, List *exprs, Node *having)
+names_groups(PlannerInfo *root, List *exprs, List *having)
 {
 	Groups groups = {.root = root};
 
 	groups.exprs = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
 	groups.columns = pull_vars_of_level((Node *) groups.exprs, 0);
-	return !walk_unnamed_groups((Node *) exprs, &groups) && !walk_unnamed_groups(having, &groups);
+	return !walk_unnamed_groups((Node *) exprs, &groups) &&
+		   !walk_unnamed_groups((Node *) make_ands_explicit(having), &groups);
 }
 
 /*
@@ -145,7 +185,7 @@ push_full_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input, N
 	path->grouping_sets = root->parse->groupingSets;
 	path->having = (List *) having;
 	path->has_aggs = root->parse->hasAggs;
-	if (!names_groups(root, target->exprs, having) ||
+	if (!names_groups(root, target->exprs, path->having) ||
 		!upper_stage_is_shippable(path, path->target) ||
 		!shippable_expr(root, &path->locus, having, &path->outer_params))
 		return;

@@ -151,7 +151,8 @@ check_functions_reads(const PlannerCall *call)
 	foreach(lc, call->read)
 	{
 		if (list_member_oid(call->written, lfirst_oid(lc)))
-			statement_parts_report(lfirst_oid(lc), "A function reads what another part changes.");
+			statement_parts_report(lfirst_oid(lc),
+								   "A function or a sub-select reads what a part changes.");
 	}
 }
 
