@@ -74,6 +74,7 @@ FORMS = {
     "NOT in HAVING": "SELECT count(*) FROM {w} GROUP BY w.large, w.id HAVING NOT w.large OR count(*) > 5",
     "OR in HAVING": "SELECT count(*) FROM {w} GROUP BY w.outside, w.id HAVING w.outside OR count(*) > 5",
     "NOT beside a window": "SELECT rank() OVER (ORDER BY count(*)), NOT w.large FROM {w} GROUP BY w.large, w.id",
+    "a window over NOT": "SELECT count(*) OVER (PARTITION BY NOT w.large), count(*) FROM {w} GROUP BY w.large, w.id",
     "a sub-select beside a window": "SELECT rank() OVER (ORDER BY count(*)), (SELECT count(*) FROM k WHERE k.g = w.rest)"
     " FROM {w} GROUP BY w.rest, w.id",
 }  # fmt: skip
