@@ -19,8 +19,12 @@ def table(node: Node, schema_name: str) -> Iterator[str]:
 
 
 def settle_horizon(node: Node) -> None:
-    """A transaction id later than all before, so that VACUUM may remove what they deleted."""
+    """A transaction id later than all before, and no older snapshot, be it autovacuum's: VACUUM may remove what they deleted."""
     node.execute("SELECT txid_current()")
+    older = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND age(backend_xmin) > 0"
+    for _ in wait_until("nobody has an older snapshot"):
+        if node.value(older) == 0:
+            break
 
 
 def test_space_is_reused_in_cycles_of_load_and_delete(node: Node, table: str) -> None:
