@@ -47,13 +47,41 @@ fetch_newest()
 		done
 		sleep 5
 	done
-	cat "$work/log" >&2
 	return 1
+}
+
+# The release before, which is in no list any more, but may still be in the pool: a Debian developer has signed what it is made of.
+fetch_before()
+{
+	local keyring=/usr/share/keyrings/debian-keyring.gpg
+	local version pool minor dsc sum tarball
+	version=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
+		awk '$1 == "Version:" { print $2 }' | sort --version-sort | tail -n 1)
+	pool=$(head -n 1 <<<"$mirrors" | cut -d ' ' -f 1)/pool/main/p/postgresql-$major
+	minor=${version#*.}
+	for ((minor = ${minor%%-*} - 1; minor >= 0; minor--)); do
+		dsc=postgresql-${major}_$major.$minor-${version#*-}.dsc
+		fetch_file "$pool/$dsc" || continue
+		gpgv --quiet --keyring "$keyring" --output "$work/signed" "$work/$dsc" || return
+		read -r sum tarball < <(awk '/^Checksums-Sha256:/ { on = 1 } on && /\.orig\.tar\.[a-z0-9]+$/ { print $1, $3; exit }' "$work/signed")
+		fetch_file "$pool/$tarball" "SHA256:$sum"
+		return
+	done
+	return 1
+}
+
+# Usage: fetch_file URL [HASH]
+fetch_file()
+{
+	apt_here /usr/lib/apt/apt-helper download-file "$1" "$work/${1##*/}" "${@:2}"
 }
 
 echo "Taking the tests of PostgreSQL $major from Debian's source package ..."
 apt_here apt-get update
-fetch_newest
+fetch_newest || fetch_before >>"$work/log" 2>&1 || {
+	cat "$work/log" >&2
+	exit 1
+}
 tar -xf "$work"/postgresql-*.orig.tar.* -C "$work/tests" --strip-components=3 --wildcards \
 	'*/src/test/regress/*' '*/src/test/isolation/*'
 touch "$work/tests/complete"

@@ -128,10 +128,11 @@ def older_suite(suite: str) -> str:
 
 
 def check_recipe(suite: str) -> Recipe:
-    """Where packages are built, with the oldest server beside it and the tools of benchmarks."""
+    """Where packages are built, with the oldest server beside it; for benchmarks, and for signed sources of tests."""
     older = older_suite(suite)
     packages = packages_of(BUILDING, suite) + (packages_of(OLDER, older) if older else ())
-    return Recipe(suite, (*packages, "e2fsprogs"), older_suite=older)
+    more = ("e2fsprogs", "debian-keyring", "gpgv")
+    return Recipe(suite, packages + more, older_suite=older)
 
 
 def packages_of(names: str, suite: str) -> tuple[str, ...]:
