@@ -34,12 +34,10 @@ apt_here()
 		-o Debug::NoLocking=true -o APT::Sandbox::User= "$@"
 }
 
-# the newest version of those that the mirrors really have: some lag behind their own lists, or behind each other
+# the newest of these versions that the mirrors really have: some lag behind their own lists, or behind each other
 fetch_newest()
 {
-	local version versions
-	versions=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
-		awk '$1 == "Version:" { print $2 }' | sort --version-sort --reverse --unique)
+	local versions=$1 version
 	for _ in 1 2 3; do
 		for version in $versions; do
 			(cd "$work" && apt_here apt-get source --tar-only "postgresql-$major=$version") >>"$work/log" 2>&1 &&
@@ -50,13 +48,11 @@ fetch_newest()
 	return 1
 }
 
-# The release before, which is in no list any more, but may still be in the pool: a Debian developer has signed what it is made of.
+# The release before this version, which is in no list any more, but may still be in the pool: a Debian developer has signed what it is made of.
 fetch_before()
 {
-	local keyring=/usr/share/keyrings/debian-keyring.gpg
-	local version pool minor dsc sum tarball
-	version=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
-		awk '$1 == "Version:" { print $2 }' | sort --version-sort | tail -n 1)
+	local version=$1 keyring=/usr/share/keyrings/debian-keyring.gpg
+	local pool minor dsc sum tarball
 	pool=$(head -n 1 <<<"$mirrors" | cut -d ' ' -f 1)/pool/main/p/postgresql-$major
 	minor=${version#*.}
 	for ((minor = ${minor%%-*} - 1; minor >= 0; minor--)); do
@@ -78,7 +74,9 @@ fetch_file()
 
 echo "Taking the tests of PostgreSQL $major from Debian's source package ..."
 apt_here apt-get update
-fetch_newest || fetch_before >>"$work/log" 2>&1 || {
+listed=$(apt_here apt-cache showsrc --only-source "postgresql-$major" |
+	awk '$1 == "Version:" { print $2 }' | sort --version-sort --reverse --unique)
+fetch_newest "$listed" || fetch_before "${listed%%$'\n'*}" >>"$work/log" 2>&1 || {
 	cat "$work/log" >&2
 	exit 1
 }

@@ -4,9 +4,9 @@
  *
  * A condition that is NULL is as good as false, so IN is EXISTS with one more condition.  NOT IN
  * is NULL for a row where a comparison is NULL and none is true, NOT EXISTS is true: they are the
- * same only where no comparison can be NULL.  That is derived from NOT NULL columns (not_null.c) and from other conditions of the same WHERE.  Where it cannot be, x NOT IN (SELECT y ...)
- * without correlation also wants that no y is NULL, and that x is not, unless there is no row at all: two more
- * sub-selects, each run once.
+ * same only where no comparison can be NULL.  That is derived from NOT NULL columns (not_null.c) and from
+ * other conditions of the same WHERE.  Where it cannot be, x NOT IN (SELECT y ...) without correlation
+ * also wants that no y is NULL, and that x is not, unless there is no row at all: two more sub-selects, each run once.
  */
 #include "compat.h"
 

@@ -136,21 +136,18 @@ def test_nothing_is_done_until_they_are_found(cluster: Cluster) -> None:
             except psycopg.errors.ObjectNotInPrerequisiteState as error:
                 if "does not know" in str(error):
                     break
+        copy.execute("CREATE TABLE u (LIKE t)")  # it is local
         for sql in (
             "SELECT count(*) FROM t",
             "SELECT v FROM t WHERE id = 1",
             "INSERT INTO t VALUES (1000, 1)",
             "COPY t TO PROGRAM 'cat > /dev/null'",
-            "CREATE TABLE u (LIKE t)",
             "SELECT strata.create_reference_table('u')",
             "ALTER TABLE t ADD COLUMN w integer",
             "TRUNCATE t",
             "SELECT strata.move_shard('t', 0, 'worker2')",
             "SELECT strata.create_restore_point('here')",
         ):
-            if sql.startswith("CREATE"):
-                copy.execute(sql)  # it is local
-                continue
             with refused():
                 copy.execute(sql)
         with copy.connect(user="reader") as session, refused():
@@ -229,14 +226,10 @@ def test_shards_that_had_left_a_worker_that_is_lost(cluster: Cluster) -> None:
             with pytest.raises(psycopg.Error, match="lost"):
                 copy.query("SELECT count(*) FROM t")
             copy.execute("SELECT strata.recreate_lost_shards('t')")
-            kept = [n for (n,) in original_rows(copy)]
-            assert 0 < len(kept) < 200
+            ((kept,),) = copy.query("SELECT count(*) FROM t")
+            assert 0 < kept < 200
     finally:
         gone.start()
-
-
-def original_rows(node: Node) -> list[tuple[int]]:
-    return node.query("SELECT id FROM t")
 
 
 def test_a_replica_that_lacked_the_last_commits(cluster: Cluster) -> None:

@@ -424,10 +424,10 @@ make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
 }
 
 static void
-add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, AggStrategy strategy,
-				  List *having, const DistinctAggregates *distinct, double groups)
+add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, PathTarget *target,
+				  AggStrategy strategy, List *having, const DistinctAggregates *distinct,
+				  double groups)
 {
-	PathTarget *target = make_grouping_target(root);
 	List *group_clause = root->parse->groupClause;
 	AggClauseCosts costs;
 	Path *path;
@@ -508,20 +508,24 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 	if (root->parse->groupingSets != NIL)
 		grouping_sets_finish(root, output_rel, gather, true);
 	else if (group_clause == NIL)
-		add_finalize_path(root, output_rel, gather, AGG_PLAIN, having, &distinct, 1);
+		add_finalize_path(root, output_rel, gather, grouping_target, AGG_PLAIN, having, &distinct,
+						  1);
 	else if (distinct.value != NULL)
-		add_finalize_path(root, output_rel, gather, AGG_SORTED, having, &distinct, groups);
+		add_finalize_path(root, output_rel, gather, grouping_target, AGG_SORTED, having, &distinct,
+						  groups);
 	else
 	{
 		/* for core, DISTINCT forbids to hash */
 		if (extra->flags & GROUPING_CAN_USE_HASH ||
 			(distinct.any && grouping_is_hashable(group_clause)))
-			add_finalize_path(root, output_rel, gather, AGG_HASHED, having, &distinct, groups);
+			add_finalize_path(root, output_rel, gather, grouping_target, AGG_HASHED, having,
+							  &distinct, groups);
 		if (extra->flags & GROUPING_CAN_USE_SORT)
 		{
 			gather = (Path *) create_sort_path(root, output_rel, gather,
 											   compat_group_pathkeys(root), -1.0);
-			add_finalize_path(root, output_rel, gather, AGG_SORTED, having, &distinct, groups);
+			add_finalize_path(root, output_rel, gather, grouping_target, AGG_SORTED, having,
+							  &distinct, groups);
 		}
 	}
 	return true;

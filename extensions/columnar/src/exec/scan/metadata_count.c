@@ -17,7 +17,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
