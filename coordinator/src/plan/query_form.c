@@ -352,7 +352,7 @@ is_inserted(const RangeTblEntry *rte, Query *query)
 			rte == rt_fetch(query->resultRelation, query->rtable));
 }
 
-/* The columns of a set operation have the names that its own target list says. */
+/* The columns of a set operation have the names that its own target list says, those of an INSERT the table's. */
 static void
 forget_names(Query *leaf)
 {
@@ -383,7 +383,7 @@ form_relation(RangeTblEntry *rte, FormLevel *level)
 			form = lappend(form, form_lists(rte->tablesample->args, level));
 			return lappend(form, fold((Node *) rte->tablesample->repeatable, level));
 		case RTE_SUBQUERY:
-			if (level->query->setOperations == NULL)
+			if (level->query->setOperations == NULL && level->query->commandType != CMD_INSERT)
 				form = lappend(form, rte->eref->colnames);
 			else
 				forget_names(rte->subquery);
