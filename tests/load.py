@@ -31,8 +31,16 @@ REPEATABLE = {"40001", "40P01"}
 SCHEMA = f"""
 CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL);
 SELECT strata.create_distributed_table('account', 'id', shard_count => 8, storage => 'heap');
+CREATE TABLE entry (account integer, id bigint, amount integer, PRIMARY KEY (account, id));
+SELECT strata.create_distributed_table('entry', 'account', colocate_with => 'account', storage => 'heap');
+ALTER TABLE entry ADD FOREIGN KEY (account) REFERENCES account;
+CREATE TABLE basket (id integer PRIMARY KEY);
+SELECT strata.create_distributed_table('basket', 'id', colocate_with => 'account', storage => 'heap');
+CREATE TABLE item (basket integer, number integer);
+SELECT strata.create_distributed_table('item', 'basket', colocate_with => 'account', storage => 'heap');
+ALTER TABLE item ADD FOREIGN KEY (basket) REFERENCES basket ON DELETE CASCADE;
 CREATE TABLE ledger (id bigint PRIMARY KEY, client integer, amount integer);
-SELECT strata.create_distributed_table('ledger', 'id', shard_count => 8, storage => 'heap');
+SELECT strata.create_distributed_table('ledger', 'id', shard_count => 8, storage => 'ledger storage');
 CREATE TABLE event (tenant integer, at bigint, payload text);
 SELECT strata.create_distributed_table('event', 'tenant', shard_count => 8);
 CREATE TABLE region (id integer PRIMARY KEY, visits bigint NOT NULL);
@@ -157,6 +165,11 @@ class Client(threading.Thread):
             self.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
             self.execute("UPDATE account SET balance = balance - %s WHERE id = %s", (amount, one))
             self.execute("UPDATE account SET balance = balance + %s WHERE id = %s", (amount, other))
+            number = self.new_id()
+            self.execute(
+                "INSERT INTO entry VALUES (%s, %s, %s), (%s, %s, %s)",
+                (one, number, -amount, other, number, amount),
+            )
             self.write_ledger()
 
     def write_one_row(self) -> None:
@@ -183,6 +196,14 @@ class Client(threading.Thread):
                     self.execute(f"INSERT INTO ledger VALUES ({self.new_id()}, 0, 0)")
                     self.execute("INSERT INTO account VALUES (1, 0), (2, 0), (3, 0)")
             self.write_ledger(3)
+
+    def fill_or_drop_basket(self) -> None:
+        """Baskets have three items each, or are gone with them."""
+        basket = self.number * 1000 + self.random.randrange(200)
+        with self.connection.transaction():
+            if self.execute("DELETE FROM basket WHERE id = %s", (basket,)).rowcount == 0:
+                self.execute("INSERT INTO basket VALUES (%s)", (basket,))
+                self.execute("INSERT INTO item SELECT %s, generate_series(1, 3)", (basket,))
 
     def roll_back(self) -> None:
         with self.connection.transaction():
@@ -290,7 +311,9 @@ class Load:
         seed: int = 1,
         tolerated: frozenset[str] = frozenset(),
         storage: str = "heap",
+        ledger: str | None = None,
     ):
+        """`storage` of the tables, `ledger` that of the ledger if it is another."""
         self.cluster = cluster
         self.schema = schema
         self.seed = seed
@@ -304,6 +327,7 @@ class Load:
             "write_one_row": 15,
             "write_many_rows": 5,
             "write_events": 3,
+            "fill_or_drop_basket": 6,
             "use_savepoints": 5,
             "roll_back": 4,
             "visit_region": 4,
@@ -321,7 +345,8 @@ class Load:
         }
         with cluster.coordinator.connect() as connection:
             connection.execute(f"SET search_path = {schema}, public, strata")
-            connection.execute(SCHEMA.replace("'heap'", f"'{storage}'"))
+            schema_sql = SCHEMA.replace("'ledger storage'", f"'{ledger or storage}'")
+            connection.execute(schema_sql.replace("'heap'", f"'{storage}'"))
         self.clients = [Client(self, number + 1) for number in range(clients)]
 
     def count(self, what: str) -> None:
@@ -364,6 +389,16 @@ class Load:
     def _check_accounts(self, connection: psycopg.Connection) -> None:
         rows = connection.execute("SELECT count(*), sum(balance) FROM account").fetchall()
         assert rows == [(ACCOUNTS, ACCOUNTS * BALANCE)], "money was made or lost"
+        rows = connection.execute(
+            "SELECT a.id FROM account AS a LEFT JOIN entry AS e ON e.account = a.id GROUP BY a.id"
+            f" HAVING a.balance <> {BALANCE} + coalesce(sum(e.amount), 0)"
+        ).fetchall()
+        assert rows == [], "accounts and their entries differ"
+        rows = connection.execute(
+            "SELECT b.id, i.basket FROM basket AS b FULL JOIN item AS i ON i.basket = b.id"
+            " GROUP BY b.id, i.basket HAVING b.id IS NULL OR count(i.number) <> 3"
+        ).fetchall()
+        assert rows == [], "baskets without items, or items without basket"
 
     def _check_ledger(self, connection: psycopg.Connection) -> None:
         present = {row[0] for row in connection.execute("SELECT id FROM ledger")}

@@ -1,16 +1,15 @@
-"""Shards move all the time between three workers, under clients that write and read.
-
-Writers of heaps wait while a shard is copied, those of columnar tables do not.
-"""
+"""Shards move all the time between three workers, under clients that write and read."""
 
 from __future__ import annotations
 
 import random
+import re
 import threading
 
 import psycopg
 import pytest
 
+from tests.cluster import Cluster
 from tests.ledger import LEFT_LOCKS
 from tests.load import Load
 from tests.waiting import wait_until
@@ -43,10 +42,20 @@ class Mover(threading.Thread):
                     self.load.fail(f"mover: {error.sqlstate} {error}")
 
 
-def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
+def report(cluster: Cluster, load: Load) -> None:
+    """What happened, and how long those waited who were there at the switch (without the commit)."""
+    pauses = sorted(
+        int(found) for found in re.findall(r"waited for (\d+) ms", cluster.coordinator.log_text())
+    )
+    rank = [pauses[int(len(pauses) * share)] for share in (0.5, 0.99)]
+    print(f"{len(pauses)} moves; pauses: median {rank[0]}, 99 % {rank[1]}, longest {pauses[-1]} ms")
+    print(", ".join(f"{what} {times}" for what, times in sorted(load.counts.items())))
+
+
+def run(make_cluster, clients: int, seconds: int, storage: str, ledger: str | None = None) -> None:
     cluster = make_cluster(workers=3)
     cluster.coordinator.execute("CREATE SCHEMA load")
-    load = Load(cluster, "load", clients=clients, storage=storage)
+    load = Load(cluster, "load", clients=clients, storage=storage, ledger=ledger)
     mover = Mover(load)
     load.start()
     mover.start()
@@ -56,6 +65,7 @@ def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
             break
     load.finish()
     mover.join(60)
+    report(cluster, load)
     load.check()
     load.check_nothing_is_left()
     assert mover.moved >= 4
@@ -67,10 +77,10 @@ def run(make_cluster, storage: str, clients: int, seconds: int) -> None:
 
 @pytest.mark.parametrize("storage", ["columnar", "heap"])
 def test_eight_clients(make_cluster, storage: str) -> None:
-    run(make_cluster, storage, clients=8, seconds=10)
+    run(make_cluster, clients=8, seconds=10, storage=storage)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(5000)
 def test_sixteen_clients_for_an_hour(make_cluster) -> None:
-    run(make_cluster, "columnar", clients=16, seconds=3600)
+    run(make_cluster, clients=16, seconds=3600, storage="heap", ledger="columnar")
