@@ -83,19 +83,19 @@ SUPERUSERS = {
         strata.lock_modes_conflict strata.node_lock_waits strata.role_state
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates
         strata_partial.partial_name
-        strata_worker.accept_replay strata_worker.adopt_leaf strata_worker.attach_coordinator
+        strata_worker.accept_replay strata_worker.adopt_leaf strata_worker.attach_coordinator strata_worker.attach_filled
         strata_worker.check_own_statement strata_worker.check_place strata_worker.check_schema_owner
         strata_worker.check_shard_owner strata_worker.find_object strata_worker.is_born_here
         strata_worker.is_superuser strata_worker.object_owner strata_worker.replace_owner
         strata_worker.replace_privileges
-        strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator
+        strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator strata_worker.empty_leaf
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.execute_with_users_settings strata_worker.follow_index
-        strata_worker.follow_indexes strata_worker.guard_functions
+        strata_worker.follow_indexes strata_worker.guard_functions strata_worker.heap_rows
         strata_worker.leave_cluster
         strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark
         strata_worker.partman_create_parent strata_worker.partman_schema
-        strata_worker.period_rule strata_worker.period_work strata_worker.registered_sessions
+        strata_worker.period_rule strata_worker.period_work strata_worker.prepare_attach strata_worker.registered_sessions
         strata_worker.set_column_statistics strata_worker.spread_statistics
         strata_worker.unknown_periods
         strata_columnar.begin_move strata_columnar.columnar_move_files

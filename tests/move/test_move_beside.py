@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -12,84 +12,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node
+from tests.cluster import Node
 from tests.failover import copy_coordinator, frozen, make_standby
 from tests.fault_points import arm, disarm, release, wait_for_arrival
-from tests.fixtures import new_root
 from tests.ledger import LEFT_LOCKS
+from tests.move.moving import Table, leaves
 from tests.waiting import patience, wait_until
 
 REPLICAS = count(1)
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ %s"
-
-
-@pytest.fixture(scope="module")
-def made() -> Iterator[Cluster]:
-    with Cluster(new_root(), workers=2, plain=True, assertions=True) as cluster:
-        yield cluster
-
-
-class Table:
-    """Table t of the cluster, and its twin in one PostgreSQL."""
-
-    def __init__(self, cluster: Cluster):
-        self.cluster = cluster
-        self.node = cluster.coordinator
-        assert cluster.plain is not None
-        self.plain: Node = cluster.plain
-
-    def make(self, definition: str, options: str = "") -> None:
-        for node in (self.node, self.plain):
-            node.execute(f"CREATE TABLE t {definition}")
-        self.node.execute(f"SELECT strata.create_distributed_table('t', 'k', 2{options})")
-
-    def change(self, *statements: str) -> None:
-        for statement in statements:
-            for node in (self.node, self.plain):
-                node.execute(statement)
-
-    def check(self) -> None:
-        query = "SELECT t::text FROM t ORDER BY 1"
-        assert self.node.query(query) == self.plain.query(query)
-        faults = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
-        assert self.node.query(faults) == []
-
-    def home(self) -> tuple[Node, str]:
-        """Where shard 0 is, and the name of the other worker."""
-        ((worker,),) = self.node.query(
-            "SELECT worker FROM strata.shards WHERE relation = 't'::regclass AND shard = 0"
-        )
-        here, other, *_ = sorted(self.cluster.workers, key=lambda each: each.name != worker)
-        return here, other.name
-
-    def move(self, worker: str | None = None) -> list:
-        with self.node.connect() as session:
-            return session.execute(
-                f"SELECT strata.move_shard('t', 0, '{worker or self.home()[1]}')"
-            ).fetchall()
-
-    @contextmanager
-    def moving(self, place: str = "shard_move_copied") -> Iterator[Future]:
-        """While the rows that there were have been copied; then the move goes on."""
-        arm(self.node, (place, "wait"))
-        with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(self.move)
-            wait_for_arrival(self.node)
-            try:
-                yield future
-            finally:
-                release(self.node)
-                future.exception(patience(60))
-
-
-@pytest.fixture
-def table(made: Cluster) -> Iterator[Table]:
-    yield Table(made)
-    disarm(made.coordinator)
-    for node in (made.coordinator, made.plain):
-        assert node is not None
-        node.execute("DROP TABLE IF EXISTS u, t")
 
 
 # Sessions that hold locks, and transactions that are prepared.
@@ -105,16 +37,6 @@ def orphans(worker: Node) -> list[str]:
     }
     files = worker.query(f"SELECT f FROM pg_ls_dir('{directory}') AS f WHERE f ~ '^[0-9]+$'")
     return sorted({name for (name,) in files} - known)
-
-
-def leaves(worker: Node) -> list[str]:
-    return [
-        name
-        for (name,) in worker.query(
-            "SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relname ~ '^t_s?0'"
-            " AND c.relkind = 'r'"
-        )
-    ]
 
 
 @pytest.mark.parametrize(
@@ -166,11 +88,14 @@ def test_changes_follow(table: Table, options: str) -> None:
         table.node.execute("INSERT INTO t SELECT k, '' FROM t")
 
 
-def make_periods(table: Table) -> None:
+both_storages = pytest.mark.parametrize("storage", ["columnar", "heap"])
+
+
+def make_periods(table: Table, storage: str = "columnar") -> None:
     """Rows in four leaves and the default one."""
     table.make(
         "(k integer, at date NOT NULL, v integer)",
-        ", partition_by => 'at', partition_interval => '1 month'",
+        f", partition_by => 'at', partition_interval => '1 month', storage => '{storage}'",
     )
     table.change(
         "INSERT INTO t SELECT g, date_trunc('month', current_date) + g % 4 * interval '1 month', g"
@@ -181,9 +106,10 @@ def make_periods(table: Table) -> None:
     assert len(table.home()[0].query(leaves)) == 5
 
 
-def test_periods_follow(table: Table) -> None:
+@both_storages
+def test_periods_follow(table: Table, storage: str) -> None:
     """Rows that change their period."""
-    make_periods(table)
+    make_periods(table, storage)
     with table.moving() as future:
         table.change(
             "UPDATE t SET at = at + interval '1 month' WHERE v % 3 = 0",
@@ -195,9 +121,10 @@ def test_periods_follow(table: Table) -> None:
     table.check()
 
 
-def test_one_period_follows(table: Table) -> None:
+@both_storages
+def test_one_period_follows(table: Table, storage: str) -> None:
     """While the others stay as they were."""
-    make_periods(table)
+    make_periods(table, storage)
     with table.moving() as future:
         table.change(
             "INSERT INTO t SELECT g, current_date, -g FROM generate_series(1, 500) AS g",
@@ -207,9 +134,10 @@ def test_one_period_follows(table: Table) -> None:
     table.check()
 
 
-def test_readers_and_writers_go_on(table: Table) -> None:
+@both_storages
+def test_readers_and_writers_go_on(table: Table, storage: str) -> None:
     """In all isolation levels, with cursors and prepared statements; an older snapshot begins again afterwards."""
-    table.make("(k integer PRIMARY KEY, v integer)")
+    table.make("(k integer PRIMARY KEY, v integer)", f", storage => '{storage}'")
     table.change("INSERT INTO t SELECT g, g FROM generate_series(1, 1000) AS g")
     old = table.node.connect()
     old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -270,16 +198,17 @@ def answers(cursor: psycopg.Cursor) -> list:
             return found
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("seed", range(9))
 def test_transactions_span_the_phases(table: Table, seed: int) -> None:
     """Of all isolation levels but the one for a single worker; what they read is what they read on one PostgreSQL."""
     choose = random.Random(seed)
-    order = ", order_by => 'v'" if seed % 2 else ""
-    table.make("(k integer PRIMARY KEY, v integer)")
-    table.node.execute(
-        f"SELECT strata.alter_columnar_table_set('t', row_group_rows => 1024{order})"
-    )
+    storage, order = [("columnar", ""), ("heap", ""), ("columnar", ", order_by => 'v'")][seed % 3]
+    table.make("(k integer PRIMARY KEY, v integer)", f", storage => '{storage}'")
+    if storage == "columnar":
+        table.node.execute(
+            f"SELECT strata.alter_columnar_table_set('t', row_group_rows => 1024{order})"
+        )
     table.change("INSERT INTO t SELECT g, g FROM generate_series(1, 5000) AS g")
     with ExitStack() as stack:
         writers = [
@@ -440,25 +369,23 @@ def test_a_small_shard_waits_for_no_other_commit(table: Table) -> None:
     table.check()
 
 
-def test_heaps_and_foreign_keys_let_readers_go_on(table: Table) -> None:
+def test_foreign_keys_of_periods_let_readers_go_on(table: Table) -> None:
     """Their writers wait."""
-    for storage in ("heap", "columnar"):
-        table.make("(k integer PRIMARY KEY, v integer)", f", storage => '{storage}'")
-        table.change("CREATE TABLE u (k integer PRIMARY KEY)")
-        table.node.execute("SELECT strata.create_distributed_table('u', 'k', colocate_with => 't')")
-        table.change("INSERT INTO t SELECT g, g FROM generate_series(1, 1000) AS g")
-        if storage == "columnar":
-            table.change(
-                "INSERT INTO u SELECT k FROM t", "ALTER TABLE u ADD FOREIGN KEY (k) REFERENCES t"
-            )
-        with table.moving() as future, table.node.connect() as session:
-            session.execute("SET lock_timeout = '100ms'")
-            assert session.execute("SELECT count(*) FROM t").fetchall() == [(1000,)]
+    make_periods(table)
+    table.change("CREATE TABLE u (k integer PRIMARY KEY)")
+    table.node.execute("SELECT strata.create_reference_table('u')")
+    table.change(
+        "INSERT INTO u SELECT DISTINCT k FROM t", "ALTER TABLE t ADD FOREIGN KEY (k) REFERENCES u"
+    )
+    with table.moving() as future, table.node.connect() as session:
+        session.execute("SET lock_timeout = '100ms'")
+        assert session.execute("SELECT count(*) FROM t").fetchall() == [(3050,)]
+        for statement in ("UPDATE t SET v = 0 WHERE k = 1", "DELETE FROM u WHERE k = -1"):
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                session.execute("UPDATE t SET v = 0 WHERE k = 1")
-        assert future.result()[0][0] > 300
-        table.check()
-        table.change("DROP TABLE u, t")
+                session.execute(statement)
+    assert future.result()[0][0] > 300
+    table.check()
+    table.change("DROP TABLE t, u")
 
 
 @pytest.mark.parametrize(
@@ -630,9 +557,10 @@ def test_a_worker_comes_and_goes_meanwhile(table: Table) -> None:
     table.cluster.remove_worker(newcomer)
 
 
-def test_many_rows_change_before_the_switch(table: Table) -> None:
+@both_storages
+def test_many_rows_change_before_the_switch(table: Table, storage: str) -> None:
     """Readers do not wait until they are copied."""
-    table.make("(k integer PRIMARY KEY, v integer)")
+    table.make("(k integer PRIMARY KEY, v integer)", f", storage => '{storage}'")
     table.change("INSERT INTO t SELECT g, g FROM generate_series(1, 1000) AS g")
     with table.moving() as future:
         table.change("INSERT INTO t SELECT g, g FROM generate_series(2000, 62000) AS g")

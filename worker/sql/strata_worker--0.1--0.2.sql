@@ -123,3 +123,66 @@ AS $$
 $$;
 COMMENT ON FUNCTION strata_worker.index_parts(text, text) IS
     'the table and its partitions with their parts of an index, or the names for those that do not exist';
+
+-- While a shard moves.  VACUUM must not run since the first look.
+CREATE FUNCTION strata_worker.heap_rows(
+    relation regclass, since bigint, before bigint, OUT first_row bigint, OUT count bigint, OUT is_new boolean)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_heap_rows';
+REVOKE ALL ON FUNCTION strata_worker.heap_rows(regclass, bigint, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.heap_rows(regclass, bigint, bigint) IS
+    'ranges of the numbers of a heap''s rows, and whether a snapshot that was pinned before did not see them';
+
+-- A shard of a table with foreign keys arrives as a table apart, for attaching an empty one would lock until the end what the keys
+-- point to.  The name of the condition is that of no other constraint.
+CREATE FUNCTION strata_worker.prepare_attach(shard regclass, parent regclass, modulus integer, remainder integer)
+    RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (satisfies_hash_partition(%s::oid, %s, %s, %I))', shard,
+                   'strata_shard_' || pg_current_xact_id(), parent::oid, modulus, remainder,
+                   (SELECT a.attname FROM pg_partitioned_table AS p
+                      JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+                     WHERE p.partrelid = parent));
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.prepare_attach(regclass, regclass, integer, integer) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.prepare_attach(regclass, regclass, integer, integer) IS
+    'has a table take only rows of a shard, so that PostgreSQL need not read them when it becomes a partition in the same transaction';
+
+-- Its rows satisfied the foreign keys where they come from, and what these point to moves along or is everywhere: they need
+-- not be compared again.
+CREATE FUNCTION strata_worker.attach_filled(shard regclass, parent regclass, modulus integer, remainder integer)
+    RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    foreign_key record;
+BEGIN
+    FOR foreign_key IN
+        SELECT c.conname, pg_get_constraintdef(c.oid) AS definition FROM pg_constraint AS c
+         WHERE c.conrelid = parent AND c.contype = 'f' AND c.conparentid = 0 AND c.convalidated LOOP
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', shard, foreign_key.conname, foreign_key.definition);
+    END LOOP;
+    UPDATE pg_constraint AS c SET convalidated = true
+     WHERE c.conrelid = shard AND c.contype = 'f' AND NOT c.convalidated;
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES WITH (MODULUS %s, REMAINDER %s)',
+                   parent, shard, modulus, remainder);
+    EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', shard, 'strata_shard_' || pg_current_xact_id());
+    PERFORM strata_worker.follow_indexes(shard);
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.attach_filled(regclass, regclass, integer, integer) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.attach_filled(regclass, regclass, integer, integer) IS
+    'makes a table with rows, for which prepare_attach() was called, a partition of one with foreign keys';
+
+CREATE FUNCTION strata_worker.empty_leaf(leaf regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_empty_leaf';
+REVOKE ALL ON FUNCTION strata_worker.empty_leaf(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.empty_leaf(regclass) IS
+    'takes all rows from a partition, also if foreign keys point to them: they are on another worker now';

@@ -31,6 +31,8 @@
  */
 #include "postgres.h"
 
+#include "pinned_snapshot.h"
+
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -182,6 +184,12 @@ find_pin(uint64 token)
 	}
 	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 					errmsg("this transaction has no snapshot " UINT64_FORMAT, token)));
+}
+
+Snapshot
+pinned_snapshot_find(uint64 token)
+{
+	return find_pin(token)->snapshot;
 }
 
 /*

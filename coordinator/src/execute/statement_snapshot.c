@@ -54,7 +54,7 @@
 
 typedef struct Scope
 {
-	Snapshot snapshot;
+	Snapshot snapshot; /* NULL: no statement's */
 	uint64 token;
 	List *wires;	 /* of WorkerConnection: they keep a snapshot under the token */
 	bool early;		 /* taken for several readers, before the first one */
@@ -84,7 +84,7 @@ find_scope(Snapshot snapshot)
 	{
 		Scope *scope = lfirst(lc);
 
-		if (scope->snapshot == snapshot)
+		if (scope->snapshot != NULL && scope->snapshot == snapshot)
 			return scope;
 	}
 	return NULL;
@@ -118,15 +118,13 @@ find_owner(Snapshot snapshot)
 }
 
 static Scope *
-create_scope(EState *estate)
+create_scope_in(MemoryContext context, Snapshot snapshot)
 {
-	QueryDesc *owner = find_owner(estate->es_snapshot);
-	MemoryContext context = owner != NULL ? owner->estate->es_query_cxt : estate->es_query_cxt;
 	MemoryContext previous = MemoryContextSwitchTo(context);
 	Scope *scope = palloc0(sizeof(Scope));
 
 	scope->context = context;
-	scope->snapshot = estate->es_snapshot;
+	scope->snapshot = snapshot;
 	scope->token = ++last_token;
 	scope->forget.func = forget_scope;
 	scope->forget.arg = scope;
@@ -135,6 +133,15 @@ create_scope(EState *estate)
 	MemoryContextSwitchTo(previous);
 	MemoryContextRegisterResetCallback(context, &scope->forget);
 	return scope;
+}
+
+static Scope *
+create_scope(EState *estate)
+{
+	QueryDesc *owner = find_owner(estate->es_snapshot);
+
+	return create_scope_in(owner != NULL ? owner->estate->es_query_cxt : estate->es_query_cxt,
+						   estate->es_snapshot);
 }
 
 static void
@@ -396,6 +403,44 @@ statement_snapshot_prepare_scan(const Bitmapset *workers)
 	(void) snapshot_pin_enter_gate(workers, false);
 	snapshot_pin_open_window(wires);
 	return wires;
+}
+
+/* ----------------------------------------------------------------
+ * Kept for several commands
+ * ----------------------------------------------------------------
+ */
+
+KeptSnapshot *
+statement_snapshot_keep(int worker_id, MemoryContext context)
+{
+	const Bitmapset *worker = bms_make_singleton(worker_id);
+	Scope *scope = create_scope_in(context, NULL);
+	List *wires;
+
+	standby_read_prepare(worker);
+	wires = standby_read_ready(worker);
+	(void) snapshot_pin_enter_gate(worker, false);
+	take_pins(scope, wires, true);
+	return scope;
+}
+
+List *
+statement_snapshot_prepare_kept(KeptSnapshot *kept)
+{
+	ListCell *lc;
+
+	foreach(lc, kept->wires)
+	{
+		remote_transaction_ready(lfirst(lc));
+		set_command(lfirst(lc), kept);
+	}
+	return kept->wires;
+}
+
+uint64
+statement_snapshot_token(const KeptSnapshot *kept)
+{
+	return kept->token;
 }
 
 /* ----------------------------------------------------------------

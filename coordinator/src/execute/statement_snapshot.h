@@ -42,6 +42,16 @@ extern List *statement_snapshot_prepare(EState *estate, const Bitmapset *workers
 extern List *statement_snapshot_prepare_scan(const Bitmapset *workers);
 
 /*
+ * A snapshot of one worker for several commands of that kind, until `context` is reset.  prepare_kept(): the same for a text that is to
+ * run under it.  The token is what the worker knows it by.
+ */
+typedef struct Scope KeptSnapshot;
+
+extern KeptSnapshot *statement_snapshot_keep(int worker_id, MemoryContext context);
+extern List *statement_snapshot_prepare_kept(KeptSnapshot *kept);
+extern uint64 statement_snapshot_token(const KeptSnapshot *kept);
+
+/*
  * Could the running query's remote statement be sent again under new snapshots, because nothing
  * else has been read under its old ones?  statement_snapshot_restart() forgets those; never throws.
  */

@@ -2,24 +2,29 @@
  * shard_copy.c
  *		Copies a shard's rows from one worker to another, and keeps the copy up with the rows that change.
  *
- * Rows pass through the coordinator: read from the source under a snapshot of its own for each round, written to the
+ * Rows pass through the coordinator: read from the source under a snapshot that each round has of its own, written to the
  * target as the table's owner.
  *
- * What has changed is found by row numbers (extensions/columnar/src/store/table/row_numbers.c), which are the identity of a
- * columnar table's rows: compaction keeps them, an update gives a new one, none is used again.  A round asks the source for the numbers
- * of the rows that there are, as ranges.  Those that we have and that are not there any more are deleted on the target,
- * then those that we do not have are read and added: in this order, because the new version of a row may have the keys of the
- * old one.  Whatever else runs on the source, be it VACUUM, a compaction or a recluster (which changes all numbers, and so
- * has all rows copied again), the copy is right.  What begins numbers anew, a rewrite or TRUNCATE, conflicts with the lock that
- * reading the source has left there.
+ * What has changed is found by row numbers, which are the identity of a row.  A round asks the source for the numbers of the rows
+ * that there are, as ranges.  Those that we have and that are not there any more are deleted on the target, then those that we do not
+ * have are read and added, under the same snapshot: in this order, because the new version of a row may have the keys of the
+ * old one.
+ *
+ *	- A columnar table (extensions/columnar/src/store/table/row_numbers.c) keeps numbers through a compaction; an update gives a new one,
+ *	  none is used again.  Whatever else runs on the source, be it VACUUM, a compaction or a recluster (which changes all numbers, and
+ *	  so has all rows copied again), the copy is right.
+ *	- In a heap (worker/src/heap_rows.c) the number is the row's place, which is used again.  So the source tells which rows came
+ *	  after the snapshot of the last round, and what we have in their places is gone.  VACUUM is kept away meanwhile, which
+ *	  spares reading pages that were visible to all before.
+ *
+ * What begins numbers anew, a rewrite or TRUNCATE, conflicts with the lock that reading the source has left there.
  *
  * Which row of the target a row became: it is a new table, and nobody else writes it, so its numbers ascend as rows are
- * sent.  After each round the target tells the ranges of the new ones, and the k-th of them belongs to the k-th row that was sent.
+ * sent; a heap's, too, because COPY does not look for free space in tables of its own transaction.  After each round the target tells
+ * the ranges of the new ones, and the k-th of them belongs to the k-th row that was sent.
  *
- * A list of runs says for each row that we have both of its numbers.  Rows that were loaded together are one run,
- * so it is short; but for tables with order_by, whose row groups are in another order, where it takes 24 bytes for each row.
- *
- * Heap tables have no such numbers: their writers must wait, and there is one round.
+ * A list of runs says for each row that we have both of its numbers.  Rows that were loaded together are one run, in heaps those
+ * of a page, so it is short; but for tables with order_by, whose row groups are in another order, where it takes 24 bytes for each row.
  */
 #include "postgres.h"
 
@@ -64,6 +69,13 @@ typedef struct RunList
 	int64 size;
 } RunList;
 
+/* The source's snapshot in which the rows were looked for. */
+typedef struct Look
+{
+	MemoryContext context;
+	KeptSnapshot *snapshot;
+} Look;
+
 struct ShardCopy
 {
 	Oid relation;
@@ -71,11 +83,13 @@ struct ShardCopy
 	int target;
 	char *source_name;
 	char *target_name;
-	bool follows;
+	bool is_columnar;
 	MemoryContext context;
 	MemoryContext round;
 
 	bool begun;
+	Look *looked;	   /* the last one */
+	Look *filled;	   /* the one that the target is up to; NULL: none */
 	int64 there;	   /* rows that the source had when we last looked */
 	int64 next_target; /* the target's rows of the next round have numbers from here on */
 	RunList have;	   /* ascending in `source` */
@@ -191,34 +205,87 @@ count_rows(const RunList *list)
 
 /* ---------------------------------------------------------------- what there is */
 
-/* Ranges of the rows' numbers, from `since` on; ascending. */
-static RunList
-list_rows(ShardCopy *copy, int worker_id, const char *name, int64 since)
+/* SQL that gives ranges of row numbers from `since` on, and whether the snapshot `before` (0: none) does not see them. */
+static const char *
+list_sql(const ShardCopy *copy, const char *name, int64 since, uint64 before)
 {
-	TupleDesc desc = CreateTemplateTupleDesc(2);
-	RunList list = {0};
+	if (copy->is_columnar)
+		return psprintf("SELECT first_row, count, false "
+						"FROM strata_columnar.visible_rows(%s, " INT64_FORMAT ")",
+						quote_literal_cstr(name), since);
+	return psprintf("SELECT first_row, count, is_new "
+					"FROM strata_worker.heap_rows(%s, " INT64_FORMAT ", " UINT64_FORMAT ")",
+					quote_literal_cstr(name), since, before);
+}
+
+/* Read these ranges; both ascending. */
+static void
+read_ranges(ShardCopy *copy, List *wires, const char *sql, RunList *old, RunList *new)
+{
+	TupleDesc desc = CreateTemplateTupleDesc(3);
 	TupleTableSlot *slot;
 	RemoteScan *scan;
 
 	TupleDescInitEntry(desc, 1, "first_row", INT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "count", INT8OID, -1, 0);
+	TupleDescInitEntry(desc, 3, "is_new", BOOLOID, -1, 0);
 	compat_finish_descriptor(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	scan = remote_scan_begin(
-		statement_snapshot_prepare_scan(bms_make_singleton(worker_id)), REMOTE_READ,
-		psprintf("SELECT first_row, count FROM strata_columnar.visible_rows(%s, " INT64_FORMAT ")",
-				 quote_literal_cstr(name), since),
-		desc);
+	scan = remote_scan_begin(wires, REMOTE_READ, sql, desc);
 	while (remote_scan_next(scan, slot))
 	{
 		int64 first = DatumGetInt64(slot->tts_values[0]);
 
-		add_run(copy->round, &list, first, first, DatumGetInt64(slot->tts_values[1]));
+		add_run(copy->context, DatumGetBool(slot->tts_values[2]) ? new : old, first, first,
+				DatumGetInt64(slot->tts_values[1]));
 	}
 	remote_scan_end(scan);
 	ExecDropSingleTupleTableSlot(slot);
-	sort_runs(&list);
-	return list;
+	sort_runs(old);
+	sort_runs(new);
+}
+
+/* The target's rows from a number on. */
+static RunList
+list_target(ShardCopy *copy, int64 since)
+{
+	RunList old = {0};
+	RunList new = {0};
+
+	read_ranges(copy, statement_snapshot_prepare_scan(bms_make_singleton(copy->target)),
+				list_sql(copy, copy->target_name, since, 0), &old, &new);
+	return copy->is_columnar ? old : new;
+}
+
+static void
+forget_look(Look **look)
+{
+	if (*look != NULL)
+		MemoryContextDelete((*look)->context);
+	*look = NULL;
+}
+
+static void
+begin_look(ShardCopy *copy)
+{
+	MemoryContext context;
+
+	forget_look(&copy->looked);
+	context = AllocSetContextCreate(copy->context, "strata look of a move", ALLOCSET_SMALL_SIZES);
+	copy->looked = MemoryContextAllocZero(context, sizeof(Look));
+	copy->looked->context = context;
+	copy->looked->snapshot = statement_snapshot_keep(copy->source, context);
+}
+
+/* The target has what the last look has seen. */
+static void
+accept_look(ShardCopy *copy)
+{
+	forget_look(&copy->filled);
+	copy->filled = copy->looked;
+	copy->looked = NULL;
+	clear_runs(&copy->gone);
+	clear_runs(&copy->come);
 }
 
 bool
@@ -230,24 +297,32 @@ shard_copy_is_behind(const ShardCopy *copy)
 uint64
 shard_copy_look(ShardCopy *copy)
 {
+	RunList there = {0};
+	uint64 before = copy->filled == NULL ? 0 : statement_snapshot_token(copy->filled->snapshot);
 	MemoryContext caller;
-	RunList there;
+	uint64 rows;
 
-	if (!copy->begun || !copy->follows)
-		return copy->begun ? 0 : 1;
 	clear_runs(&copy->kept);
 	clear_runs(&copy->gone);
 	clear_runs(&copy->come);
+	begin_look(copy);
 	caller = MemoryContextSwitchTo(copy->round);
-	there = list_rows(copy, copy->source, copy->source_name, 0);
-	copy->there = count_rows(&there);
-	split_runs(copy->context, &copy->have, &there, &copy->kept, &copy->gone);
-	split_runs(copy->context, &there, &copy->have, NULL, &copy->come);
+	read_ranges(copy, statement_snapshot_prepare_kept(copy->looked->snapshot),
+				list_sql(copy, copy->source_name, 0, before), &there, &copy->come);
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(copy->round);
+	split_runs(copy->context, &copy->have, &there, &copy->kept, &copy->gone);
+	if (copy->is_columnar)
+		split_runs(copy->context, &there, &copy->have, NULL, &copy->come);
+	clear_runs(&there);
+	copy->there = count_rows(&copy->kept) + count_rows(&copy->come);
+	rows = (uint64) (count_rows(&copy->gone) + count_rows(&copy->come));
 	if (!shard_copy_is_behind(copy))
+	{
 		clear_runs(&copy->kept);
-	return (uint64) (count_rows(&copy->gone) + count_rows(&copy->come));
+		accept_look(copy);
+	}
+	return rows;
 }
 
 /* ---------------------------------------------------------------- rows that are gone */
@@ -302,10 +377,7 @@ delete_gone(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *
 
 /* ---------------------------------------------------------------- rows that are new */
 
-/*
- * Is it one of the rows that we have looked for?  Others that the reader sees came since, maybe as the new version of
- * one whose old version is still to be deleted.
- */
+/* Is it one of the rows that are new?  The reader sees those between them, too. */
 static bool
 is_wanted(ShardCopy *copy, int64 row)
 {
@@ -337,13 +409,13 @@ send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *co
 		  RunList *sent, void (*between)(void *argument, int64 rows), void *argument)
 {
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	ShellReader *reader = shell_reader_begin_part(relation, copy->source, copy->source_name,
-												  copy->follows, condition);
+	ShellReader *reader = shell_reader_begin_part(relation, copy->looked->snapshot,
+												  copy->source_name, condition);
 	int64 position = count_rows(sent);
 
 	while (shell_reader_next(reader, slot))
 	{
-		int64 row = copy->follows ? shell_reader_row_number(reader) : position;
+		int64 row = shell_reader_row_number(reader);
 
 		if (copy->begun && !is_wanted(copy, row))
 			continue;
@@ -390,7 +462,7 @@ report_missing(const ShardCopy *copy)
 static void
 note_sent(ShardCopy *copy, const RunList *sent)
 {
-	RunList stored = list_rows(copy, copy->target, copy->target_name, copy->next_target);
+	RunList stored = list_target(copy, copy->next_target);
 	int64 at = 0;
 	int64 used = 0; /* of that run */
 
@@ -422,18 +494,6 @@ note_sent(ShardCopy *copy, const RunList *sent)
 							stored.runs[stored.length - 1].count;
 }
 
-/* The same of a copy that need not know which is which. */
-static void
-count_sent(ShardCopy *copy, int64 sent)
-{
-	const char *count = remote_command_fetch(
-		copy->target, psprintf("SELECT pg_catalog.count(*) FROM ONLY %s", copy->target_name));
-
-	if (strtoi64(count, NULL, 10) != sent)
-		report_missing(copy);
-	copy->there = sent;
-}
-
 static void
 bring_new(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument)
 {
@@ -446,10 +506,7 @@ bring_new(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *ar
 	else
 		send_rows(copy, relation, stream, "", &sent, between, argument);
 	copy_stream_end(stream);
-	if (copy->follows)
-		note_sent(copy, &sent);
-	else
-		count_sent(copy, count_rows(&sent));
+	note_sent(copy, &sent);
 	table_close(relation, NoLock);
 }
 
@@ -457,7 +514,7 @@ bring_new(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *ar
 
 ShardCopy *
 shard_copy_begin(Oid relation, int source, const char *source_name, int target,
-				 const char *target_name, bool follows)
+				 const char *target_name, bool is_columnar)
 {
 	ShardCopy *copy = palloc0(sizeof(ShardCopy));
 
@@ -466,7 +523,7 @@ shard_copy_begin(Oid relation, int source, const char *source_name, int target,
 	copy->source_name = pstrdup(source_name);
 	copy->target = target;
 	copy->target_name = pstrdup(target_name);
-	copy->follows = follows;
+	copy->is_columnar = is_columnar;
 	copy->context = CurrentMemoryContext;
 	copy->round = AllocSetContextCreate(CurrentMemoryContext, "strata round of a move",
 										ALLOCSET_DEFAULT_SIZES);
@@ -491,8 +548,7 @@ shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows)
 	if (!copy->begun || copy->come.length > 0)
 		bring_new(copy, between, argument);
 	copy->begun = true;
-	clear_runs(&copy->gone);
-	clear_runs(&copy->come);
+	accept_look(copy);
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(copy->round);
 }
@@ -500,19 +556,20 @@ shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows)
 uint64
 shard_copy_count(ShardCopy *copy)
 {
-	MemoryContext caller;
-	RunList stored;
+	int64 stored = copy->there;
 
-	if (!copy->follows)
-		return (uint64) copy->there;
-	caller = MemoryContextSwitchTo(copy->round);
-	stored = list_rows(copy, copy->target, copy->target_name, 0);
-	if (count_rows(&stored) != copy->there || count_rows(&copy->have) != copy->there)
+	/* each round has counted what a heap got and lost; all of it would have to be read */
+	if (copy->is_columnar)
+	{
+		RunList list = list_target(copy, 0);
+
+		stored = count_rows(&list);
+		clear_runs(&list);
+	}
+	if (stored != copy->there || count_rows(&copy->have) != copy->there)
 		elog(ERROR,
 			 "the target of the move has " INT64_FORMAT " rows of \"%s\" instead of " INT64_FORMAT,
-			 count_rows(&stored), copy->target_name, copy->there);
-	MemoryContextSwitchTo(caller);
-	MemoryContextReset(copy->round);
+			 stored, copy->target_name, copy->there);
 	return (uint64) copy->there;
 }
 

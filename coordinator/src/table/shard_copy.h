@@ -14,10 +14,10 @@ typedef struct ShardCopy ShardCopy;
 
 /*
  * Begin: names on the workers, quoted and qualified.  The target is a new table, of which nobody but this transaction
- * knows.  `follows`: the table is columnar, and its rows may be changed meanwhile.  Allocated in CurrentMemoryContext.
+ * knows.  The source is columnar, or a heap that VACUUM is kept away from.  Allocated in CurrentMemoryContext.
  */
 extern ShardCopy *shard_copy_begin(Oid relation, int source, const char *source_name, int target,
-								   const char *target_name, bool follows);
+								   const char *target_name, bool is_columnar);
 
 /*
  * Look at the source: how many rows are to be brought or taken away?  At first not 0, whatever there is.  May be called
@@ -35,7 +35,7 @@ shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows)
 /* Rows that the source had when we last looked; ERROR unless the target has them. */
 extern uint64 shard_copy_count(ShardCopy *copy);
 
-/* SQL for both workers, after the first round of copies that follow and after the last: how they plan. */
+/* SQL for both workers, after the first round and after the last: how they plan. */
 extern const char *shard_copy_planning(bool copying);
 
 #endif

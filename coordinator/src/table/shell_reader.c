@@ -88,21 +88,24 @@ build_select(TupleDesc live, bool numbered, const char *rest)
 	return sql.data;
 }
 
+/* `snapshot`: that of one worker, with the rows' numbers; NULL: new ones of these workers */
 static ShellReader *
-begin_on(const Bitmapset *workers, Relation relation, bool numbered, const char *rest)
+begin_on(const Bitmapset *workers, KeptSnapshot *snapshot, Relation relation, const char *rest)
 {
 	ShellReader *reader = palloc0(sizeof(ShellReader));
 	TupleDesc live;
 	RemoteRole caller;
 
 	reader->relation = relation;
-	reader->numbered = numbered;
-	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes, numbered);
-	if (live->natts != RelationGetDescr(relation)->natts || numbered)
+	reader->numbered = snapshot != NULL;
+	live = describe_live_columns(RelationGetDescr(relation), &reader->live_attributes,
+								 reader->numbered);
+	if (live->natts != RelationGetDescr(relation)->natts || reader->numbered)
 		reader->live_slot = MakeSingleTupleTableSlot(live, &TTSOpsVirtual);
 	caller = remote_role_enter(remote_role_for_relation(relation));
-	reader->scan = remote_scan_begin(statement_snapshot_prepare_scan(workers), REMOTE_READ,
-									 build_select(live, numbered, rest), live);
+	reader->scan = remote_scan_begin(snapshot != NULL ? statement_snapshot_prepare_kept(snapshot)
+													  : statement_snapshot_prepare_scan(workers),
+									 REMOTE_READ, build_select(live, reader->numbered, rest), live);
 	(void) remote_role_enter(caller);
 	return reader;
 }
@@ -121,7 +124,7 @@ shell_reader_begin(Relation relation, const char *clause)
 	{
 		char *condition = period_cutoff_condition(table);
 
-		return begin_on(metadata_table_workers(table), relation, false,
+		return begin_on(metadata_table_workers(table), NULL, relation,
 						psprintf("%s %s%s%s", relation_name_qualified(RelationGetRelid(relation)),
 								 clause, condition[0] == '\0' ? "" : " WHERE ", condition));
 	}
@@ -131,11 +134,11 @@ shell_reader_begin(Relation relation, const char *clause)
 }
 
 ShellReader *
-shell_reader_begin_part(Relation relation, int worker_id, const char *part, bool numbered,
+shell_reader_begin_part(Relation relation, KeptSnapshot *snapshot, const char *part,
 						const char *condition)
 {
 	return begin_on(
-		bms_make_singleton(worker_id), relation, numbered,
+		NULL, snapshot, relation,
 		psprintf("ONLY %s%s%s", part, condition[0] == '\0' ? "" : " WHERE ", condition));
 }
 

@@ -8,6 +8,8 @@
 #include "executor/tuptable.h"
 #include "utils/relcache.h"
 
+#include "execute/statement_snapshot.h"
+
 typedef struct ShellReader ShellReader;
 
 /*
@@ -18,13 +20,13 @@ typedef struct ShellReader ShellReader;
 extern ShellReader *shell_reader_begin(Relation relation, const char *clause);
 
 /*
- * All rows, those beyond a table's last period too, of one table that a worker has of it: its name there, quoted and
- * qualified.  `numbered`: a columnar one, with the rows' numbers.  `condition`: SQL, or "".
+ * All rows, those beyond a table's last period too, of one table that a worker has of it, under a snapshot of that one: its name
+ * there, quoted and qualified.  With the rows' numbers.  `condition`: SQL, or "".
  */
-extern ShellReader *shell_reader_begin_part(Relation relation, int worker_id, const char *part,
-											bool numbered, const char *condition);
+extern ShellReader *shell_reader_begin_part(Relation relation, KeptSnapshot *snapshot,
+											const char *part, const char *condition);
 
-/* The number of the row that was read last. */
+/* The number of the row that was read last; of such a part only. */
 extern int64 shell_reader_row_number(const ShellReader *reader);
 
 /* Next row into a slot of the shell's row type; false at the end. */

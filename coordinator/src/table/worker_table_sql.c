@@ -49,11 +49,19 @@
 #include "table/worker_table_sql.h"
 #include "values/row_format.h"
 
+/* How a partition comes to its table. */
+typedef enum PartitionWay
+{
+	PARTITION_NEW,	  /* with it */
+	PARTITION_IN_USE, /* later: its readers and writers do not wait until the transaction has ended */
+	PARTITION_APART	  /* not yet */
+} PartitionWay;
+
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
 static void append_column_settings(StringInfo sql, Relation relation, const char *table);
 static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder,
-							 List *periods, bool in_use);
+							 List *periods, PartitionWay way);
 static void append_partition_owners(StringInfo sql, Relation relation, List *remainders);
 
 char *
@@ -212,7 +220,7 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 	/* Partitions inherit these settings, if they come later. */
 	append_column_settings(&sql, relation, relation_name_qualified(RelationGetRelid(relation)));
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, false);
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, PARTITION_NEW);
 
 	row_format_leave_sql_mode(level);
 	return sql.data;
@@ -227,16 +235,44 @@ worker_table_sql_partitions(Relation relation, int modulus, List *remainders, Li
 
 	initStringInfo(&sql);
 	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, true);
+		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, PARTITION_IN_USE);
 	append_partition_owners(&sql, relation, remainders);
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
-/* `in_use`: the table is one already, whose readers and writers do not wait until the transaction has ended. */
+char *
+worker_table_sql_apart(Relation relation, int modulus, int remainder)
+{
+	StringInfoData sql;
+	int level = row_format_enter_sql_mode();
+
+	initStringInfo(&sql);
+	append_partition(&sql, relation, modulus, remainder, NIL, PARTITION_APART);
+	append_partition_owners(&sql, relation, list_make1_int(remainder));
+	row_format_leave_sql_mode(level);
+	return sql.data;
+}
+
+/* Call a function of workers that attaches a partition, or prepares that. */
+static char *
+print_attaching(const char *function, Relation relation, int modulus, int remainder)
+{
+	return psprintf("SELECT strata_worker.%s(%s, %s, %d, %d);\n", function,
+					quote_literal_cstr(worker_table_sql_shard_name(relation, remainder)),
+					quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))),
+					modulus, remainder);
+}
+
+char *
+worker_table_sql_attach(Relation relation, int modulus, int remainder)
+{
+	return print_attaching("attach_filled", relation, modulus, remainder);
+}
+
 static void
 append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods,
-				 bool in_use)
+				 PartitionWay way)
 {
 	char *options = quote_options(list_storage_parameters(relation));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
@@ -245,13 +281,13 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 	char *bounds = psprintf("FOR VALUES WITH (MODULUS %d, REMAINDER %d)", modulus, remainder);
 	const char *access_method = get_access_method(table);
 
-	if (in_use)
+	if (way == PARTITION_NEW)
+		appendStringInfo(sql, "CREATE TABLE %s PARTITION OF %s %s", name, parent, bounds);
+	else
 		appendStringInfo(sql,
 						 "CREATE TABLE %s (LIKE %s INCLUDING CONSTRAINTS INCLUDING DEFAULTS "
-						 "INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)",
-						 name, parent);
-	else
-		appendStringInfo(sql, "CREATE TABLE %s PARTITION OF %s %s", name, parent, bounds);
+						 "INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION%s)",
+						 name, parent, way == PARTITION_APART ? " INCLUDING INDEXES" : "");
 	if (metadata_has_periods(table))
 		appendStringInfo(sql, " PARTITION BY RANGE (%s)",
 						 quote_identifier(get_attname(RelationGetRelid(relation),
@@ -261,7 +297,10 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 	if (options != NULL && !metadata_has_periods(table))
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
-	if (in_use)
+	if (way == PARTITION_APART)
+		appendStringInfoString(sql,
+							   print_attaching("prepare_attach", relation, modulus, remainder));
+	if (way == PARTITION_IN_USE)
 		appendStringInfo(sql,
 						 "ALTER TABLE %s ATTACH PARTITION %s %s;\n"
 						 "SELECT strata_worker.follow_indexes(%s);\n",

@@ -35,6 +35,10 @@ extern char *worker_table_sql_create(Relation relation, AttrNumber key_attribute
 extern char *
 worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods);
 
+/* One that is no partition yet, of a table without periods; and SQL that makes it one when it has its rows, with its foreign keys. */
+extern char *worker_table_sql_apart(Relation relation, int modulus, int remainder);
+extern char *worker_table_sql_attach(Relation relation, int modulus, int remainder);
+
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
 extern char *worker_table_sql_column(Relation relation, AttrNumber attribute);
 

@@ -24,12 +24,13 @@
  * Meanwhile ShareUpdateExclusiveLock keeps away what changes the tables as a whole: DDL, VACUUM FULL, REINDEX, ANALYZE.
  * Who wants one of these goes first, and so does a switchover of a worker: the move ends with an error (give_way()).
  *
- * Writers, but not readers, wait from the beginning (ExclusiveLock) where one of the group's tables
+ * Attaching to a table with foreign keys locks what these point to and come from, on the target and until we commit.  So a
+ * partition of such a table arrives as a table apart, and is attached at the switch, with its rows.  The reference tables to which
+ * they point have ShareLock at the switch: changes of these check and cascade on the workers, without a lock on our
+ * shells, and one worker could be asked before the move and the other after it.
  *
- *	- is a heap, in which what has changed cannot be found, or
- *	- has foreign keys: attaching to such a table locks what they point to on the target.  Reference tables to which they point have
- *	  ShareLock, too: changes of these check and cascade on the workers, without a lock on our shells, and one worker could be
- *	  asked before the move and the other after it.
+ * Where such a table has periods, for pg_partman makes leaves of partitions only, it is attached while it is empty, and
+ * writers, but not readers, wait from the beginning (ExclusiveLock).
  *
  * Locks, in the order of README.md: the tables by OID, the reference tables.  Those that come first there, of DDL and of
  * placement, are taken at the switch, so that workers may be added and other tables be distributed while rows are copied: what
@@ -124,16 +125,30 @@ list_referenced(Oid relation)
 	return found;
 }
 
-/* Must writers of the group wait while rows are copied? */
-static bool
-must_exclude_writers(const List *tables)
+/* Tables that have foreign keys from or to them on the workers. */
+static List *
+list_with_keys(const List *tables)
 {
+	List *found = NIL;
 	ListCell *cell;
 
 	foreach(cell, tables)
 	{
-		if (!metadata_table(lfirst_oid(cell))->is_columnar ||
-			foreign_key_rules_on_workers(lfirst_oid(cell)))
+		if (foreign_key_rules_on_workers(lfirst_oid(cell)))
+			found = lappend_oid(found, lfirst_oid(cell));
+	}
+	return found;
+}
+
+/* Must writers of the group wait while rows are copied, because such a table has periods? */
+static bool
+must_exclude_writers(const List *with_keys)
+{
+	ListCell *cell;
+
+	foreach(cell, with_keys)
+	{
+		if (metadata_has_periods(metadata_table(lfirst_oid(cell))))
 			return true;
 	}
 	return false;
@@ -150,23 +165,18 @@ static void
 lock_tables(ShardMove *move)
 {
 	ListCell *cell;
-	ListCell *referenced;
 
 	foreach(cell, move->tables)
 	{
 		LockRelationOid(lfirst_oid(cell), get_lock_mode(move));
 		LockRelationOid(lfirst_oid(cell), ShareUpdateExclusiveLock); /* for give_way() */
 	}
-	if (!move->exclusive)
-		return;
 	foreach(cell, move->tables)
-	{
-		foreach(referenced, list_referenced(lfirst_oid(cell)))
-		{
-			LockRelationOid(lfirst_oid(referenced), ShareLock);
-			move->referenced = list_append_unique_oid(move->referenced, lfirst_oid(referenced));
-		}
-	}
+		move->referenced = list_concat_unique_oid(move->referenced,
+												  list_referenced(lfirst_oid(cell)));
+	list_sort(move->referenced, list_oid_cmp);
+	foreach(cell, move->exclusive ? move->referenced : NIL)
+		LockRelationOid(lfirst_oid(cell), ShareLock);
 }
 
 /* Does somebody wait for a lock on the table that conflicts with this one of ours? */
@@ -276,18 +286,21 @@ static void
 begin_move(ShardMove *move, Oid relation, int remainder, int target)
 {
 	const Colocation *colocation = metadata_require_distributed(relation)->colocation;
+	List *with_keys;
 
 	check_shard(colocation, relation, remainder);
 	LockDatabaseObject(metadata_catalog_oid("shard_move"), colocation->id, 0, ExclusiveLock);
 	move->tables = metadata_write_group_tables(colocation->id);
-	move->exclusive = must_exclude_writers(move->tables);
+	with_keys = list_with_keys(move->tables);
+	move->exclusive = must_exclude_writers(with_keys);
+	move->late = move->exclusive ? NIL : with_keys;
 	lock_tables(move);
 
 	/* what it was before the locks may have changed */
 	colocation = metadata_require_distributed(relation)->colocation;
 	check_shard(colocation, relation, remainder);
 	if (!equal(metadata_write_group_tables(colocation->id), move->tables) ||
-		must_exclude_writers(move->tables) != move->exclusive)
+		!equal(list_with_keys(move->tables), with_keys))
 		report_changed_group(relation);
 	move->colocation_id = colocation->id;
 	move->modulus = colocation->shard_count;
@@ -439,11 +452,8 @@ copy_rows(ShardMove *move)
 	FAULT_POINT("shard_move_filled");
 	analyze_target(move);
 	move_progress_set_phase(MOVE_CATCHES_UP);
-	if (!move->exclusive)
-	{
-		shard_partition_run(move->source, shard_copy_planning(true));
-		shard_partition_run(move->target, shard_copy_planning(true));
-	}
+	shard_partition_run(move->source, shard_copy_planning(true));
+	shard_partition_run(move->target, shard_copy_planning(true));
 	copy_until_short(move);
 }
 
@@ -470,8 +480,13 @@ lock_for_switch(void *argument)
 		LockTimeout = (int) Max(deadline - clock_now(), 1);
 		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
 	}
+	foreach(cell, move->referenced)
+	{
+		LockTimeout = (int) Max(deadline - clock_now(), 1);
+		LockRelationOid(lfirst_oid(cell), ShareLock);
+	}
 	LockTimeout = lock_timeout;
-	shard_partition_lock(move, true, (int) Max(deadline - clock_now(), 1));
+	shard_partition_lock_for_switch(move, (int) Max(deadline - clock_now(), 1));
 	if (look_at_source(move) > LAST_ROUND_ROWS)
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						errmsg("many rows have changed since the last round")));
@@ -504,7 +519,7 @@ is_anything_awaited(const ShardMove *move)
 		if (is_awaited(lfirst_oid(cell), get_lock_mode(move)))
 			return true;
 	}
-	foreach(cell, move->referenced)
+	foreach(cell, move->exclusive ? move->referenced : NIL)
 	{
 		if (is_awaited(lfirst_oid(cell), ShareLock))
 			return true;
@@ -658,13 +673,12 @@ switch_place(ShardMove *move)
 	ListCell *cell;
 
 	remote_ddl_note_change();
-	if (!move->exclusive)
-	{
-		fill_target(move);
-		shard_partition_run(move->source, shard_copy_planning(false));
-		shard_partition_run(move->target, shard_copy_planning(false));
-	}
+	fill_target(move);
+	shard_partition_run(move->source, shard_copy_planning(false));
+	shard_partition_run(move->target, shard_copy_planning(false));
 	check_copy(move);
+	foreach(cell, move->tables)
+		shard_partition_attach(move, lfirst_oid(cell));
 	FAULT_POINT("shard_move_counted");
 	shard_partition_enforce_keys(move->source, false);
 	foreach(cell, move->tables)
@@ -685,7 +699,7 @@ run_move(ShardMove *move)
 	in_doubt_wait(move->source);
 	in_doubt_wait(move->target);
 	if (move->exclusive)
-		shard_partition_lock(move, false, LockTimeout);
+		shard_partition_lock(move);
 	foreach(cell, move->tables)
 		shard_partition_create(move, lfirst_oid(cell));
 	FAULT_POINT("shard_move_prepared");

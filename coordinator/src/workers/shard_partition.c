@@ -10,9 +10,11 @@
 #include "workers/shard_partition.h"
 
 #include "access/table.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
@@ -53,32 +55,68 @@ shard_partition_periods(const ShardMove *move, Relation relation)
 	return periods;
 }
 
-/*
- * For the switch the table of which the shard is a part, too: detaching it takes
- * that lock, and transactions in doubt may have the table for the sake of other shards.
- */
-void
-shard_partition_lock(const ShardMove *move, bool for_switch, int timeout)
+static void
+append_partition_locks(StringInfo sql, const ShardMove *move, const char *mode)
 {
-	const char *mode = for_switch ? "ACCESS EXCLUSIVE" : "EXCLUSIVE";
-	StringInfoData sql;
 	ListCell *cell;
 
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SET LOCAL lock_timeout = %d; ", timeout);
 	foreach(cell, move->tables)
 	{
 		Relation relation = table_open(lfirst_oid(cell), NoLock);
 
-		if (for_switch)
-			appendStringInfo(&sql, "LOCK TABLE ONLY %s IN %s MODE; ",
-							 relation_name_qualified(lfirst_oid(cell)), mode);
-		appendStringInfo(&sql, "LOCK TABLE %s IN %s MODE; ", shard_partition_name(move, relation),
+		appendStringInfo(sql, "LOCK TABLE %s IN %s MODE; ", shard_partition_name(move, relation),
 						 mode);
 		table_close(relation, NoLock);
 	}
-	appendStringInfoString(&sql, "SET LOCAL lock_timeout = 0");
-	shard_partition_run(move->source, sql.data);
+}
+
+static void
+append_table_locks(StringInfo sql, const List *tables, const char *only, const char *mode)
+{
+	ListCell *cell;
+
+	foreach(cell, tables)
+		appendStringInfo(sql, "LOCK TABLE %s%s IN %s MODE; ", only,
+						 relation_name_qualified(lfirst_oid(cell)), mode);
+}
+
+static void
+run_with_timeout(int worker_id, const char *locks, int timeout)
+{
+	shard_partition_run(
+		worker_id,
+		psprintf("SET LOCAL lock_timeout = %d; %sSET LOCAL lock_timeout = 0", timeout, locks));
+}
+
+void
+shard_partition_lock(const ShardMove *move)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	append_partition_locks(&sql, move, "EXCLUSIVE");
+	run_with_timeout(move->source, sql.data, LockTimeout);
+}
+
+/*
+ * The tables of which the shard is a part, too: detaching it takes that lock, and transactions in doubt may have the table for the
+ * sake of other shards.
+ */
+void
+shard_partition_lock_for_switch(const ShardMove *move, int timeout)
+{
+	StringInfoData source;
+	StringInfoData target;
+
+	initStringInfo(&source);
+	initStringInfo(&target);
+	append_table_locks(&source, move->tables, "ONLY ", "ACCESS EXCLUSIVE");
+	append_partition_locks(&source, move, "ACCESS EXCLUSIVE");
+	append_table_locks(&target, move->late, "", "SHARE ROW EXCLUSIVE");
+	append_table_locks(&target, move->referenced, "", "SHARE ROW EXCLUSIVE");
+	run_with_timeout(move->source, source.data, timeout);
+	if (move->late != NIL)
+		run_with_timeout(move->target, target.data, timeout);
 }
 
 void
@@ -125,30 +163,45 @@ find_leaf(const List *leaves, const char *line)
 	return NULL;
 }
 
+/*
+ * A leaf stays and is not vacuumed while it is copied.  It is autovacuum that goes away; retention does so, too, but the default
+ * partition is needed when leaves are made, and has no rows for long.
+ */
+static void
+lock_leaf(int worker_id, const char *leaf, bool is_columnar, bool is_default)
+{
+	if (!is_columnar)
+		shard_partition_run(worker_id,
+							psprintf("LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE", leaf));
+	else if (!is_default)
+		shard_partition_run(worker_id, psprintf("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", leaf));
+}
+
 static List *
 begin_copies(const ShardMove *move, Relation relation)
 {
 	Oid oid = RelationGetRelid(relation);
+	const DistributedTable *table = metadata_table(oid);
 	char *name = shard_partition_name(move, relation);
 	List *copies = NIL;
 	List *there;
 	ListCell *cell;
 
-	if (!metadata_has_periods(metadata_table(oid)))
+	if (!metadata_has_periods(table))
+	{
+		lock_leaf(move->source, name, table->is_columnar, false);
 		return list_make1(
-			shard_copy_begin(oid, move->source, name, move->target, name, !move->exclusive));
+			shard_copy_begin(oid, move->source, name, move->target, name, table->is_columnar));
+	}
 	there = list_leaves(move->target, name);
 	foreach(cell, list_leaves(move->source, name))
 	{
 		char *line = lfirst(cell);
 		const char *leaf = strchr(line, '\t') + 1;
 
-		/* retention does not drop it before its turn comes; the default one is needed when leaves are made */
-		if (line[0] != '\t')
-			shard_partition_run(move->source,
-								psprintf("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", leaf));
+		lock_leaf(move->source, leaf, table->is_columnar, line[0] == '\t');
 		copies = lappend(copies, shard_copy_begin(oid, move->source, leaf, move->target,
-												  find_leaf(there, line), !move->exclusive));
+												  find_leaf(there, line), table->is_columnar));
 	}
 	return copies;
 }
@@ -162,14 +215,50 @@ shard_partition_create(ShardMove *move, Oid relation_oid)
 	bool guarded = owner_guard_begin(target, relation);
 	List *periods = shard_partition_periods(move, relation);
 
-	shard_partition_run(move->target,
-						worker_table_sql_partitions(relation, move->modulus,
-													list_make1_int(move->remainder), periods));
+	shard_partition_run(
+		move->target, list_member_oid(move->late, relation_oid)
+						  ? worker_table_sql_apart(relation, move->modulus, move->remainder)
+						  : worker_table_sql_partitions(relation, move->modulus,
+														list_make1_int(move->remainder), periods));
 	if (guarded)
 		owner_guard_end(target);
 	move->periods = lappend(move->periods, periods);
 	move->copies = lappend(move->copies, begin_copies(move, relation));
 	table_close(relation, NoLock);
+}
+
+void
+shard_partition_attach(const ShardMove *move, Oid relation_oid)
+{
+	const Bitmapset *target = bms_make_singleton(move->target);
+	Relation relation;
+	bool guarded;
+
+	if (!list_member_oid(move->late, relation_oid))
+		return;
+	relation = table_open(relation_oid, NoLock);
+	guarded = owner_guard_begin(target, relation);
+	shard_partition_run(move->target,
+						worker_table_sql_attach(relation, move->modulus, move->remainder));
+	if (guarded)
+		owner_guard_end(target);
+	table_close(relation, NoLock);
+}
+
+/* Do foreign keys of the workers point to the table? */
+static bool
+is_referenced(Oid relation)
+{
+	ListCell *cell;
+
+	foreach(cell, foreign_key_rules_list(relation))
+	{
+		ForeignKeyTables tables = constraint_key_tables(lfirst_oid(cell));
+
+		if (tables.referenced == relation && metadata_table(tables.referencing) != NULL)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -184,8 +273,11 @@ shard_partition_drop(const ShardMove *move, Oid relation_oid)
 	char *name = shard_partition_name(move, relation);
 	bool guarded = owner_guard_begin(source, relation);
 
-	if (foreign_key_rules_on_workers(relation_oid))
-		shard_partition_run(move->source, psprintf("DELETE FROM %s", name));
+	if (is_referenced(relation_oid))
+		shard_partition_run(move->source,
+							psprintf("SELECT strata_worker.empty_leaf(p.relid) FROM "
+									 "pg_catalog.pg_partition_tree(%s) AS p WHERE p.isleaf",
+									 quote_literal_cstr(name)));
 	shard_partition_run(move->source, psprintf("ALTER TABLE %s DETACH PARTITION %s; DROP TABLE %s",
 											   relation_name_qualified(relation_oid), name, name));
 	if (metadata_has_periods(metadata_table(relation_oid)))

@@ -18,8 +18,9 @@ typedef struct ShardMove
 	int source; /* workers */
 	int target;
 	List *tables;	  /* the group's, ordered by OID */
+	List *late;		  /* those of them that become partitions of the target at the switch */
 	bool exclusive;	  /* writers wait */
-	List *referenced; /* reference tables that are locked, then */
+	List *referenced; /* reference tables to which the tables refer */
 	List *periods;	  /* for each table: shard_partition_periods() */
 	List *copies;	  /* for each table: list of ShardCopy */
 	uint64 rows;
@@ -36,15 +37,20 @@ extern void shard_partition_run(int worker_id, const char *sql);
 extern List *shard_partition_periods(const ShardMove *move, Relation relation);
 
 /*
- * Lock the source's partitions against writers, or for the switch.  Wait so long at most for each, in ms; 0: for ever.
+ * Lock the source's partitions against writers.  For the switch, against everybody, and on the target what is locked when partitions
+ * become some; wait so long at most for each, in ms.
  */
-extern void shard_partition_lock(const ShardMove *move, bool for_switch, int timeout);
+extern void shard_partition_lock(const ShardMove *move);
+extern void shard_partition_lock_for_switch(const ShardMove *move, int timeout);
 
 /* Whether foreign keys of what is written there next are checked. */
 extern void shard_partition_enforce_keys(int worker_id, bool enforce);
 
 /* Make a table's partition on the target, and begin its copies. */
 extern void shard_partition_create(ShardMove *move, Oid relation);
+
+/* It becomes one, with its rows, if it is a late one. */
+extern void shard_partition_attach(const ShardMove *move, Oid relation);
 
 /* Drop the source's partition of a table. */
 extern void shard_partition_drop(const ShardMove *move, Oid relation);

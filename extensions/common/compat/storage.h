@@ -29,6 +29,8 @@ typedef RelFileNode CompatFileLocator;
 #define compat_relation_of_file(tablespace, number) RelidByRelfilenumber(tablespace, number)
 #define compat_assume_new_file(relation) RelationAssumeNewRelfilelocator(relation)
 #define compat_new_file_subtransaction(relation) ((relation)->rd_newRelfilelocatorSubid)
+#define compat_set_new_file(relation, persistence) \
+	RelationSetNewRelfilenumber(relation, persistence)
 #else
 #define COMPAT_FILE_MAP_HEADER "utils/relfilenodemap.h"
 #define compat_make_file_locator(tablespace, database, number) \
@@ -40,6 +42,14 @@ typedef RelFileNode CompatFileLocator;
 #define compat_relation_of_file(tablespace, number) RelidByRelfilenode(tablespace, number)
 #define compat_assume_new_file(relation) RelationAssumeNewRelfilenode(relation)
 #define compat_new_file_subtransaction(relation) ((relation)->rd_newRelfilenodeSubid)
+#define compat_set_new_file(relation, persistence) RelationSetNewRelfilenode(relation, persistence)
+#endif
+
+/* All indexes of a relation, built again; since 17 in the name of a statement.  Needs catalog/index.h. */
+#if PG_VERSION_NUM >= 170000
+#define compat_reindex_relation(oid, flags, options) reindex_relation(NULL, oid, flags, options)
+#else
+#define compat_reindex_relation(oid, flags, options) reindex_relation(oid, flags, options)
 #endif
 
 /* The name of a block in the table of shared buffers. */
