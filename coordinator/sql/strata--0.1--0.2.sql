@@ -201,3 +201,30 @@ CREATE FUNCTION strata.adopt_shards() RETURNS integer
 REVOKE ALL ON FUNCTION strata.adopt_shards() FROM PUBLIC;
 COMMENT ON FUNCTION strata.adopt_shards() IS
     'looks for shards where they are now, after the coordinator was restored to an earlier time; returns how many were elsewhere';
+
+CREATE FUNCTION strata.split_shard(relation regclass, shard integer, workers text[] DEFAULT NULL) RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_split_shard';
+REVOKE ALL ON FUNCTION strata.split_shard(regclass, integer, text[]) FROM PUBLIC;
+COMMENT ON FUNCTION strata.split_shard(regclass, integer, text[]) IS
+    'makes two shards of one, of all tables of its colocation group, on one or two other workers; returns the number of rows';
+
+-- Shards are counted, for some may have been split.
+CREATE OR REPLACE VIEW strata.tables AS
+SELECT t.relation,
+       CASE t.kind WHEN 'd' THEN 'distributed' ELSE 'reference' END AS kind,
+       a.attname AS key,
+       t.colocation_id,
+       CASE t.kind WHEN 'd' THEN (SELECT count(*)::integer FROM strata.shard AS s
+                                   WHERE s.colocation_id = t.colocation_id) END AS shard_count,
+       CASE t.kind WHEN 'd' THEN (SELECT count(DISTINCT s.worker_id) FROM strata.shard AS s
+                                   WHERE s.colocation_id = t.colocation_id)
+                   ELSE (SELECT count(*) FROM strata.worker) END AS workers,
+       t.storage,
+       greatest(r.reltuples, 0)::bigint AS row_estimate,
+       pg_catalog.pg_get_userbyid(r.relowner) AS owner,
+       (SELECT count(*) FROM strata.shard AS s
+         WHERE s.colocation_id = t.colocation_id AND s.lost_with IS NOT NULL) AS lost_shards
+  FROM strata.distributed_table AS t
+  JOIN pg_catalog.pg_class AS r ON r.oid = t.relation
+  LEFT JOIN pg_catalog.pg_attribute AS a
+         ON a.attrelid = t.relation AND a.attnum = t.key_attribute;

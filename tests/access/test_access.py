@@ -73,7 +73,7 @@ SUPERUSERS = {
         strata.recreate_lost_shards strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
-        strata.store_definition strata.tier_policies strata.tier_policy_target strata.check_tier_age
+        strata.split_shard strata.store_definition strata.tier_policies strata.tier_policy_target strata.check_tier_age
         strata.find_missing_tier strata.type_definition
         strata.invalidate_metadata strata.replicate_reference_row strata.truncate_reference_table
         strata_partial.adopt strata_partial.definition strata_partial.notice_aggregates

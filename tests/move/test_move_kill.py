@@ -46,12 +46,12 @@ def made() -> Iterator[Cluster]:
         node.execute(
             "CREATE TABLE t (k integer PRIMARY KEY, v text); CREATE TABLE u (k integer, n integer);"
             "SELECT strata.create_distributed_table('t', 'k', 4);"
-            "SELECT strata.create_distributed_table('u', 'k', colocate_with => 't');"
+            "SELECT strata.create_distributed_table('u', 'k', colocate_with => 't', storage => 'heap');"
             "ALTER TABLE u ADD FOREIGN KEY (k) REFERENCES t;"
             f"INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, {ROWS}) AS g;"
             f"INSERT INTO u SELECT g, g FROM generate_series(1, {ROWS}) AS g;"
             "CREATE TABLE w (k integer PRIMARY KEY, n integer);"
-            "SELECT strata.create_distributed_table('w', 'k', 2, colocate_with => 'none');"
+            "SELECT strata.create_distributed_table('w', 'k', 2, colocate_with => 'none', storage => 'heap');"
             "INSERT INTO w SELECT g, g FROM generate_series(1, 3000) AS g"
         )
         yield cluster

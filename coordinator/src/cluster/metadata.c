@@ -341,6 +341,29 @@ load_hash_function(Colocation *colocation, MemoryContext context)
 	fmgr_info_cxt(type->hash_extended_proc, &colocation->hash, context);
 }
 
+/* An array by remainder, for a greater modulus: what it says holds for all keys of a remainder. */
+static void *
+widen_array(const void *array, size_t size, int from, int to)
+{
+	char *wide = palloc0(to * size);
+
+	for (int i = 0; from > 0 && i < to; i++)
+		memcpy(wide + i * size, (const char *) array + i % from * size, size);
+	return wide;
+}
+
+static void
+widen(Colocation *colocation, int modulus)
+{
+	int from = colocation->modulus;
+
+	colocation->shard_numbers = widen_array(colocation->shard_numbers, sizeof(int), from, modulus);
+	colocation->shard_moduli = widen_array(colocation->shard_moduli, sizeof(int), from, modulus);
+	colocation->shard_workers = widen_array(colocation->shard_workers, sizeof(int), from, modulus);
+	colocation->lost_with = widen_array(colocation->lost_with, sizeof(char *), from, modulus);
+	colocation->modulus = modulus;
+}
+
 static void
 load_colocations(Generation *generation)
 {
@@ -353,7 +376,7 @@ load_colocations(Generation *generation)
 		Colocation *colocation = palloc0(sizeof(Colocation));
 
 		colocation->id = DatumGetInt32(read_column(tuple, catalog, CATALOG_COLOCATION_ID, NULL));
-		colocation->shard_count = DatumGetInt32(
+		colocation->first_count = DatumGetInt32(
 			read_column(tuple, catalog, CATALOG_COLOCATION_SHARD_COUNT, NULL));
 		colocation->key_type = DatumGetObjectId(
 			read_column(tuple, catalog, CATALOG_COLOCATION_KEY_TYPE, NULL));
@@ -362,8 +385,7 @@ load_colocations(Generation *generation)
 		if (!DatumGetBool(read_column(tuple, catalog, CATALOG_COLOCATION_IS_DEFAULT, NULL)))
 			colocation->name = TextDatumGetCString(
 				read_column(tuple, catalog, CATALOG_COLOCATION_NAME, NULL));
-		colocation->shard_workers = palloc0(colocation->shard_count * sizeof(int));
-		colocation->lost_with = palloc0(colocation->shard_count * sizeof(char *));
+		widen(colocation, colocation->first_count);
 		load_hash_function(colocation, generation->context);
 		generation->colocations = lappend(generation->colocations, colocation);
 	}
@@ -407,23 +429,35 @@ load_shards(Generation *generation)
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
 		int id = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_COLOCATION, NULL));
+		int modulus = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_MODULUS, NULL));
 		int remainder = DatumGetInt32(read_column(tuple, catalog, CATALOG_SHARD_REMAINDER, NULL));
 		bool is_lost;
 		Datum worker = read_column(tuple, catalog, CATALOG_SHARD_WORKER, &is_lost);
 		Colocation *colocation = find_colocation(generation, id);
+		char *lost_with = NULL;
 
-		/* A foreign key and checks forbid this; but never write outside the array. */
-		if (colocation == NULL || remainder < 0 || remainder >= colocation->shard_count)
+		/* A foreign key and checks forbid this; but never write outside the arrays. */
+		if (colocation == NULL || remainder < 0 || remainder >= modulus)
 			continue;
 		if (is_lost)
-		{
-			colocation->lost_with[remainder] = TextDatumGetCString(
+			lost_with = TextDatumGetCString(
 				read_column(tuple, catalog, CATALOG_SHARD_LOST_WITH, NULL));
+		if (modulus > colocation->modulus)
+			widen(colocation, modulus);
+		for (int i = remainder; i < colocation->modulus; i += modulus)
+		{
+			colocation->shard_numbers[i] = remainder;
+			colocation->shard_moduli[i] = modulus;
+			colocation->shard_workers[i] = is_lost ? 0 : DatumGetInt32(worker);
+			colocation->lost_with[i] = lost_with;
+		}
+		colocation->shard_count++;
+		if (is_lost)
+		{
 			colocation->lost_count++;
 			continue;
 		}
 		note_move(colocation, tuple, catalog);
-		colocation->shard_workers[remainder] = DatumGetInt32(worker);
 		colocation->workers = bms_add_member(colocation->workers, DatumGetInt32(worker));
 	}
 	end_catalog_scan(scan, catalog);
@@ -504,6 +538,26 @@ get_generation(void)
 }
 
 /* ---------------------------------------------------------------- placement */
+
+int
+colocation_next_shard(const Colocation *colocation, int number)
+{
+	while (++number < colocation->modulus)
+	{
+		if (colocation_has_shard(colocation, number))
+			return number;
+	}
+	return -1;
+}
+
+ShardBounds *
+colocation_shard_bounds(const Colocation *colocation, int number)
+{
+	ShardBounds *bounds = palloc(sizeof(ShardBounds));
+
+	*bounds = (ShardBounds){colocation->shard_moduli[number], number};
+	return bounds;
+}
 
 const Worker *
 metadata_worker(int worker_id)

@@ -42,18 +42,43 @@ typedef struct Worker
 typedef struct Colocation
 {
 	int id;
-	char *name; /* NULL: a default group, which tables join that name none */
+	char *name;		 /* NULL: a default group, which tables join that name none */
+	int first_count; /* of shards, when it was made: by that tables find it */
 	int shard_count;
+	int modulus; /* the greatest one of a shard; they are multiples of each other */
 	Oid key_type;
 	Oid key_collation;
-	Oid key_opfamily;	/* hash operator family of the key */
-	int *shard_workers; /* [shard_count]: worker id by remainder, 0: the shard is lost */
-	char **lost_with;	/* [shard_count]: the worker that it was lost with; NULL: it is not lost */
-	int lost_count;		/* how many are lost */
-	Bitmapset *workers; /* ids of the workers that hold a shard */
+	Oid key_opfamily; /* hash operator family of the key */
+
+	/* of the shard of the keys with this remainder of `modulus` */
+	int *shard_numbers; /* [modulus]: its own remainder, by which it is known */
+	int *shard_moduli;	/* [modulus] */
+	int *shard_workers; /* [modulus]: worker id, 0: the shard is lost */
+	char **lost_with;	/* [modulus]: the worker that it was lost with; NULL: it is not lost */
+
+	int lost_count;				/* how many are lost */
+	Bitmapset *workers;			/* ids of the workers that hold a shard */
 	FullTransactionId moved_by; /* who has moved a shard last; 0: nobody */
 	FmgrInfo hash;				/* the key's extended hash function */
 } Colocation;
+
+/* Which keys a shard has: those whose hash has this remainder. */
+typedef struct ShardBounds
+{
+	int modulus;
+	int remainder;
+} ShardBounds;
+
+/* Is there a shard of this number? */
+#define colocation_has_shard(colocation, number)          \
+	((number) >= 0 && (number) < (colocation)->modulus && \
+	 (colocation)->shard_numbers[number] == (number))
+
+/* The next one after it, from -1 on; -1: that was the last. */
+extern int colocation_next_shard(const Colocation *colocation, int number);
+
+extern ShardBounds *
+colocation_shard_bounds(const Colocation *colocation, int number); /* palloc'd */
 
 /* Texts of a PeriodRule end within so many bytes. */
 #define PERIOD_TEXT_BYTES 64

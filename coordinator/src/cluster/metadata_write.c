@@ -5,8 +5,8 @@
  * Rows are written as core writes its catalogs (CatalogTupleInsert), without
  * privilege checks and triggers; whoever calls has checked what the user may do.
  *
- * Invariants kept here: a group's shards have remainders 0 .. shard_count - 1,
- * each once; a group exists as long as a table uses it.  Both need the placement
+ * Invariants kept here: each hash belongs to one of a group's shards; their moduli are the number of shards that
+ * the group was made with, times powers of two; a group exists as long as a table uses it.  Both need the placement
  * lock, which every function but the read-only ones expects to be held.
  */
 #include "postgres.h"
@@ -103,6 +103,25 @@ metadata_write_remove_worker(int worker_id)
 
 /* ---------------------------------------------------------------- colocation groups */
 
+/* Insert one shard into the table, which is open; moved_by: it has rows that this transaction has moved. */
+static void
+insert_shard(Relation catalog, int colocation_id, const ShardPlace *place, bool moved)
+{
+	Datum values[CATALOG_SHARD_COLUMNS] = {0};
+	bool nulls[CATALOG_SHARD_COLUMNS] = {false};
+
+	values[CATALOG_SHARD_COLOCATION - 1] = Int32GetDatum(colocation_id);
+	values[CATALOG_SHARD_MODULUS - 1] = Int32GetDatum(place->bounds.modulus);
+	values[CATALOG_SHARD_REMAINDER - 1] = Int32GetDatum(place->bounds.remainder);
+	values[CATALOG_SHARD_WORKER - 1] = Int32GetDatum(place->worker_id);
+	nulls[CATALOG_SHARD_LOST_WITH - 1] = true;
+	nulls[CATALOG_SHARD_MOVED_BY - 1] = !moved;
+	if (moved)
+		values[CATALOG_SHARD_MOVED_BY - 1] = FullTransactionIdGetDatum(
+			GetCurrentFullTransactionId());
+	insert_row(catalog, values, nulls);
+}
+
 int
 metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_collation, const char *name,
 							  const int *shard_workers)
@@ -126,16 +145,9 @@ metadata_write_add_colocation(int shard_count, Oid key_type, Oid key_collation, 
 
 	for (int remainder = 0; remainder < shard_count; remainder++)
 	{
-		Datum shard[CATALOG_SHARD_COLUMNS];
-		bool shard_nulls[CATALOG_SHARD_COLUMNS] = {false};
+		const ShardPlace place = {{shard_count, remainder}, shard_workers[remainder]};
 
-		shard[CATALOG_SHARD_COLOCATION - 1] = Int32GetDatum(colocation_id);
-		shard[CATALOG_SHARD_MODULUS - 1] = Int32GetDatum(shard_count);
-		shard[CATALOG_SHARD_REMAINDER - 1] = Int32GetDatum(remainder);
-		shard[CATALOG_SHARD_WORKER - 1] = Int32GetDatum(shard_workers[remainder]);
-		shard_nulls[CATALOG_SHARD_LOST_WITH - 1] = true;
-		shard_nulls[CATALOG_SHARD_MOVED_BY - 1] = true;
-		insert_row(shards, shard, shard_nulls);
+		insert_shard(shards, colocation_id, &place, false);
 	}
 
 	CacheInvalidateRelcache(groups);
@@ -188,16 +200,44 @@ metadata_write_lose_shards(int worker_id, const char *name)
 	update_shards(&key, 1, 0, name);
 }
 
+/* Two keys that find one shard. */
+static void
+set_shard_keys(ScanKey keys, int colocation_id, int remainder)
+{
+	ScanKeyInit(&keys[0], CATALOG_SHARD_COLOCATION, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(colocation_id));
+	ScanKeyInit(&keys[1], CATALOG_SHARD_REMAINDER, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(remainder));
+}
+
 void
 metadata_write_place_shard(int colocation_id, int remainder, int worker_id)
 {
 	ScanKeyData keys[2];
 
-	ScanKeyInit(&keys[0], CATALOG_SHARD_COLOCATION, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(colocation_id));
-	ScanKeyInit(&keys[1], CATALOG_SHARD_REMAINDER, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(remainder));
+	set_shard_keys(keys, colocation_id, remainder);
 	update_shards(keys, 2, worker_id, NULL);
+}
+
+void
+metadata_write_split_shard(int colocation_id, int remainder, const List *places)
+{
+	Relation catalog = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+	ListCell *cell;
+
+	set_shard_keys(keys, colocation_id, remainder);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+		CatalogTupleDelete(catalog, &tuple->t_self);
+	systable_endscan(scan);
+	CommandCounterIncrement(); /* one of the new ones has its number */
+	foreach(cell, places)
+		insert_shard(catalog, colocation_id, lfirst(cell), true);
+	CacheInvalidateRelcache(catalog);
+	table_close(catalog, NoLock);
 }
 
 /* The id of a group that the keys find, 0 if there is none. */

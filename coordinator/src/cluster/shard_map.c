@@ -5,8 +5,8 @@
  * A worker's shards are native hash partitions: the row goes where PostgreSQL's
  * partition hash says.  We call the very function that core calls
  * (compute_partition_hash_value), with the function of the key type's default
- * hash operator class, so that the two can never disagree.  All shards of a
- * group have the same modulus, hence the remainder is the shard.
+ * hash operator class, so that the two can never disagree.  A shard that was split has left two with twice
+ * its modulus; the remainder of the greatest one says which shard it is.
  *
  * A shard that was lost with its worker (lost_worker.c) is nowhere: a statement that needs it is
  * refused here, so that no answer leaves its rows out in silence.  So is one on rows that lie where another version of their
@@ -69,6 +69,7 @@ shard_map_describe_tables(const Colocation *colocation)
 static void
 report_lost(const Colocation *colocation, int remainder)
 {
+	int number = colocation->shard_numbers[remainder];
 	List *tables = metadata_write_group_tables(colocation->id);
 	char *example = tables == NIL ? "..."
 								  : DatumGetCString(DirectFunctionCall1(
@@ -77,7 +78,7 @@ report_lost(const Colocation *colocation, int remainder)
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-		 errmsg("shard %d of %s was lost with worker \"%s\"", remainder,
+		 errmsg("shard %d of %s was lost with worker \"%s\"", number,
 				shard_map_describe_tables(colocation), colocation->lost_with[remainder]),
 		 errdetail_plural("%d of %d shards is lost; the rows of the others can be used.",
 						  "%d of %d shards are lost; the rows of the others can be used.",
@@ -92,7 +93,7 @@ shard_map_require_all(const Colocation *colocation)
 {
 	if (colocation->lost_count == 0)
 		return;
-	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
+	for (int remainder = 0; remainder < colocation->modulus; remainder++)
 	{
 		if (colocation->lost_with[remainder] != NULL)
 			report_lost(colocation, remainder);
@@ -249,13 +250,13 @@ shard_map_hash(const Colocation *colocation, Oid type, Datum key, bool isnull)
 	return compute_partition_hash_value(1, hash, &collation, &key, &isnull);
 }
 
-/* Remainder (0 .. shard_count - 1) of a key; NULL keys hash to 0, as in core. */
+/* Remainder (0 .. modulus - 1) of a key; NULL keys hash to 0, as in core. */
 static int
 find_remainder(const Colocation *colocation, Datum key, bool isnull)
 {
 	uint64 hash = shard_map_hash(colocation, colocation->key_type, key, isnull);
 
-	return (int) (hash % (uint64) colocation->shard_count);
+	return (int) (hash % (uint64) colocation->modulus);
 }
 
 int
@@ -269,5 +270,5 @@ shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, boo
 {
 	uint64 hash = shard_map_hash(colocation, type, key, isnull);
 
-	return get_shard_worker(colocation, (int) (hash % (uint64) colocation->shard_count));
+	return get_shard_worker(colocation, (int) (hash % (uint64) colocation->modulus));
 }

@@ -204,11 +204,11 @@ rename_partitions(const DistributedTable *table, const char *old_schema, const c
 		(strcmp(old_name, new_name) == 0 && (strcmp(old_schema, schema) == 0 || !has_periods)))
 		return;
 	initStringInfo(&rows);
-	for (int shard = 0; shard < table->colocation->shard_count; shard++)
+	for (int shard = -1; (shard = colocation_next_shard(table->colocation, shard)) >= 0;)
 	{
 		char *old = relation_name_of_shard(old_name, shard, has_periods);
 
-		appendStringInfo(&rows, "%s(%s, %s, %s)", shard > 0 ? ", " : "",
+		appendStringInfo(&rows, "%s(%s, %s, %s)", rows.len > 0 ? ", " : "",
 						 quote_literal_cstr(quote_qualified_identifier(schema, old)),
 						 quote_literal_cstr(old),
 						 quote_literal_cstr(relation_name_of_shard(new_name, shard, has_periods)));

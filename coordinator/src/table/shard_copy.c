@@ -24,7 +24,8 @@
  * the ranges of the new ones, and the k-th of them belongs to the k-th row that was sent.
  *
  * A list of runs says for each row that we have both of its numbers.  Rows that were loaded together are one run, in heaps those
- * of a page, so it is short; but for tables with order_by, whose row groups are in another order, where it takes 24 bytes for each row.
+ * of a page, so it is short; but for tables with order_by, whose row groups are in another order, and for halves of a shard, for which
+ * the other half's rows are noted, too: there it takes 24 bytes for each row.
  */
 #include "postgres.h"
 
@@ -53,6 +54,9 @@
 
 /* Rows copied between two calls of the caller's function. */
 #define ROWS_BETWEEN 256
+
+/* In place of a number of the target: rows that are not ours. */
+#define NOT_OURS (-1)
 
 /* So many rows, with numbers from `source` on there and from `target` on here. */
 typedef struct Run
@@ -84,6 +88,7 @@ struct ShardCopy
 	char *source_name;
 	char *target_name;
 	bool is_columnar;
+	const char *condition;
 	MemoryContext context;
 	MemoryContext round;
 
@@ -109,13 +114,21 @@ clear_runs(RunList *list)
 	memset(list, 0, sizeof(RunList));
 }
 
+/* Does a row continue the run? */
+static bool
+continues(const Run *run, int64 source, int64 target)
+{
+	return run->source + run->count == source &&
+		   (target == NOT_OURS ? run->target == NOT_OURS
+							   : run->target != NOT_OURS && run->target + run->count == target);
+}
+
 static void
 add_run(MemoryContext context, RunList *list, int64 source, int64 target, int64 count)
 {
 	Run *last = list->length > 0 ? &list->runs[list->length - 1] : NULL;
 
-	if (last != NULL && last->source + last->count == source &&
-		last->target + last->count == target)
+	if (last != NULL && continues(last, source, target))
 	{
 		last->count += count;
 		return;
@@ -152,7 +165,7 @@ sort_runs(RunList *list)
 		Run *last = &list->runs[length];
 		const Run *run = &list->runs[i];
 
-		if (last->source + last->count == run->source && last->target + last->count == run->target)
+		if (continues(last, run->source, run->target))
 			last->count += run->count;
 		else
 			list->runs[++length] = *run;
@@ -187,7 +200,9 @@ split_runs(MemoryContext context, const RunList *list, const RunList *by, RunLis
 			else if (other < by->length)
 				until = Min(end, by->runs[other].source);
 			if (into != NULL)
-				add_run(context, into, at, run->target + (at - run->source), until - at);
+				add_run(context, into, at,
+						run->target == NOT_OURS ? NOT_OURS : run->target + (at - run->source),
+						until - at);
 			at = until;
 		}
 	}
@@ -200,6 +215,17 @@ count_rows(const RunList *list)
 
 	for (int64 i = 0; i < list->length; i++)
 		count += list->runs[i].count;
+	return count;
+}
+
+/* Those of them that are ours. */
+static int64
+count_ours(const RunList *list)
+{
+	int64 count = 0;
+
+	for (int64 i = 0; i < list->length; i++)
+		count += list->runs[i].target == NOT_OURS ? 0 : list->runs[i].count;
 	return count;
 }
 
@@ -352,7 +378,7 @@ delete_gone(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *
 	for (int64 i = 0; i < copy->gone.length; i++)
 	{
 		const Run *run = &copy->gone.runs[i];
-		int64 done = 0;
+		int64 done = run->target == NOT_OURS ? run->count : 0;
 
 		while (done < run->count)
 		{
@@ -405,12 +431,14 @@ is_wanted(ShardCopy *copy, int64 row)
 
 /* Send what one SELECT finds; `sent` gets the rows' numbers in that order. */
 static void
-send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *condition,
-		  RunList *sent, void (*between)(void *argument, int64 rows), void *argument)
+send_rows(ShardCopy *copy, Relation relation, CopyStream *stream, const char *range, RunList *sent,
+		  void (*between)(void *argument, int64 rows), void *argument)
 {
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	const char *and = range[0] != '\0' && copy->condition[0] != '\0' ? " AND " : "";
 	ShellReader *reader = shell_reader_begin_part(relation, copy->looked->snapshot,
-												  copy->source_name, condition);
+												  copy->source_name,
+												  psprintf("%s%s%s", range, and, copy->condition));
 	int64 position = count_rows(sent);
 
 	while (shell_reader_next(reader, slot))
@@ -452,6 +480,21 @@ send_new(ShardCopy *copy, Relation relation, CopyStream *stream, RunList *sent,
 	}
 }
 
+/* The new ones that were not sent: others than ours. */
+static void
+note_others(ShardCopy *copy, const RunList *sent)
+{
+	RunList ours = {0};
+	RunList others = {0};
+
+	for (int64 i = 0; i < sent->length; i++)
+		add_run(copy->round, &ours, sent->runs[i].source, NOT_OURS, sent->runs[i].count);
+	sort_runs(&ours);
+	split_runs(copy->round, &copy->come, &ours, NULL, &others);
+	for (int64 i = 0; i < others.length; i++)
+		add_run(copy->context, &copy->have, others.runs[i].source, NOT_OURS, others.runs[i].count);
+}
+
 static void
 report_missing(const ShardCopy *copy)
 {
@@ -488,6 +531,8 @@ note_sent(ShardCopy *copy, const RunList *sent)
 			}
 		}
 	}
+	if (copy->condition[0] != '\0')
+		note_others(copy, sent);
 	sort_runs(&copy->have);
 	if (stored.length > 0)
 		copy->next_target = stored.runs[stored.length - 1].source +
@@ -514,7 +559,7 @@ bring_new(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *ar
 
 ShardCopy *
 shard_copy_begin(Oid relation, int source, const char *source_name, int target,
-				 const char *target_name, bool is_columnar)
+				 const char *target_name, bool is_columnar, const char *condition)
 {
 	ShardCopy *copy = palloc0(sizeof(ShardCopy));
 
@@ -524,6 +569,7 @@ shard_copy_begin(Oid relation, int source, const char *source_name, int target,
 	copy->target = target;
 	copy->target_name = pstrdup(target_name);
 	copy->is_columnar = is_columnar;
+	copy->condition = pstrdup(condition);
 	copy->context = CurrentMemoryContext;
 	copy->round = AllocSetContextCreate(CurrentMemoryContext, "strata round of a move",
 										ALLOCSET_DEFAULT_SIZES);
@@ -556,7 +602,8 @@ shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows)
 uint64
 shard_copy_count(ShardCopy *copy)
 {
-	int64 stored = copy->there;
+	int64 ours = count_ours(&copy->have);
+	int64 stored = ours;
 
 	/* each round has counted what a heap got and lost; all of it would have to be read */
 	if (copy->is_columnar)
@@ -566,10 +613,17 @@ shard_copy_count(ShardCopy *copy)
 		stored = count_rows(&list);
 		clear_runs(&list);
 	}
-	if (stored != copy->there || count_rows(&copy->have) != copy->there)
+	if (stored != ours || count_rows(&copy->have) != copy->there)
 		elog(ERROR,
-			 "the target of the move has " INT64_FORMAT " rows of \"%s\" instead of " INT64_FORMAT,
-			 stored, copy->target_name, copy->there);
+			 "the target of the move has " INT64_FORMAT " rows of \"%s\" instead of " INT64_FORMAT
+			 ", and knows " INT64_FORMAT " of the source's " INT64_FORMAT,
+			 stored, copy->target_name, ours, count_rows(&copy->have), copy->there);
+	return (uint64) ours;
+}
+
+uint64
+shard_copy_count_source(const ShardCopy *copy)
+{
 	return (uint64) copy->there;
 }
 

@@ -14,10 +14,12 @@ typedef struct ShardCopy ShardCopy;
 
 /*
  * Begin: names on the workers, quoted and qualified.  The target is a new table, of which nobody but this transaction
- * knows.  The source is columnar, or a heap that VACUUM is kept away from.  Allocated in CurrentMemoryContext.
+ * knows.  The source is columnar, or a heap that VACUUM is kept away from.  `condition`: SQL that is true of the rows to be
+ * copied, for the same row always; "": all.  Allocated in CurrentMemoryContext.
  */
-extern ShardCopy *shard_copy_begin(Oid relation, int source, const char *source_name, int target,
-								   const char *target_name, bool is_columnar);
+extern ShardCopy *
+shard_copy_begin(Oid relation, int source, const char *source_name, int target,
+				 const char *target_name, bool is_columnar, const char *condition);
 
 /*
  * Look at the source: how many rows are to be brought or taken away?  At first not 0, whatever there is.  May be called
@@ -32,8 +34,9 @@ extern bool shard_copy_is_behind(const ShardCopy *copy);
 extern void
 shard_copy_catch_up(ShardCopy *copy, void (*between)(void *argument, int64 rows), void *argument);
 
-/* Rows that the source had when we last looked; ERROR unless the target has them. */
+/* Rows that the target has; ERROR unless these are what the source had when we last looked.  And what that had, with others. */
 extern uint64 shard_copy_count(ShardCopy *copy);
+extern uint64 shard_copy_count_source(const ShardCopy *copy);
 
 /* SQL for both workers, after the first round and after the last: how they plan. */
 extern const char *shard_copy_planning(bool copying);

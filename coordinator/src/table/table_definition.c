@@ -107,7 +107,7 @@ describe_table(Oid relation, const char *columnar_options)
 	if (table->kind == TABLE_DISTRIBUTED)
 	{
 		add_text(&json, "key", get_attname(relation, table->key_attribute, false));
-		add_text(&json, "shard_count", psprintf("%d", table->colocation->shard_count));
+		add_text(&json, "shard_count", psprintf("%d", table->colocation->first_count));
 		add_text(&json, "group", table->colocation->name);
 		add_text(&json, "storage", table->is_columnar ? "columnar" : "heap");
 	}

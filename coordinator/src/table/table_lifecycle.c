@@ -200,12 +200,12 @@ choose_named_colocation(Oid key_type, Oid key_collation, int shard_count, const 
 	if (colocation_id == 0)
 		return make_colocation(shard_count, key_type, key_collation, name);
 	group = metadata_colocation(colocation_id);
-	if (group->shard_count != shard_count || group->key_type != key_type ||
+	if (group->first_count != shard_count || group->key_type != key_type ||
 		group->key_collation != key_collation)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("colocation group \"%s\" has other keys or shards", name),
-						errdetail("It has %d shards, and keys of type %s.", group->shard_count,
-								  format_type_be(group->key_type))));
+						errdetail("It was made with %d shards, and has keys of type %s.",
+								  group->first_count, format_type_be(group->key_type))));
 	return check_complete(colocation_id);
 }
 
@@ -223,11 +223,11 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 		const DistributedTable *model = find_model_table(colocate_with);
 
 		check_same_key(relation, key_attribute, key_type, key_collation, colocate_with, model);
-		if (shard_count != 0 && shard_count != model->colocation->shard_count)
+		if (shard_count != 0 && shard_count != model->colocation->first_count)
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("shard_count %d does not fit colocate_with", shard_count),
-							errdetail("Table \"%s\" has %d shards.", colocate_with,
-									  model->colocation->shard_count),
+							errdetail("Table \"%s\" was made with %d shards.", colocate_with,
+									  model->colocation->first_count),
 							errhint("Leave shard_count out.")));
 		return check_complete(model->colocation->id);
 	}
@@ -246,18 +246,19 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 
 /* ---------------------------------------------------------------- the workers' tables */
 
-/* Remainders of the group's shards on one worker. */
+/* The group's shards on one worker. */
 static List *
-list_remainders(const Colocation *colocation, int worker_id)
+list_shards(const Colocation *colocation, int worker_id)
 {
-	List *remainders = NIL;
+	List *shards = NIL;
+	int number = -1;
 
-	for (int i = 0; i < colocation->shard_count; i++)
+	while ((number = colocation_next_shard(colocation, number)) >= 0)
 	{
-		if (colocation->shard_workers[i] == worker_id)
-			remainders = lappend_int(remainders, i);
+		if (colocation->shard_workers[number] == worker_id)
+			shards = lappend(shards, colocation_shard_bounds(colocation, number));
 	}
-	return remainders;
+	return shards;
 }
 
 /* Foreign keys of reference tables come last, when their whole tree is there. */
@@ -286,14 +287,12 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
 	{
 		const Colocation *colocation = table->colocation;
-		List *remainders = colocation != NULL ? list_remainders(colocation, worker) : NIL;
+		List *shards = colocation != NULL ? list_shards(colocation, worker) : NIL;
 
 		worker_ids[i] = worker;
 		sqls[i] = psprintf("%s%s%s",
-						   worker_table_sql_create(relation, table->key_attribute,
-												   colocation != NULL ? colocation->shard_count : 0,
-												   remainders, periods),
-						   worker_table_sql_owner(relation, remainders), indexes);
+						   worker_table_sql_create(relation, table->key_attribute, shards, periods),
+						   worker_table_sql_owner(relation, shards), indexes);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 }

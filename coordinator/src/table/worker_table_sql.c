@@ -60,9 +60,9 @@ typedef enum PartitionWay
 static void append_columns(StringInfo sql, Relation relation);
 static void append_checks(StringInfo sql, Relation relation);
 static void append_column_settings(StringInfo sql, Relation relation, const char *table);
-static void append_partition(StringInfo sql, Relation relation, int modulus, int remainder,
+static void append_partition(StringInfo sql, Relation relation, const ShardBounds *bounds,
 							 List *periods, PartitionWay way);
-static void append_partition_owners(StringInfo sql, Relation relation, List *remainders);
+static void append_partition_owners(StringInfo sql, Relation relation, List *shards);
 
 char *
 worker_table_sql_shard_name(Relation relation, int remainder)
@@ -183,8 +183,7 @@ get_access_method(const DistributedTable *table)
 }
 
 char *
-worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus, List *remainders,
-						List *periods)
+worker_table_sql_create(Relation relation, AttrNumber key_attribute, List *shards, List *periods)
 {
 	StringInfoData sql;
 	ListCell *cell;
@@ -219,66 +218,67 @@ worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus
 
 	/* Partitions inherit these settings, if they come later. */
 	append_column_settings(&sql, relation, relation_name_qualified(RelationGetRelid(relation)));
-	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, PARTITION_NEW);
+	foreach(cell, shards)
+		append_partition(&sql, relation, lfirst(cell), periods, PARTITION_NEW);
 
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
 char *
-worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods)
+worker_table_sql_partitions(Relation relation, List *shards, List *periods)
 {
 	StringInfoData sql;
 	ListCell *cell;
 	int level = row_format_enter_sql_mode();
 
 	initStringInfo(&sql);
-	foreach(cell, remainders)
-		append_partition(&sql, relation, modulus, lfirst_int(cell), periods, PARTITION_IN_USE);
-	append_partition_owners(&sql, relation, remainders);
+	foreach(cell, shards)
+		append_partition(&sql, relation, lfirst(cell), periods, PARTITION_IN_USE);
+	append_partition_owners(&sql, relation, shards);
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
 char *
-worker_table_sql_apart(Relation relation, int modulus, int remainder)
+worker_table_sql_apart(Relation relation, ShardBounds *shard)
 {
 	StringInfoData sql;
 	int level = row_format_enter_sql_mode();
 
 	initStringInfo(&sql);
-	append_partition(&sql, relation, modulus, remainder, NIL, PARTITION_APART);
-	append_partition_owners(&sql, relation, list_make1_int(remainder));
+	append_partition(&sql, relation, shard, NIL, PARTITION_APART);
+	append_partition_owners(&sql, relation, list_make1(shard));
 	row_format_leave_sql_mode(level);
 	return sql.data;
 }
 
 /* Call a function of workers that attaches a partition, or prepares that. */
 static char *
-print_attaching(const char *function, Relation relation, int modulus, int remainder)
+print_attaching(const char *function, Relation relation, const ShardBounds *shard)
 {
 	return psprintf("SELECT strata_worker.%s(%s, %s, %d, %d);\n", function,
-					quote_literal_cstr(worker_table_sql_shard_name(relation, remainder)),
+					quote_literal_cstr(worker_table_sql_shard_name(relation, shard->remainder)),
 					quote_literal_cstr(relation_name_qualified(RelationGetRelid(relation))),
-					modulus, remainder);
+					shard->modulus, shard->remainder);
 }
 
 char *
-worker_table_sql_attach(Relation relation, int modulus, int remainder)
+worker_table_sql_attach(Relation relation, const ShardBounds *shard)
 {
-	return print_attaching("attach_filled", relation, modulus, remainder);
+	return print_attaching("attach_filled", relation, shard);
 }
 
 static void
-append_partition(StringInfo sql, Relation relation, int modulus, int remainder, List *periods,
+append_partition(StringInfo sql, Relation relation, const ShardBounds *shard, List *periods,
 				 PartitionWay way)
 {
 	char *options = quote_options(list_storage_parameters(relation));
 	const DistributedTable *table = metadata_table(RelationGetRelid(relation));
 	const char *parent = relation_name_qualified(RelationGetRelid(relation));
-	char *name = worker_table_sql_shard_name(relation, remainder);
-	char *bounds = psprintf("FOR VALUES WITH (MODULUS %d, REMAINDER %d)", modulus, remainder);
+	char *name = worker_table_sql_shard_name(relation, shard->remainder);
+	char *bounds = psprintf("FOR VALUES WITH (MODULUS %d, REMAINDER %d)", shard->modulus,
+							shard->remainder);
 	const char *access_method = get_access_method(table);
 
 	if (way == PARTITION_NEW)
@@ -298,8 +298,7 @@ append_partition(StringInfo sql, Relation relation, int modulus, int remainder, 
 		appendStringInfo(sql, " WITH (%s)", options);
 	appendStringInfoString(sql, ";\n");
 	if (way == PARTITION_APART)
-		appendStringInfoString(sql,
-							   print_attaching("prepare_attach", relation, modulus, remainder));
+		appendStringInfoString(sql, print_attaching("prepare_attach", relation, shard));
 	if (way == PARTITION_IN_USE)
 		appendStringInfo(sql,
 						 "ALTER TABLE %s ATTACH PARTITION %s %s;\n"
@@ -741,16 +740,17 @@ append_if_role_exists(StringInfo sql, Oid role, const char *command)
 
 /* The commands run as the current user, who owns what he creates. */
 static void
-append_partition_owners(StringInfo sql, Relation relation, List *remainders)
+append_partition_owners(StringInfo sql, Relation relation, List *shards)
 {
 	Oid owner = relation->rd_rel->relowner;
 	ListCell *cell;
 
 	if (owner == GetUserId())
 		return;
-	foreach(cell, remainders)
+	foreach(cell, shards)
 	{
-		char *shard = worker_table_sql_shard_name(relation, lfirst_int(cell));
+		const ShardBounds *bounds = lfirst(cell);
+		char *shard = worker_table_sql_shard_name(relation, bounds->remainder);
 
 		append_if_role_exists(sql, owner,
 							  psprintf("ALTER TABLE %s OWNER TO %s", shard,
@@ -762,7 +762,7 @@ append_partition_owners(StringInfo sql, Relation relation, List *remainders)
 }
 
 char *
-worker_table_sql_owner(Relation relation, List *remainders)
+worker_table_sql_owner(Relation relation, List *shards)
 {
 	StringInfoData sql;
 	Oid owner = relation->rd_rel->relowner;
@@ -773,6 +773,6 @@ worker_table_sql_owner(Relation relation, List *remainders)
 							  psprintf("ALTER TABLE %s OWNER TO %s",
 									   relation_name_qualified(RelationGetRelid(relation)),
 									   quote_identifier(GetUserNameFromId(owner, false))));
-	append_partition_owners(&sql, relation, remainders);
+	append_partition_owners(&sql, relation, shards);
 	return sql.data;
 }

@@ -16,28 +16,29 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
+#include "cluster/metadata.h"
+
 /* The name of the relation's partition `remainder`, quoted and qualified. */
 extern char *worker_table_sql_shard_name(Relation relation, int remainder);
 
 /*
  * Schema (if missing), table with columns and CHECK constraints, and the partitions
- * `remainders` (a list of int) of `modulus`.  key_attribute InvalidAttrNumber makes
+ * `shards` (a list of ShardBounds).  key_attribute InvalidAttrNumber makes
  * a reference table's copy, without partitions.  Where the table is divided into
  * periods, there will be those of `periods` (begins, as String) and those to come.
  */
-extern char *worker_table_sql_create(Relation relation, AttrNumber key_attribute, int modulus,
-									 List *remainders, List *periods);
+extern char *
+worker_table_sql_create(Relation relation, AttrNumber key_attribute, List *shards, List *periods);
 
 /*
- * The partitions `remainders`, with their owner, of a table of ours that exists already and goes on to be read and written,
+ * The partitions `shards`, with their owner, of a table of ours that exists already and goes on to be read and written,
  * unless foreign keys are to be taken over; periods as above.
  */
-extern char *
-worker_table_sql_partitions(Relation relation, int modulus, List *remainders, List *periods);
+extern char *worker_table_sql_partitions(Relation relation, List *shards, List *periods);
 
 /* One that is no partition yet, of a table without periods; and SQL that makes it one when it has its rows, with its foreign keys. */
-extern char *worker_table_sql_apart(Relation relation, int modulus, int remainder);
-extern char *worker_table_sql_attach(Relation relation, int modulus, int remainder);
+extern char *worker_table_sql_apart(Relation relation, ShardBounds *shard);
+extern char *worker_table_sql_attach(Relation relation, const ShardBounds *shard);
 
 /* A column as in CREATE TABLE and ADD COLUMN: name, type and what else a worker needs. */
 extern char *worker_table_sql_column(Relation relation, AttrNumber attribute);
@@ -76,6 +77,6 @@ extern List *worker_table_sql_defaults(Relation relation, bool check);
 extern char *worker_table_sql_foreign_keys(Relation relation);
 
 /* Owner and privileges, as far as the roles exist on the worker. */
-extern char *worker_table_sql_owner(Relation relation, List *remainders);
+extern char *worker_table_sql_owner(Relation relation, List *shards);
 
 #endif

@@ -55,9 +55,10 @@ static int
 count_shards(const Colocation *colocation, int worker_id)
 {
 	int count = 0;
+	int number = -1;
 
-	for (int i = 0; i < colocation->shard_count; i++)
-		count += colocation->shard_workers[i] == worker_id;
+	while ((number = colocation_next_shard(colocation, number)) >= 0)
+		count += colocation->shard_workers[number] == worker_id;
 	return count;
 }
 
@@ -137,12 +138,13 @@ lost_worker_write_off(int worker_id)
 
 /* ---------------------------------------------------------------- empty shards in their place */
 
-/* The group's lost shards, each with the worker that has fewest then: new places by remainder, or 0. */
+/* The group's lost shards, each with the worker that has fewest then: new places by number, or 0. */
 static int *
 choose_workers(const Colocation *colocation)
 {
 	const Bitmapset *workers = metadata_all_workers();
-	int *places = palloc0(colocation->shard_count * sizeof(int));
+	int *places = palloc0(colocation->modulus * sizeof(int));
+	int number = -1;
 	int last = bms_prev_member(workers, -1);
 	int worker_id = -1;
 	int *load;
@@ -154,11 +156,11 @@ choose_workers(const Colocation *colocation)
 	load = palloc0((last + 1) * sizeof(int));
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 		load[worker_id] = count_shards(colocation, worker_id);
-	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
+	while ((number = colocation_next_shard(colocation, number)) >= 0)
 	{
 		int best = -1;
 
-		if (colocation->lost_with[remainder] == NULL)
+		if (colocation->lost_with[number] == NULL)
 			continue;
 		worker_id = -1;
 		while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
@@ -166,7 +168,7 @@ choose_workers(const Colocation *colocation)
 			if (best < 0 || load[worker_id] < load[best])
 				best = worker_id;
 		}
-		places[remainder] = best;
+		places[number] = best;
 		load[best]++;
 	}
 	return places;
@@ -177,7 +179,7 @@ static void
 create_partitions(Oid relation_oid, const int *places)
 {
 	Relation relation = table_open(relation_oid, NoLock);
-	int modulus = metadata_table(relation_oid)->colocation->shard_count;
+	const Colocation *colocation = metadata_table(relation_oid)->colocation;
 	const Bitmapset *workers = metadata_all_workers();
 	int *worker_ids = palloc(bms_num_members(workers) * sizeof(int));
 	char **sqls = palloc(bms_num_members(workers) * sizeof(char *));
@@ -187,17 +189,18 @@ create_partitions(Oid relation_oid, const int *places)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		List *remainders = NIL;
+		List *shards = NIL;
+		int number = -1;
 
-		for (int remainder = 0; remainder < modulus; remainder++)
+		while ((number = colocation_next_shard(colocation, number)) >= 0)
 		{
-			if (places[remainder] == worker_id)
-				remainders = lappend_int(remainders, remainder);
+			if (places[number] == worker_id)
+				shards = lappend(shards, colocation_shard_bounds(colocation, number));
 		}
-		if (remainders == NIL)
+		if (shards == NIL)
 			continue;
 		worker_ids[count] = worker_id;
-		sqls[count++] = worker_table_sql_partitions(relation, modulus, remainders, NIL);
+		sqls[count++] = worker_table_sql_partitions(relation, shards, NIL);
 	}
 	remote_command_run_each(worker_ids, sqls, count, REMOTE_WRITE);
 	if (guarded)
@@ -233,10 +236,10 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	places = choose_workers(colocation);
 	foreach(cell, tables)
 		create_partitions(lfirst_oid(cell), places);
-	for (int remainder = 0; remainder < colocation->shard_count; remainder++)
+	for (int number = -1; (number = colocation_next_shard(colocation, number)) >= 0;)
 	{
-		if (places[remainder] != 0)
-			metadata_write_place_shard(colocation->id, remainder, places[remainder]);
+		if (places[number] != 0)
+			metadata_write_place_shard(colocation->id, number, places[number]);
 	}
 	foreach(cell, tables)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell));

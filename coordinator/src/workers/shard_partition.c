@@ -12,6 +12,7 @@
 #include "access/table.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "cluster/constraint.h"
@@ -23,10 +24,10 @@
 #include "table/foreign_key_rules.h"
 #include "table/worker_table_sql.h"
 
-char *
-shard_partition_name(const ShardMove *move, Relation relation)
+static char *
+name_source(const ShardMove *move, Relation relation)
 {
-	return worker_table_sql_shard_name(relation, move->remainder);
+	return worker_table_sql_shard_name(relation, move->bounds.remainder);
 }
 
 void
@@ -49,7 +50,7 @@ shard_partition_periods(const ShardMove *move, Relation relation)
 		psprintf("SELECT pg_catalog.string_agg(lower, E'\\n' ORDER BY pg_catalog.length(lower), "
 				 "lower) FROM strata_worker.period_leaves(%s::pg_catalog.regclass) "
 				 "WHERE NOT is_default",
-				 quote_literal_cstr(shard_partition_name(move, relation))));
+				 quote_literal_cstr(name_source(move, relation))));
 	while (text != NULL && (period = strsep(&text, "\n")) != NULL)
 		periods = lappend(periods, makeString(period));
 	return periods;
@@ -64,8 +65,7 @@ append_partition_locks(StringInfo sql, const ShardMove *move, const char *mode)
 	{
 		Relation relation = table_open(lfirst_oid(cell), NoLock);
 
-		appendStringInfo(sql, "LOCK TABLE %s IN %s MODE; ", shard_partition_name(move, relation),
-						 mode);
+		appendStringInfo(sql, "LOCK TABLE %s IN %s MODE; ", name_source(move, relation), mode);
 		table_close(relation, NoLock);
 	}
 }
@@ -107,6 +107,7 @@ shard_partition_lock_for_switch(const ShardMove *move, int timeout)
 {
 	StringInfoData source;
 	StringInfoData target;
+	ListCell *cell;
 
 	initStringInfo(&source);
 	initStringInfo(&target);
@@ -115,8 +116,8 @@ shard_partition_lock_for_switch(const ShardMove *move, int timeout)
 	append_table_locks(&target, move->late, "", "SHARE ROW EXCLUSIVE");
 	append_table_locks(&target, move->referenced, "", "SHARE ROW EXCLUSIVE");
 	run_with_timeout(move->source, source.data, timeout);
-	if (move->late != NIL)
-		run_with_timeout(move->target, target.data, timeout);
+	foreach(cell, move->late != NIL ? move->parts : NIL)
+		run_with_timeout(((ShardPart *) lfirst(cell))->worker_id, target.data, timeout);
 }
 
 void
@@ -177,60 +178,74 @@ lock_leaf(int worker_id, const char *leaf, bool is_columnar, bool is_default)
 		shard_partition_run(worker_id, psprintf("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", leaf));
 }
 
+/* The condition for rows of a part, if it is not the whole shard. */
+static char *
+print_condition(const ShardMove *move, const ShardPart *part, Relation relation)
+{
+	Oid oid = RelationGetRelid(relation);
+
+	if (!shard_move_is_split(move))
+		return "";
+	return psprintf("pg_catalog.satisfies_hash_partition(%s::pg_catalog.regclass, %d, %d, %s)",
+					quote_literal_cstr(relation_name_qualified(oid)), part->bounds.modulus,
+					part->bounds.remainder,
+					quote_identifier(get_attname(oid, metadata_table(oid)->key_attribute, false)));
+}
+
 static List *
-begin_copies(const ShardMove *move, Relation relation)
+begin_copies(const ShardMove *move, const ShardPart *part, Relation relation)
 {
 	Oid oid = RelationGetRelid(relation);
 	const DistributedTable *table = metadata_table(oid);
-	char *name = shard_partition_name(move, relation);
+	char *source = name_source(move, relation);
+	char *target = worker_table_sql_shard_name(relation, part->bounds.remainder);
+	char *condition = print_condition(move, part, relation);
 	List *copies = NIL;
 	List *there;
 	ListCell *cell;
 
 	if (!metadata_has_periods(table))
 	{
-		lock_leaf(move->source, name, table->is_columnar, false);
-		return list_make1(
-			shard_copy_begin(oid, move->source, name, move->target, name, table->is_columnar));
+		lock_leaf(move->source, source, table->is_columnar, false);
+		return list_make1(shard_copy_begin(oid, move->source, source, part->worker_id, target,
+										   table->is_columnar, condition));
 	}
-	there = list_leaves(move->target, name);
-	foreach(cell, list_leaves(move->source, name))
+	there = list_leaves(part->worker_id, target);
+	foreach(cell, list_leaves(move->source, source))
 	{
 		char *line = lfirst(cell);
 		const char *leaf = strchr(line, '\t') + 1;
 
 		lock_leaf(move->source, leaf, table->is_columnar, line[0] == '\t');
-		copies = lappend(copies, shard_copy_begin(oid, move->source, leaf, move->target,
-												  find_leaf(there, line), table->is_columnar));
+		copies = lappend(copies,
+						 shard_copy_begin(oid, move->source, leaf, part->worker_id,
+										  find_leaf(there, line), table->is_columnar, condition));
 	}
 	return copies;
 }
 
-/* Make a table's partition on the target. */
 void
-shard_partition_create(ShardMove *move, Oid relation_oid)
+shard_partition_create(const ShardMove *move, ShardPart *part, Oid relation_oid)
 {
-	const Bitmapset *target = bms_make_singleton(move->target);
+	const Bitmapset *target = bms_make_singleton(part->worker_id);
 	Relation relation = table_open(relation_oid, NoLock);
 	bool guarded = owner_guard_begin(target, relation);
-	List *periods = shard_partition_periods(move, relation);
 
-	shard_partition_run(
-		move->target, list_member_oid(move->late, relation_oid)
-						  ? worker_table_sql_apart(relation, move->modulus, move->remainder)
-						  : worker_table_sql_partitions(relation, move->modulus,
-														list_make1_int(move->remainder), periods));
+	shard_partition_run(part->worker_id,
+						list_member_oid(move->late, relation_oid)
+							? worker_table_sql_apart(relation, &part->bounds)
+							: worker_table_sql_partitions(relation, list_make1(&part->bounds),
+														  shard_partition_periods(move, relation)));
 	if (guarded)
 		owner_guard_end(target);
-	move->periods = lappend(move->periods, periods);
-	move->copies = lappend(move->copies, begin_copies(move, relation));
+	part->copies = lappend(part->copies, begin_copies(move, part, relation));
 	table_close(relation, NoLock);
 }
 
 void
-shard_partition_attach(const ShardMove *move, Oid relation_oid)
+shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relation_oid)
 {
-	const Bitmapset *target = bms_make_singleton(move->target);
+	const Bitmapset *target = bms_make_singleton(part->worker_id);
 	Relation relation;
 	bool guarded;
 
@@ -238,8 +253,7 @@ shard_partition_attach(const ShardMove *move, Oid relation_oid)
 		return;
 	relation = table_open(relation_oid, NoLock);
 	guarded = owner_guard_begin(target, relation);
-	shard_partition_run(move->target,
-						worker_table_sql_attach(relation, move->modulus, move->remainder));
+	shard_partition_run(part->worker_id, worker_table_sql_attach(relation, &part->bounds));
 	if (guarded)
 		owner_guard_end(target);
 	table_close(relation, NoLock);
@@ -270,7 +284,7 @@ shard_partition_drop(const ShardMove *move, Oid relation_oid)
 {
 	const Bitmapset *source = bms_make_singleton(move->source);
 	Relation relation = table_open(relation_oid, NoLock);
-	char *name = shard_partition_name(move, relation);
+	char *name = name_source(move, relation);
 	bool guarded = owner_guard_begin(source, relation);
 
 	if (is_referenced(relation_oid))

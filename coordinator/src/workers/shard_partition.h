@@ -10,25 +10,7 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
-typedef struct ShardMove
-{
-	int colocation_id;
-	int modulus;
-	int remainder;
-	int source; /* workers */
-	int target;
-	List *tables;	  /* the group's, ordered by OID */
-	List *late;		  /* those of them that become partitions of the target at the switch */
-	bool exclusive;	  /* writers wait */
-	List *referenced; /* reference tables to which the tables refer */
-	List *periods;	  /* for each table: shard_partition_periods() */
-	List *copies;	  /* for each table: list of ShardCopy */
-	uint64 rows;
-	int64 locked; /* since when readers wait */
-} ShardMove;
-
-/* The name of the shard's partition of a table on workers, quoted and qualified. */
-extern char *shard_partition_name(const ShardMove *move, Relation relation);
+#include "workers/shard_move.h"
 
 /* Run a command in the move's transaction. */
 extern void shard_partition_run(int worker_id, const char *sql);
@@ -37,7 +19,7 @@ extern void shard_partition_run(int worker_id, const char *sql);
 extern List *shard_partition_periods(const ShardMove *move, Relation relation);
 
 /*
- * Lock the source's partitions against writers.  For the switch, against everybody, and on the target what is locked when partitions
+ * Lock the source's partitions against writers.  For the switch, against everybody, and on the targets what is locked when partitions
  * become some; wait so long at most for each, in ms.
  */
 extern void shard_partition_lock(const ShardMove *move);
@@ -46,11 +28,11 @@ extern void shard_partition_lock_for_switch(const ShardMove *move, int timeout);
 /* Whether foreign keys of what is written there next are checked. */
 extern void shard_partition_enforce_keys(int worker_id, bool enforce);
 
-/* Make a table's partition on the target, and begin its copies. */
-extern void shard_partition_create(ShardMove *move, Oid relation);
+/* Make a table's partition for a part on its worker, and begin its copies. */
+extern void shard_partition_create(const ShardMove *move, ShardPart *part, Oid relation);
 
 /* It becomes one, with its rows, if it is a late one. */
-extern void shard_partition_attach(const ShardMove *move, Oid relation);
+extern void shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relation);
 
 /* Drop the source's partition of a table. */
 extern void shard_partition_drop(const ShardMove *move, Oid relation);

@@ -138,9 +138,7 @@ create_table(int worker_id, Oid relation_oid)
 	char *indexes;
 
 	remote_command_run(worker, REMOTE_WRITE,
-					   worker_table_sql_create(relation, table->key_attribute,
-											   is_reference ? 0 : table->colocation->shard_count,
-											   NIL, NIL));
+					   worker_table_sql_create(relation, table->key_attribute, NIL, NIL));
 	/* rows and indexes are computed as him */
 	remote_command_run(
 		worker, REMOTE_WRITE,
