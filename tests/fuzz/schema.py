@@ -120,6 +120,12 @@ def insert_sql(table: Table) -> str:
     return f"INSERT INTO {SCHEMA}.{table.name} VALUES\n{values}"
 
 
+def split_sql(relation: str) -> list[str]:
+    """One shard of a group becomes three, if there is another worker."""
+    split = "DO $$ BEGIN IF (SELECT count(*) > 1 FROM strata.workers) THEN PERFORM strata.split_shard('{}', {}); END IF; END $$"
+    return [split.format(relation, shard) for shard in (1, 9)]
+
+
 def create_sql(distributed: bool) -> list[str]:
     """All statements that make the schema; without the calls of strata for the plain server."""
     statements = [f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}", *TYPES]
@@ -130,4 +136,6 @@ def create_sql(distributed: bool) -> list[str]:
             statements.append(call)
         statements.append(insert_sql(table))
         statements.append(f"ANALYZE {SCHEMA}.{table.name}")
+        if distributed and table.kind == "distributed" and table.colocate_with == "none":
+            statements += split_sql(f"{SCHEMA}.{table.name}")
     return statements

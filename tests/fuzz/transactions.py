@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 
+from .schema import split_sql
+
 SCHEMA = "fuzz_tx"
 
 # m1 and m2 are colocated, m3 is hashed by a text key, mt has triggers, mr is a reference table, ml is local; so are mc and md,
@@ -58,7 +60,7 @@ def create_sql(distributed: bool) -> list[str]:
     statements = [f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}"]
     statements += [f"CREATE TABLE {SCHEMA}.{name} ({columns})" for name, columns in TABLES.items()]
     if distributed:
-        statements += DISTRIBUTE
+        statements += [*DISTRIBUTE, *split_sql(f"{SCHEMA}.m1"), *split_sql(f"{SCHEMA}.mp")]
     return [*statements, *CODE]
 
 
