@@ -18,6 +18,7 @@ from drills.faults import Faults, NoLeaderError
 
 AWAY = 5
 FAILOVER_TIMEOUT = 90
+MOVES_TIMEOUT = 180
 LAG = 5  # seconds without replication before the power loss
 FULL = 15  # seconds that a disk is full
 CLOCK_STEP = 3600
@@ -168,6 +169,35 @@ def lead_with_own_wal_disk(group: str) -> Act:
     return act
 
 
+def wait_for_moves(faults: Faults, away_from: str = "") -> None:
+    """Those that have failed are begun again, as an administrator would."""
+    end = time.monotonic() + MOVES_TIMEOUT
+    while time.monotonic() < end:
+        moves = faults.count_moves()
+        if moves and set(moves) <= {"done"}:
+            return
+        if moves and not set(moves) & {"planned", "running"}:
+            faults.move_shards(away_from)
+        time.sleep(0.5)
+    raise TimeoutError(f"shards did not move: {moves}")
+
+
+def kill_while_shards_move(victim: str) -> Act:
+    """All shards of a worker go to the other one, and half of them come back."""
+
+    def act(faults: Faults) -> None:
+        faults.move_shards("worker_2")
+        end = time.monotonic() + MOVES_TIMEOUT
+        while not {"running", "done"} & set(faults.count_moves()) and time.monotonic() < end:
+            time.sleep(0.1)
+        faults.kill_postgres(faults.leader(victim))
+        wait_for_moves(faults, "worker_2")
+        faults.move_shards()
+        wait_for_moves(faults)
+
+    return act
+
+
 def step_clock(group: str) -> Act:
     """An hour ahead, and back."""
 
@@ -312,6 +342,21 @@ LONG = [
         "power loss of the coordinator's primary between PREPARE and COMMIT PREPARED",
         lose_power_between_phases("coordinator"),
         POWER_LOSS,
+    ),
+    Drill(
+        "kill -9 of the source's postgres while shards move",
+        kill_while_shards_move("worker_2"),
+        KILLED_SERVER,
+    ),
+    Drill(
+        "kill -9 of the target's postgres while shards move",
+        kill_while_shards_move("worker_1"),
+        KILLED_SERVER,
+    ),
+    Drill(
+        "kill -9 of the coordinator's postgres while shards move",
+        kill_while_shards_move("coordinator"),
+        KILLED_SERVER,
     ),
     Drill("rolling restart of all servers", lambda faults: faults.rolling_restart(), SWITCHOVER),
 ]

@@ -53,6 +53,12 @@ class Faults(Protocol):
     def copy_anew(self, host: str) -> None:
         """Throw away what a standby has, and copy its primary."""
 
+    def move_shards(self, away_from: str = "") -> None:
+        """Begin to move all shards away from a worker, or to have all workers hold the same."""
+
+    def count_moves(self) -> dict[str, int]:
+        """The moves that were begun last, by what became of them; none if the coordinator does not answer."""
+
     def rolling_restart(self) -> None:
         """Restart all servers, as an administrator would."""
 

@@ -101,11 +101,11 @@ class LabFaults:
     def run(self, host: str, command: str, check: bool = True) -> str:
         return self.lab.host(host).run(command, check=check).stdout.strip()
 
-    def ask(self, host: str, sql: str) -> str:
+    def ask(self, host: str, sql: str, database: str = "postgres") -> str:
         """What the host's own server says; empty when there is none."""
         if not self.lab.host(host).is_on():
             return ""
-        psql = f"timeout 10 runuser -u postgres -- psql -XAt -c {shlex.quote(sql)}"
+        psql = f"timeout 10 runuser -u postgres -- psql -XAt -d {database} -c {shlex.quote(sql)}"
         try:
             return self.run(host, psql, check=False)
         except Exception:  # it went off meanwhile
@@ -186,6 +186,25 @@ class LabFaults:
 
     def copy_anew(self, host: str) -> None:
         self.run(host, f"{PATRONICTL} reinit --force {self.scope(host)} {host}")
+
+    def ask_coordinator(self, sql: str) -> str:
+        """What it says; empty if it says nothing now."""
+        try:
+            return self.ask(self.leader("coordinator"), sql, self.site.database)
+        except NoLeaderError:
+            return ""
+
+    def move_shards(self, away_from: str = "") -> None:
+        drain = f"'{away_from}'" if away_from else "NULL"
+        wait(
+            "shards begin to move",
+            lambda: self.ask_coordinator(f"SELECT strata.rebalance_start('count', {drain})") != "",
+        )
+
+    def count_moves(self) -> dict[str, int]:
+        states = "SELECT state, count(*) FROM strata.rebalance_status GROUP BY state"
+        lines = self.ask_coordinator(states).splitlines()
+        return {state: int(count) for state, count in (line.split("|") for line in lines)}
 
     def rolling_restart(self) -> None:
         self.site.play("update.yml", "-e", "patroni_update_force=true")
