@@ -222,6 +222,29 @@ def test_the_switch_waits_for_changes_of_what_keys_point_to(
     )
 
 
+@pytest.mark.parametrize("place", ["source", "target"])
+@pytest.mark.parametrize("table", ["kind", "customer"])
+def test_nobody_waits_behind_readers_of_what_keys_point_to(
+    orders: Orders, place: str, table: str
+) -> None:
+    """One who joins a reference table with others, or whom a dead coordinator has left, reads it on a worker only."""
+    orders.make("heap")
+    source, target = orders.home()
+    reader = source if place == "source" else target
+    with ThreadPoolExecutor(1) as pool, reader.connect() as session:
+        session.execute(f"BEGIN; LOCK TABLE {table} IN ACCESS SHARE MODE")
+        move = pool.submit(orders.move, target.name)
+        with pytest.raises(TimeoutError):
+            move.result(1.5)
+        with orders.node.connect() as other:
+            other.execute("SET statement_timeout = '5s'")
+            other.execute("UPDATE placed SET kind = kind WHERE k < 9 AND kind < 3")
+        assert not move.done()
+        session.execute("COMMIT")
+        assert move.result(patience(60))[0][0] > 100
+    orders.check()
+
+
 def test_keys_of_text_and_of_odd_names(orders: Orders) -> None:
     """The bounds of text keys are proven by reading the rows."""
     orders.change(

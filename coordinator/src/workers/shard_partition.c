@@ -100,7 +100,8 @@ shard_partition_lock(const ShardMove *move)
 
 /*
  * The tables of which the shard is a part, too: detaching it takes that lock, and transactions in doubt may have the table for the
- * sake of other shards.
+ * sake of other shards.  Where foreign keys come and go with a partition, so do triggers of all that they point to, on both
+ * workers: readers of a reference table, which need none of the group's tables, would be waited for with everybody behind us.
  */
 void
 shard_partition_lock_for_switch(const ShardMove *move, int timeout)
@@ -113,8 +114,10 @@ shard_partition_lock_for_switch(const ShardMove *move, int timeout)
 	initStringInfo(&target);
 	append_table_locks(&source, move->tables, "ONLY ", "ACCESS EXCLUSIVE");
 	append_partition_locks(&source, move, "ACCESS EXCLUSIVE");
-	append_table_locks(&target, move->late, "", "SHARE ROW EXCLUSIVE");
-	append_table_locks(&target, move->referenced, "", "SHARE ROW EXCLUSIVE");
+	append_table_locks(&source, move->late, "", "ACCESS EXCLUSIVE");
+	append_table_locks(&source, move->referenced, "", "ACCESS EXCLUSIVE");
+	append_table_locks(&target, move->late, "", "ACCESS EXCLUSIVE");
+	append_table_locks(&target, move->referenced, "", "ACCESS EXCLUSIVE");
 	run_with_timeout(move->source, source.data, timeout);
 	foreach(cell, move->late != NIL ? move->parts : NIL)
 		run_with_timeout(((ShardPart *) lfirst(cell))->worker_id, target.data, timeout);
