@@ -31,7 +31,6 @@
 #include "cluster/metadata_write.h"
 #include "cluster/object_place.h"
 #include "stream/remote_ddl.h"
-#include "wire/connection.h"
 
 static bool
 schema_is_everywhere(const char *name)
@@ -294,8 +293,6 @@ ddl_alter_extension(UtilityCall *call)
 	AlterExtensionStmt *alter = castNode(AlterExtensionStmt, call->statement->utilityStmt);
 	bool is_ours = strcmp(alter->extname, "strata") == 0 && metadata_all_workers() != NULL;
 
-	if (is_ours) /* before: the greeting follows our own version */
-		(void) connection_open_all(metadata_all_workers());
 	ddl_run_locally(call);
 	if (is_ours)
 		update_ours_on_workers();

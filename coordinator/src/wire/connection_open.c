@@ -20,6 +20,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "mb/pg_wchar.h"
@@ -229,14 +231,26 @@ connection_open_transaction_event(XactEvent event)
 		accepting = false;
 }
 
-/* Can the workers tell?  Theirs is the version of the coordinator's SQL.  A standby is behind, as it may be. */
+/*
+ * Can the workers tell?  Theirs is the version of the coordinator's SQL, but for the transaction that updates it here first.  A
+ * standby is behind, as it may be.
+ */
 static bool
 can_ask_for_changes(void)
 {
-	return !RecoveryInProgress() &&
-		   SearchSysCacheExists3(PROCNAMEARGSNSP, CStringGetDatum("adopt_shards"),
-								 PointerGetDatum(buildoidvector(NULL, 0)),
-								 ObjectIdGetDatum(get_namespace_oid("strata", false)));
+	HeapTuple tuple;
+	bool updated_before;
+
+	if (RecoveryInProgress())
+		return false;
+	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum("adopt_shards"),
+							PointerGetDatum(buildoidvector(NULL, 0)),
+							ObjectIdGetDatum(get_namespace_oid("strata", false)));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	updated_before = !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+	ReleaseSysCache(tuple);
+	return updated_before;
 }
 
 /* The number of the worker's last DDL, if this coordinator does not know it; else 0.  ERROR unless that is accepted. */
