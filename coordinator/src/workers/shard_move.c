@@ -61,6 +61,7 @@
 #include "server/argument.h"
 #include "server/clock.h"
 #include "server/settings.h"
+#include "stream/remote_command.h"
 #include "transaction/pending_rows.h"
 #include "wire/connection.h"
 #include "workers/move_progress.h"
@@ -196,6 +197,26 @@ create_partitions(ShardMove *move, Oid relation_oid)
 		shard_partition_create(move, lfirst(part), relation_oid);
 }
 
+/* Libraries serve the SQL of the version before, on all nodes; what heaps and foreign keys need is newer. */
+static void
+check_version(const ShardMove *move)
+{
+	bool needs_more = move->late != NIL;
+	ListCell *cell;
+
+	foreach(cell, move->tables)
+		needs_more = needs_more || !metadata_table(lfirst_oid(cell))->is_columnar;
+	if (needs_more &&
+		remote_command_fetch(
+			move->source,
+			"SELECT 1 WHERE pg_catalog.to_regproc('strata_worker.heap_rows') IS NULL") != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the version of the extensions is too old to move heaps and tables with "
+						"foreign keys"),
+				 errhint("ALTER EXTENSION strata UPDATE updates them on all nodes.")));
+}
+
 /* The move itself, once it has its locks. */
 static void
 copy_and_switch(ShardMove *move, Oid relation)
@@ -210,6 +231,7 @@ copy_and_switch(ShardMove *move, Oid relation)
 	in_doubt_wait(move->source);
 	foreach(cell, move->parts)
 		in_doubt_wait(((ShardPart *) lfirst(cell))->worker_id);
+	check_version(move);
 	if (move->exclusive)
 		shard_partition_lock(move);
 	foreach(cell, move->tables)
