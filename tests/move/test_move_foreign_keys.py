@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import Cluster, Node
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
-from tests.waiting import patience
+from tests.waiting import patience, wait_until
 
 DEFINITION = """
     CREATE TABLE kind (id integer PRIMARY KEY, name text);
@@ -242,6 +242,41 @@ def test_nobody_waits_behind_readers_of_what_keys_point_to(
         assert not move.done()
         session.execute("COMMIT")
         assert move.result(patience(60))[0][0] > 100
+    orders.check()
+
+
+@pytest.mark.parametrize(
+    ("place", "leaf"), [("target", "customer_s1"), ("source", "kind"), ("coordinator", "kind")]
+)
+def test_autovacuum_gives_way(orders: Orders, place: str, leaf: str) -> None:
+    """Of another shard, or of what keys point to: it may take longer than anybody waits for the switch."""
+    orders.make("heap")
+    table, column = ("kind", "id") if leaf == "kind" else ("customer", "k")
+    orders.change(
+        f"INSERT INTO {table} SELECT g FROM generate_series(1001, 40000) AS g",
+        f"DELETE FROM {table} WHERE {column} > 1000 AND {column} % 2 = 1",
+    )
+    source, target = orders.home()
+    node = {"source": source, "target": target, "coordinator": orders.node}[place]
+    options = "autovacuum_vacuum_threshold=1,autovacuum_vacuum_cost_delay=100,autovacuum_vacuum_cost_limit=1"
+    with ThreadPoolExecutor(1) as pool, node.connect() as session:
+        session.execute(
+            f"UPDATE pg_class SET reloptions = '{{{options}}}' WHERE oid = '{leaf}'::regclass"
+        )
+        session.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
+        session.execute("SELECT pg_reload_conf()")
+        try:
+            for _ in wait_until("autovacuum is there"):
+                if session.execute(
+                    f"SELECT FROM pg_stat_activity WHERE query ~ '^autovacuum: VACUUM.*{leaf}'"
+                ).rowcount:
+                    break
+            begin = node.log_size()
+            assert pool.submit(orders.move, target.name).result(patience(15))[0][0] > 100
+            assert "canceling autovacuum task" in node.log_text(begin)
+        finally:
+            session.execute("ALTER SYSTEM RESET autovacuum_naptime")
+            session.execute("SELECT pg_reload_conf()")
     orders.check()
 
 

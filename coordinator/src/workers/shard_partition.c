@@ -80,12 +80,17 @@ append_table_locks(StringInfo sql, const List *tables, const char *only, const c
 						 relation_name_qualified(lfirst_oid(cell)), mode);
 }
 
+/* A short wait looks for a deadlock, too: that is how autovacuum learns that it shall go away. */
 static void
 run_with_timeout(int worker_id, const char *locks, int timeout)
 {
-	shard_partition_run(
-		worker_id,
-		psprintf("SET LOCAL lock_timeout = %d; %sSET LOCAL lock_timeout = 0", timeout, locks));
+	char *look = timeout == 0 ? ""
+							  : psprintf("SET LOCAL deadlock_timeout = %d; ", Max(timeout / 2, 1));
+
+	shard_partition_run(worker_id, psprintf("SET LOCAL lock_timeout = %d; %s%s"
+											"SET LOCAL lock_timeout = 0; "
+											"SET LOCAL deadlock_timeout TO DEFAULT",
+											timeout, look, locks));
 }
 
 void

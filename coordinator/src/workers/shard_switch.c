@@ -83,17 +83,25 @@ lock_for_switch(void *argument)
 						errmsg("many rows have changed since the last round")));
 }
 
-/* The switch's locks, if they are to be had soon. */
+/*
+ * The switch's locks, if they are to be had soon.  Autovacuum, of a reference table or of another shard, gives way to whoever has
+ * waited for deadlock_timeout; he may then be told of a deadlock, which ends with our wait.
+ */
 static bool
 try_lock(ShardMove *move)
 {
 	int lock_timeout = LockTimeout;
-	ErrorData *error = subtransaction_try(lock_for_switch, move);
+	int deadlock_timeout = DeadlockTimeout;
+	ErrorData *error;
 
+	DeadlockTimeout = LOCK_WAIT_MS / 2;
+	error = subtransaction_try(lock_for_switch, move);
 	LockTimeout = lock_timeout;
+	DeadlockTimeout = deadlock_timeout;
 	if (error == NULL)
 		return true;
-	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
 		ReThrowError(error);
 	FreeErrorData(error);
 	return false;
