@@ -143,6 +143,31 @@ def test_a_shard_moves_with_its_owners_rights(pair: Pair, storage: str) -> None:
     pair.same("SELECT * FROM c JOIN d USING (k)")
 
 
+def test_the_rows_of_a_shard_are_read_with_its_owners_rights(pair: Pair) -> None:
+    """Reading computes constant parts of indexes, too."""
+    as_owner(
+        pair,
+        """CREATE FUNCTION refuse (integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
+           BEGIN
+               IF current_user = 'postgres' THEN
+                   RAISE EXCEPTION 'this runs as the superuser';
+               END IF;
+               RETURN $1;
+           END $$;
+           CREATE TABLE c (k integer PRIMARY KEY, v integer);
+           CREATE INDEX ON c ((v + refuse(1))) WHERE refuse(2) > k""",
+    )
+    pair.ours.execute(
+        "SELECT create_distributed_table('c', 'k', 2, colocate_with => 'none', storage => 'heap')"
+    )
+    as_owner(pair, "INSERT INTO c SELECT g, g FROM generate_series(1, 50) AS g")
+    with pair.cluster.coordinator.connect() as fresh:
+        for worker in ("worker1", "worker2"):
+            fresh.execute(f"SELECT strata.move_shard('{SCHEMA}.c', 0, '{worker}')")
+    as_owner(pair, "DROP INDEX c_expr_idx")
+    pair.same("SELECT * FROM c")
+
+
 def test_the_superusers_own_statements_are_not_guarded_afterwards(pair: Pair) -> None:
     """As on one server, a superuser's INSERT runs what constraints call as the superuser."""
     as_owner(

@@ -95,7 +95,8 @@ is_any_behind(const List *copies)
 static void
 fill_part(ShardMove *move, const ShardPart *part)
 {
-	const Bitmapset *target = bms_make_singleton(part->worker_id);
+	/* reading, too, computes constant parts of indexes */
+	const Bitmapset *both = bms_add_member(bms_make_singleton(move->source), part->worker_id);
 	ListCell *table;
 	ListCell *copies;
 
@@ -108,13 +109,13 @@ fill_part(ShardMove *move, const ShardPart *part)
 		if (!is_any_behind(lfirst(copies)))
 			continue;
 		relation = table_open(lfirst_oid(table), NoLock);
-		guarded = owner_guard_begin(target, relation);
+		guarded = owner_guard_begin(both, relation);
 		shard_partition_enforce_keys(part->worker_id, false);
 		foreach(cell, (List *) lfirst(copies))
 			shard_copy_catch_up(lfirst(cell), note_rows, move);
 		shard_partition_enforce_keys(part->worker_id, true);
 		if (guarded)
-			owner_guard_end(target);
+			owner_guard_end(both);
 		table_close(relation, NoLock);
 	}
 }
