@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import Cluster
-from tests.fault_points import disarm
 from tests.fixtures import new_root
 from tests.move.moving import Table
 
@@ -20,8 +19,6 @@ def made() -> Iterator[Cluster]:
 
 @pytest.fixture
 def table(made: Cluster) -> Iterator[Table]:
-    yield Table(made)
-    disarm(made.coordinator)
-    for node in (made.coordinator, made.plain):
-        assert node is not None
-        node.execute("DROP TABLE IF EXISTS u, t")
+    table = Table(made)
+    yield table
+    table.forget("u", "t")

@@ -1,4 +1,4 @@
-"""Table t, one of whose shards moves while the test does something else."""
+"""Tables of a cluster with their twins in one PostgreSQL, whose shards move while the test does something else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tests.cluster import Cluster, Node
-from tests.fault_points import arm, release, wait_for_arrival
+from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.waiting import patience
 
 
-class Table:
-    """Table t of the cluster, and its twin in one PostgreSQL."""
+class Twins:
+    """The coordinator, and one PostgreSQL with the same tables."""
 
     def __init__(self, cluster: Cluster):
         self.cluster = cluster
@@ -20,21 +20,32 @@ class Table:
         assert cluster.plain is not None
         self.plain: Node = cluster.plain
 
-    def make(self, definition: str, options: str = "") -> None:
-        for node in (self.node, self.plain):
-            node.execute(f"CREATE TABLE t {definition}")
-        self.node.execute(f"SELECT strata.create_distributed_table('t', 'k', 2{options})")
-
     def change(self, *statements: str) -> None:
         for statement in statements:
             for node in (self.node, self.plain):
                 node.execute(statement)
 
-    def check(self) -> None:
-        query = "SELECT t::text FROM t ORDER BY 1"
-        assert self.node.query(query) == self.plain.query(query)
+    def check_same(self, *queries: str) -> None:
+        """They give the same, and the cluster is well."""
+        for query in queries:
+            assert self.node.query(query) == self.plain.query(query)
         faults = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
         assert self.node.query(faults) == []
+
+    def forget(self, *tables: str) -> None:
+        disarm(self.node)
+        self.change(f"DROP TABLE IF EXISTS {', '.join(tables)}")
+
+
+class Table(Twins):
+    """Table t."""
+
+    def make(self, definition: str, options: str = "") -> None:
+        self.change(f"CREATE TABLE t {definition}")
+        self.node.execute(f"SELECT strata.create_distributed_table('t', 'k', 2{options})")
+
+    def check(self) -> None:
+        self.check_same("SELECT t::text FROM t ORDER BY 1")
 
     def home(self) -> tuple[Node, str]:
         """Where shard 0 is, and the name of the other worker."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster import Cluster, Node
 from tests.fault_points import arm, disarm, release, wait_for_arrival
-from tests.fixtures import new_root
+from tests.move.moving import Twins
 from tests.waiting import patience, wait_until
 
 DEFINITION = """
@@ -69,19 +69,7 @@ PARTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Cluster]:
-    with Cluster(new_root(), workers=2, plain=True, assertions=True) as cluster:
-        yield cluster
-
-
-class Orders:
-    def __init__(self, cluster: Cluster):
-        self.cluster = cluster
-        self.node = cluster.coordinator
-        assert cluster.plain is not None
-        self.plain: Node = cluster.plain
-
+class Orders(Twins):
     def make(self, storage: str) -> None:
         self.change(DEFINITION)
         self.node.execute(
@@ -92,17 +80,8 @@ class Orders:
         self.change(KEYS)
         self.change(*ROWS)
 
-    def change(self, *statements: str) -> None:
-        for statement in statements:
-            for node in (self.node, self.plain):
-                node.execute(statement)
-
     def check(self) -> None:
-        for table in TABLES:
-            query = f"SELECT t::text FROM {table} AS t ORDER BY 1"
-            assert self.node.query(query) == self.plain.query(query)
-        faults = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
-        assert self.node.query(faults) == []
+        self.check_same(*[f"SELECT t::text FROM {table} AS t ORDER BY 1" for table in TABLES])
 
     def home(self) -> tuple[Node, Node]:
         ((worker,),) = self.node.query(
@@ -126,11 +105,9 @@ class Orders:
 
 @pytest.fixture
 def orders(made: Cluster) -> Iterator[Orders]:
-    yield Orders(made)
-    disarm(made.coordinator)
-    for node in (made.coordinator, made.plain):
-        assert node is not None
-        node.execute("DROP TABLE IF EXISTS placed, customer, kind")
+    orders = Orders(made)
+    yield orders
+    orders.forget("placed", "customer", "kind")
 
 
 PHASES = ["shard_move_prepared", "shard_move_filled", "shard_move_round", "shard_move_copied"]

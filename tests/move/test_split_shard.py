@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests.cluster import Cluster, Node
+from tests.cluster import Cluster
 from tests.failover import copy_coordinator
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.fixtures import new_root
+from tests.move.moving import Twins
 from tests.waiting import patience, wait_until
 
 PHASES = [
@@ -41,33 +42,19 @@ def made() -> Iterator[Cluster]:
         yield cluster
 
 
-class Table:
-    """Table t, with other tables if a test makes some, and its twin in one PostgreSQL."""
+class Table(Twins):
+    """Table t, with other tables if a test makes some."""
 
-    def __init__(self, cluster: Cluster):
-        self.cluster = cluster
-        self.node = cluster.coordinator
-        assert cluster.plain is not None
-        self.plain: Node = cluster.plain
-
-    def make(self, options: str, columns: str = "") -> None:
-        self.change(f"CREATE TABLE t (k integer PRIMARY KEY, v text{columns})")
+    def make(self, options: str) -> None:
+        self.change("CREATE TABLE t (k integer PRIMARY KEY, v text)")
         self.node.execute(f"SELECT strata.create_distributed_table('t', 'k', {options})")
         self.change("INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, 3000) AS g")
 
-    def change(self, *statements: str) -> None:
-        for statement in statements:
-            for node in (self.node, self.plain):
-                node.execute(statement)
-
     def check(self) -> None:
-        for query in ("SELECT t::text FROM t ORDER BY 1", "SELECT count(*), sum(k) FROM t"):
-            assert self.node.query(query) == self.plain.query(query)
-        for key in range(1, 3000, 97):
-            query = f"SELECT t::text FROM t WHERE k = {key}"
-            assert self.node.query(query) == self.plain.query(query)
-        faults = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
-        assert self.node.query(faults) == []
+        routed = [f"SELECT t::text FROM t WHERE k = {key}" for key in range(1, 3000, 97)]
+        self.check_same(
+            "SELECT t::text FROM t ORDER BY 1", "SELECT count(*), sum(k) FROM t", *routed
+        )
 
     def split(self, shard: int, workers: str = "") -> list:
         with self.node.connect() as session:
@@ -76,11 +63,9 @@ class Table:
 
 @pytest.fixture
 def table(made: Cluster) -> Iterator[Table]:
-    yield Table(made)
-    disarm(made.coordinator)
-    for node in (made.coordinator, made.plain):
-        assert node is not None
-        node.execute("DROP TABLE IF EXISTS u, t, other")
+    table = Table(made)
+    yield table
+    table.forget("u", "t", "other")
 
 
 @pytest.mark.parametrize("storage", ["columnar", "heap"])

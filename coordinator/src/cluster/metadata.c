@@ -559,6 +559,20 @@ colocation_shard_bounds(const Colocation *colocation, int number)
 	return bounds;
 }
 
+List *
+colocation_list_shards(const Colocation *colocation, const int *places, int worker_id)
+{
+	List *shards = NIL;
+	int number = -1;
+
+	while ((number = colocation_next_shard(colocation, number)) >= 0)
+	{
+		if (places[number] == worker_id)
+			shards = lappend(shards, colocation_shard_bounds(colocation, number));
+	}
+	return shards;
+}
+
 const Worker *
 metadata_worker(int worker_id)
 {

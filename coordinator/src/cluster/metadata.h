@@ -23,6 +23,7 @@
 #include "access/transam.h"
 #include "fmgr.h"
 #include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
 typedef enum TableKind
@@ -76,6 +77,9 @@ typedef struct ShardBounds
 
 /* The next one after it, from -1 on; -1: that was the last. */
 extern int colocation_next_shard(const Colocation *colocation, int number);
+
+/* The shards (ShardBounds) that are on a worker by these places, by number: the group's shard_workers, or others. */
+extern List *colocation_list_shards(const Colocation *colocation, const int *places, int worker_id);
 
 extern ShardBounds *
 colocation_shard_bounds(const Colocation *colocation, int number); /* palloc'd */

@@ -51,24 +51,26 @@ insert_row(Relation catalog, Datum *values, bool *nulls)
 	heap_freetuple(tuple);
 }
 
-/* Delete all rows whose int4 or oid column equals value; returns their number. */
-static int
+/* Delete all rows that the keys find. */
+static void
+delete_found(Relation catalog, ScanKey keys, int key_count)
+{
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, key_count, keys);
+	HeapTuple tuple;
+
+	while ((tuple = systable_getnext(scan)) != NULL)
+		CatalogTupleDelete(catalog, &tuple->t_self);
+	systable_endscan(scan);
+}
+
+/* Delete all rows whose int4 or oid column equals value. */
+static void
 delete_rows(Relation catalog, AttrNumber attribute, RegProcedure equal, Datum value)
 {
 	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-	int count = 0;
 
 	ScanKeyInit(&key, attribute, BTEqualStrategyNumber, equal, value);
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 1, &key);
-	while ((tuple = systable_getnext(scan)) != NULL)
-	{
-		CatalogTupleDelete(catalog, &tuple->t_self);
-		count++;
-	}
-	systable_endscan(scan);
-	return count;
+	delete_found(catalog, &key, 1);
 }
 
 /* ---------------------------------------------------------------- workers */
@@ -103,7 +105,7 @@ metadata_write_remove_worker(int worker_id)
 
 /* ---------------------------------------------------------------- colocation groups */
 
-/* Insert one shard into the table, which is open; moved_by: it has rows that this transaction has moved. */
+/* Insert one shard into the table, which is open; `moved`: it has rows that this transaction has moved. */
 static void
 insert_shard(Relation catalog, int colocation_id, const ShardPlace *place, bool moved)
 {
@@ -220,19 +222,14 @@ metadata_write_place_shard(int colocation_id, int remainder, int worker_id)
 }
 
 void
-metadata_write_split_shard(int colocation_id, int remainder, const List *places)
+metadata_write_replace_shard(int colocation_id, int remainder, const List *places)
 {
 	Relation catalog = table_open(metadata_catalog_oid("shard"), RowExclusiveLock);
 	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple tuple;
 	ListCell *cell;
 
 	set_shard_keys(keys, colocation_id, remainder);
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 2, keys);
-	while ((tuple = systable_getnext(scan)) != NULL)
-		CatalogTupleDelete(catalog, &tuple->t_self);
-	systable_endscan(scan);
+	delete_found(catalog, keys, 2);
 	CommandCounterIncrement(); /* one of the new ones has its number */
 	foreach(cell, places)
 		insert_shard(catalog, colocation_id, lfirst(cell), true);

@@ -93,14 +93,14 @@ extern void metadata_write_lose_shards(int worker_id, const char *name);
 /* A shard is on this worker from now on: empty in place of a lost one, or with its rows, by this transaction. */
 extern void metadata_write_place_shard(int colocation_id, int remainder, int worker_id);
 
-/* In place of a shard there are its parts from now on, with its rows, by this transaction. */
+/* In place of a shard there are its parts from now on, or itself elsewhere, with its rows, by this transaction. */
 typedef struct ShardPlace
 {
 	ShardBounds bounds;
 	int worker_id;
 } ShardPlace;
 
-extern void metadata_write_split_shard(int colocation_id, int remainder, const List *places);
+extern void metadata_write_replace_shard(int colocation_id, int remainder, const List *places);
 
 /* The default group for this key and shard count, or 0 when there is none. */
 extern int metadata_write_default_colocation(int shard_count, Oid key_type, Oid key_collation);

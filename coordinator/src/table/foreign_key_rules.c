@@ -86,6 +86,21 @@ foreign_key_rules_on_workers(Oid relation)
 	return false;
 }
 
+bool
+foreign_key_rules_point_on_workers(Oid relation)
+{
+	ListCell *cell;
+
+	foreach(cell, foreign_key_rules_list(relation))
+	{
+		ForeignKeyTables tables = constraint_key_tables(lfirst_oid(cell));
+
+		if (tables.referenced == relation && metadata_table(tables.referencing) != NULL)
+			return true;
+	}
+	return false;
+}
+
 /* Does the foreign key compare one table's key column with the other's? */
 static bool
 is_key_paired(HeapTuple constraint, AttrNumber referencing_key, AttrNumber referenced_key)

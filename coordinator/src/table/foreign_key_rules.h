@@ -24,8 +24,9 @@ extern List *foreign_key_rules_list(Oid relation);
 /* Attribute numbers of the columns that a foreign key's actions of this kind (FKCONSTR_ACTION_SETNULL, ..._SETDEFAULT) set. */
 extern List *foreign_key_rules_list_set_columns(HeapTuple constraint, char action);
 
-/* Are there such ones that the workers have, too? */
+/* Are there such ones that the workers have, too?  And some that point to the table? */
 extern bool foreign_key_rules_on_workers(Oid relation);
+extern bool foreign_key_rules_point_on_workers(Oid relation);
 
 /* ERROR if the table has a trigger that a foreign key's action on the workers would leave out. */
 extern void foreign_key_rules_check_triggers(Oid relation);

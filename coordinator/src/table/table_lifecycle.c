@@ -246,21 +246,6 @@ choose_colocation(Relation relation, AttrNumber key_attribute, Oid key_type, Oid
 
 /* ---------------------------------------------------------------- the workers' tables */
 
-/* The group's shards on one worker. */
-static List *
-list_shards(const Colocation *colocation, int worker_id)
-{
-	List *shards = NIL;
-	int number = -1;
-
-	while ((number = colocation_next_shard(colocation, number)) >= 0)
-	{
-		if (colocation->shard_workers[number] == worker_id)
-			shards = lappend(shards, colocation_shard_bounds(colocation, number));
-	}
-	return shards;
-}
-
 /* Foreign keys of reference tables come last, when their whole tree is there. */
 static char *
 build_indexes(Relation relation, TableKind kind)
@@ -287,7 +272,9 @@ create_on_workers(Relation relation, const DistributedTable *table, List *period
 	for (int i = 0; (worker = bms_next_member(workers, worker)) >= 0; i++)
 	{
 		const Colocation *colocation = table->colocation;
-		List *shards = colocation != NULL ? list_shards(colocation, worker) : NIL;
+		List *shards = colocation == NULL
+						   ? NIL
+						   : colocation_list_shards(colocation, colocation->shard_workers, worker);
 
 		worker_ids[i] = worker;
 		sqls[i] = psprintf("%s%s%s",

@@ -215,7 +215,7 @@ strata_adopt_shards(PG_FUNCTION_ARGS)
 	{
 		const Adoption *adoption = lfirst(cell);
 
-		metadata_write_split_shard(adoption->colocation_id, adoption->number, adoption->places);
+		metadata_write_replace_shard(adoption->colocation_id, adoption->number, adoption->places);
 	}
 	foreach(cell, tables)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell)); /* plans */

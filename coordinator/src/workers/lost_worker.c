@@ -54,12 +54,7 @@ PG_FUNCTION_INFO_V1(strata_recreate_lost_shards);
 static int
 count_shards(const Colocation *colocation, int worker_id)
 {
-	int count = 0;
-	int number = -1;
-
-	while ((number = colocation_next_shard(colocation, number)) >= 0)
-		count += colocation->shard_workers[number] == worker_id;
-	return count;
+	return list_length(colocation_list_shards(colocation, colocation->shard_workers, worker_id));
 }
 
 /* Lock the distributed tables that have shards on the worker; returns their OIDs, ordered. */
@@ -189,14 +184,8 @@ create_partitions(Oid relation_oid, const int *places)
 
 	while ((worker_id = bms_next_member(workers, worker_id)) >= 0)
 	{
-		List *shards = NIL;
-		int number = -1;
+		List *shards = colocation_list_shards(colocation, places, worker_id);
 
-		while ((number = colocation_next_shard(colocation, number)) >= 0)
-		{
-			if (places[number] == worker_id)
-				shards = lappend(shards, colocation_shard_bounds(colocation, number));
-		}
 		if (shards == NIL)
 			continue;
 		worker_ids[count] = worker_id;

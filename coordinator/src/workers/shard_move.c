@@ -75,6 +75,16 @@ PG_FUNCTION_INFO_V1(strata_move_shard);
 PG_FUNCTION_INFO_V1(strata_split_shard);
 
 static void
+check_isolation(void)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("a shard cannot be moved in a transaction of this isolation level"),
+						errdetail("Its snapshot may be older than rows of the shard."),
+						errhint("Use READ COMMITTED.")));
+}
+
+static void
 check_shard(const Colocation *colocation, Oid relation, int remainder)
 {
 	if (!colocation_has_shard(colocation, remainder))
@@ -121,6 +131,7 @@ begin_move(ShardMove *move, Oid relation, int remainder)
 	List *with_keys;
 
 	move->begun = clock_now();
+	check_isolation();
 	check_shard(colocation, relation, remainder);
 	LockDatabaseObject(metadata_catalog_oid("shard_move"), colocation->id, 0, ExclusiveLock);
 	move->tables = metadata_write_group_tables(colocation->id);
@@ -249,9 +260,7 @@ copy_and_switch(ShardMove *move, Oid relation)
 	FAULT_POINT("shard_move_published");
 }
 
-/*
- * In the current transaction, whose end decides.  Locks the group's tables against everybody until then.
- */
+/* In the current transaction, whose end decides.  Locks the group's tables against everybody until then. */
 static void
 run_move(ShardMove *move, Oid relation)
 {
@@ -268,16 +277,6 @@ run_move(ShardMove *move, Oid relation)
 	move_progress_end();
 }
 
-static void
-check_isolation(void)
-{
-	if (IsolationUsesXactSnapshot())
-		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-						errmsg("a shard cannot be moved in a transaction of this isolation level"),
-						errdetail("Its snapshot may be older than rows of the shard."),
-						errhint("Use READ COMMITTED.")));
-}
-
 /* move_shard(relation, shard, worker): how many rows; 0 if it is there already */
 Datum
 strata_move_shard(PG_FUNCTION_ARGS)
@@ -291,7 +290,6 @@ strata_move_shard(PG_FUNCTION_ARGS)
 	relation = PG_GETARG_OID(0);
 	target = worker_api_find(argument_get_text(fcinfo, 2, "worker"));
 	PreventCommandIfReadOnly("strata.move_shard()");
-	check_isolation();
 	begin_move(&move, relation, PG_GETARG_INT32(1));
 	if (move.source == target)
 		PG_RETURN_INT64(0);
@@ -314,11 +312,10 @@ choose_target(const ShardMove *move)
 
 	while ((worker_id = bms_next_member(metadata_all_workers(), worker_id)) >= 0)
 	{
-		int count = 0;
+		int count = list_length(
+			colocation_list_shards(colocation, colocation->shard_workers, worker_id));
 		ListCell *cell;
 
-		for (int number = -1; (number = colocation_next_shard(colocation, number)) >= 0;)
-			count += colocation->shard_workers[number] == worker_id;
 		foreach(cell, move->parts)
 			count += ((ShardPart *) lfirst(cell))->worker_id == worker_id;
 		if (worker_id != move->source && (best == 0 || count < fewest))
@@ -378,7 +375,6 @@ strata_split_shard(PG_FUNCTION_ARGS)
 	argument_refuse_null(fcinfo, 1, "shard");
 	relation = PG_GETARG_OID(0);
 	PreventCommandIfReadOnly("strata.split_shard()");
-	check_isolation();
 	begin_move(&move, relation, PG_GETARG_INT32(1));
 	if (move.bounds.modulus > STRATA_MAX_SHARD_COUNT / 2)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

@@ -15,7 +15,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "cluster/constraint.h"
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
 #include "stream/remote_command.h"
@@ -267,22 +266,6 @@ shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relatio
 	table_close(relation, NoLock);
 }
 
-/* Do foreign keys of the workers point to the table? */
-static bool
-is_referenced(Oid relation)
-{
-	ListCell *cell;
-
-	foreach(cell, foreign_key_rules_list(relation))
-	{
-		ForeignKeyTables tables = constraint_key_tables(lfirst_oid(cell));
-
-		if (tables.referenced == relation && metadata_table(tables.referencing) != NULL)
-			return true;
-	}
-	return false;
-}
-
 /*
  * A partition to which foreign keys point can only be detached, and only without rows that these use, be
  * they rows of the partition itself.
@@ -295,7 +278,7 @@ shard_partition_drop(const ShardMove *move, Oid relation_oid)
 	char *name = name_source(move, relation);
 	bool guarded = owner_guard_begin(source, relation);
 
-	if (is_referenced(relation_oid))
+	if (foreign_key_rules_point_on_workers(relation_oid))
 		shard_partition_run(move->source,
 							psprintf("SELECT strata_worker.empty_leaf(p.relid) FROM "
 									 "pg_catalog.pg_partition_tree(%s) AS p WHERE p.isleaf",

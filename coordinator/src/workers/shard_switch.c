@@ -50,6 +50,19 @@
 /* A session with a lock_timeout has so much patience for the switch at least, because all must be copied again. */
 #define SWITCH_PATIENCE_MS 60000
 
+/* Changes LockTimeout. */
+static void
+lock_until(int64 deadline, const List *relations, LOCKMODE mode)
+{
+	ListCell *cell;
+
+	foreach(cell, relations)
+	{
+		LockTimeout = (int) Max(deadline - clock_now(), 1);
+		LockRelationOid(lfirst_oid(cell), mode);
+	}
+}
+
 /*
  * What the switch needs; nobody waits for us longer than a moment.  The last look is under these locks, and if
  * somebody has changed much since the one before, it is not yet the last one.
@@ -60,22 +73,13 @@ lock_for_switch(void *argument)
 	ShardMove *move = argument;
 	int64 deadline = clock_now() + LOCK_WAIT_MS;
 	int lock_timeout = LockTimeout;
-	ListCell *cell;
 
 	move->locked = clock_now();
 	LockTimeout = LOCK_WAIT_MS;
 	remote_ddl_lock_for_change();
 	metadata_write_lock_placement();
-	foreach(cell, move->tables)
-	{
-		LockTimeout = (int) Max(deadline - clock_now(), 1);
-		LockRelationOid(lfirst_oid(cell), AccessExclusiveLock);
-	}
-	foreach(cell, move->referenced)
-	{
-		LockTimeout = (int) Max(deadline - clock_now(), 1);
-		LockRelationOid(lfirst_oid(cell), ShareLock);
-	}
+	lock_until(deadline, move->tables, AccessExclusiveLock);
+	lock_until(deadline, move->referenced, ShareLock);
 	LockTimeout = lock_timeout;
 	shard_partition_lock_for_switch(move, (int) Max(deadline - clock_now(), 1));
 	if (shard_fill_look(move) > LAST_ROUND_ROWS)
@@ -269,7 +273,7 @@ publish(const ShardMove *move)
 		*place = (ShardPlace){part->bounds, part->worker_id};
 		places = lappend(places, place);
 	}
-	metadata_write_split_shard(move->colocation_id, number, places);
+	metadata_write_replace_shard(move->colocation_id, number, places);
 	foreach(cell, move->tables)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(cell)); /* plans */
 	CommandCounterIncrement();
