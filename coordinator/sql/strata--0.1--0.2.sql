@@ -208,6 +208,91 @@ REVOKE ALL ON FUNCTION strata.split_shard(regclass, integer, text[]) FROM PUBLIC
 COMMENT ON FUNCTION strata.split_shard(regclass, integer, text[]) IS
     'makes two shards of one, of all tables of its colocation group, on one or two other workers; returns the number of rows';
 
+-- What workers keep of shards that have left them, until it is archived where they are (src/stream/kept_shard.c).
+CREATE TABLE strata.kept_shard (
+    name text PRIMARY KEY DEFAULT 'strata_kept_' || replace(gen_random_uuid()::text, '-', ''),
+    colocation_id integer NOT NULL,
+    modulus integer NOT NULL,
+    remainder integer NOT NULL,
+    worker_id integer NOT NULL,
+    target text NOT NULL,
+    wal_file text,
+    kept_since timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE strata.kept_shard IS
+    'shards that have left a worker which keeps them as they were: each table in a schema of this name and its OID';
+COMMENT ON COLUMN strata.kept_shard.target IS
+    'the worker to which it went; one that is gone, with the shard, may be written off';
+COMMENT ON COLUMN strata.kept_shard.wal_file IS
+    'when the target has archived this, a restore of it has the shard; NULL: not yet asked for';
+
+CREATE VIEW strata.kept_shards AS
+SELECT t.relation, k.remainder AS shard, w.name AS worker, k.target, k.kept_since,
+       s.lost_with IS NOT DISTINCT FROM k.target AS lost
+  FROM strata.kept_shard AS k
+  JOIN strata.distributed_table AS t ON t.colocation_id = k.colocation_id
+  LEFT JOIN strata.worker AS w ON w.worker_id = k.worker_id
+  LEFT JOIN strata.shard AS s ON (s.colocation_id, s.modulus, s.remainder) = (k.colocation_id, k.modulus, k.remainder);
+COMMENT ON VIEW strata.kept_shards IS
+    'shards that have moved, which their old worker keeps until the new one''s archive has them; those that were lost with the new one come back by strata.move_back()';
+GRANT SELECT ON strata.kept_shards TO pg_monitor;
+
+-- As the extension's owner, for DDL calls it.
+CREATE FUNCTION strata.release_kept_shards(at_once boolean DEFAULT false) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    kept record;
+    answer record;
+    names text[] := '{}';
+    -- timelines are left out: what was archived before a failover is archived
+    archived CONSTANT text := $q$
+        SELECT pg_catalog.current_setting('archive_mode') = 'off'
+            OR pg_catalog.right(pg_catalog."substring"(a.last_archived_wal, '^[0-9A-F]{24}'), 16) COLLATE "C"
+               >= pg_catalog.right(%L, 16)
+          FROM pg_catalog.pg_stat_archiver AS a $q$;
+BEGIN
+    LOCK TABLE strata.kept_shard IN SHARE ROW EXCLUSIVE MODE;
+    FOR kept IN SELECT k.name, k.wal_file, here.worker_id AS holder, there.worker_id AS target_id
+                  FROM strata.kept_shard AS k
+                  LEFT JOIN strata.worker AS here ON here.worker_id = k.worker_id
+                  LEFT JOIN strata.worker AS there ON there.name = k.target
+                  LEFT JOIN strata.shard AS s ON (s.colocation_id, s.remainder) = (k.colocation_id, k.remainder)
+                 WHERE here.worker_id IS NULL OR s.lost_with IS DISTINCT FROM k.target
+                 ORDER BY k.name LOOP
+        IF NOT at_once AND kept.holder IS NOT NULL AND kept.target_id IS NOT NULL THEN
+            IF kept.wal_file IS NULL THEN
+                answer := strata.run_on_worker(kept.target_id, 'SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_switch_wal())', true);
+                UPDATE strata.kept_shard AS k SET wal_file = answer.result WHERE k.name = kept.name AND answer.success;
+                CONTINUE;
+            END IF;
+            answer := strata.run_on_worker(kept.target_id, format(archived, kept.wal_file), false);
+            CONTINUE WHEN NOT answer.success OR answer.result IS DISTINCT FROM 't';
+        END IF;
+        IF kept.holder IS NOT NULL THEN
+            answer := strata.run_on_worker(kept.holder, format('SELECT strata_worker.drop_kept_shard(%L)', kept.name), true);
+            CONTINUE WHEN NOT answer.success AND NOT at_once;
+            IF NOT answer.success THEN
+                RAISE EXCEPTION 'could not drop what a worker keeps of a shard that has moved' USING DETAIL = answer.result;
+            END IF;
+        END IF;
+        names := names || kept.name;
+    END LOOP;
+    DELETE FROM strata.kept_shard AS k WHERE k.name = ANY (names);
+    RETURN cardinality(names);
+END
+$$;
+REVOKE ALL ON FUNCTION strata.release_kept_shards(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION strata.release_kept_shards(boolean) IS
+    'drops what workers keep of shards that the archives of their new workers have, or of all that are not lost; returns of how many';
+
+CREATE FUNCTION strata.move_back(relation regclass, shard integer) RETURNS timestamptz
+    LANGUAGE c AS 'MODULE_PATHNAME', 'strata_move_back';
+REVOKE ALL ON FUNCTION strata.move_back(regclass, integer) FROM PUBLIC;
+COMMENT ON FUNCTION strata.move_back(regclass, integer) IS
+    'a shard, of all tables of its colocation group, that was lost with the worker to which it had moved is as it was before the move, on its old worker; returns when that was';
+
 -- Shards are counted, for some may have been split.
 CREATE OR REPLACE VIEW strata.tables AS
 SELECT t.relation,

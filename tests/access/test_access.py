@@ -67,10 +67,10 @@ SUPERUSERS = {
         strata.collation_definition strata.create_restore_point strata.detect_deadlocks
         strata.extension_definition strata.extension_privileges
         strata.find_table_faults strata.is_local_extension strata.object_is_everywhere
-        strata.lock_edges strata.lock_modes_conflict strata.move_shard strata.next_cutoff
+        strata.lock_edges strata.lock_modes_conflict strata.move_back strata.move_shard strata.next_cutoff
         strata.node_lock_waits strata.object_definition strata.object_owner strata.place_command
         strata.placed_object
-        strata.recreate_lost_shards strata.remove_worker strata.role_commands
+        strata.recreate_lost_shards strata.release_kept_shards strata.remove_worker strata.role_commands
         strata.role_setting strata.role_state strata.run_command_on_workers strata.run_on_worker
         strata.schema_commands strata.schema_definition strata.session_wires strata.sync_roles
         strata.split_shard strata.store_definition strata.tier_policies strata.tier_policy_target strata.check_tier_age
@@ -88,11 +88,11 @@ SUPERUSERS = {
         strata_worker.check_shard_owner strata_worker.find_object strata_worker.is_born_here
         strata_worker.is_superuser strata_worker.object_owner strata_worker.replace_owner
         strata_worker.replace_privileges
-        strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator strata_worker.empty_leaf
+        strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator strata_worker.drop_kept_shard strata_worker.empty_leaf
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.execute_with_users_settings strata_worker.follow_index
         strata_worker.follow_indexes strata_worker.guard_functions strata_worker.heap_rows
-        strata_worker.leave_cluster
+        strata_worker.keep_shard strata_worker.leave_cluster strata_worker.use_kept_shard
         strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark
         strata_worker.partman_create_parent strata_worker.partman_schema
         strata_worker.period_rule strata_worker.period_work strata_worker.prepare_attach strata_worker.registered_sessions
@@ -116,7 +116,7 @@ SUPERUSERS = {
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
     "coordinator": "strata.all_lock_waits strata.extension_privileges strata.find_collation_faults strata.heat_statistics strata.leaf_statistics strata.node_health strata.versions"
-    " strata.partman_forget strata.partman_rule strata.place_command strata.set_tier_policy strata.shard_statistics"
+    " strata.partman_forget strata.partman_rule strata.place_command strata.release_kept_shards strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
     "worker": "strata_worker.check_coordinator strata_worker.check_session strata_worker.check_schema_version strata_worker.check_before_read"
@@ -145,6 +145,8 @@ RELATIONS = {
     "strata.distributed_table": "",
     "strata.distributed_transaction": "",
     "strata.in_doubt": "public: SELECT",
+    "strata.kept_shard": "",
+    "strata.kept_shards": "pg_monitor: SELECT",
     "strata.lock_waits": "pg_monitor: SELECT",
     "strata.partitions": "public: SELECT",
     "strata.rebalance_status": "pg_monitor: SELECT",

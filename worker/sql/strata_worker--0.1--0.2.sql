@@ -186,3 +186,90 @@ CREATE FUNCTION strata_worker.empty_leaf(leaf regclass) RETURNS void
 REVOKE ALL ON FUNCTION strata_worker.empty_leaf(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.empty_leaf(regclass) IS
     'takes all rows from a partition, also if foreign keys point to them: they are on another worker now';
+
+-- A shard leaves its table and stays here for a while, in a schema of its own (coordinator/src/stream/kept_shard.c).
+-- Foreign keys would go on to be checked.
+CREATE FUNCTION strata_worker.keep_shard(shard regclass, schema name) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parent CONSTANT regclass := (SELECT i.inhparent FROM pg_inherits AS i WHERE i.inhrelid = shard);
+    place record;
+    part regclass;
+    foreign_key name;
+BEGIN
+    SELECT n.nspname AS schema, c.relname AS name, c.relkind = 'p' AS is_divided INTO place
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = shard;
+    EXECUTE format('CREATE SCHEMA %I', schema);
+    FOR part IN SELECT p.relid FROM pg_partition_tree(shard) AS p LOOP
+        EXECUTE format('ALTER TABLE %s SET SCHEMA %I', part, schema);
+    END LOOP;
+    IF place.is_divided THEN
+        PERFORM strata_worker.rename_periods(shard, place.schema, place.name);
+    END IF;
+    EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', parent, shard);
+    FOR foreign_key IN SELECT c.conname FROM pg_constraint AS c
+                        WHERE c.conrelid = shard AND c.contype = 'f' AND c.conparentid = 0 LOOP
+        EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', shard, foreign_key);
+    END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.keep_shard(regclass, name) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.keep_shard(regclass, name) IS
+    'takes a shard out of its table, into a new schema';
+
+-- Its rows are compared with the foreign keys, for what these point to may have changed.
+CREATE FUNCTION strata_worker.use_kept_shard(schema name, parent regclass, shard_name name, modulus integer, remainder integer)
+    RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    new_schema CONSTANT name := (SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                                  WHERE c.oid = parent);
+    kept record;
+    part regclass;
+BEGIN
+    SELECT c.oid::regclass AS shard, c.relname AS name, c.relkind = 'p' AS is_divided INTO kept
+      FROM pg_class AS c
+     WHERE c.relnamespace = schema::text::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition;
+    FOR part IN SELECT c.oid FROM pg_class AS c
+                 WHERE c.relnamespace = schema::text::regnamespace AND c.relkind IN ('r', 'p') LOOP
+        EXECUTE format('ALTER TABLE %s SET SCHEMA %I', part, new_schema);
+    END LOOP;
+    IF kept.name <> shard_name THEN
+        EXECUTE format('ALTER TABLE %s RENAME TO %I', kept.shard, shard_name);
+    END IF;
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES WITH (MODULUS %s, REMAINDER %s)',
+                   parent, kept.shard, modulus, remainder);
+    IF kept.is_divided THEN
+        PERFORM strata_worker.rename_periods(kept.shard, schema, kept.name);
+    END IF;
+    FOR part IN SELECT p.relid FROM pg_partition_tree(kept.shard) AS p WHERE p.isleaf LOOP
+        PERFORM strata_worker.follow_indexes(part);
+    END LOOP;
+    EXECUTE format('DROP SCHEMA %I', schema);
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.use_kept_shard(name, regclass, name, integer, integer) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.use_kept_shard(name, regclass, name, integer, integer) IS
+    'makes what keep_shard() has put into a schema a partition again';
+
+CREATE FUNCTION strata_worker.drop_kept_shard(name text) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SET search_path = pg_catalog, pg_temp
+    SET client_min_messages = warning
+AS $$
+DECLARE
+    schema name;
+BEGIN
+    FOR schema IN SELECT n.nspname FROM pg_namespace AS n WHERE starts_with(n.nspname, name || '_') LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', schema);
+    END LOOP;
+    PERFORM strata_worker.forget_periods();
+END
+$$;
+REVOKE ALL ON FUNCTION strata_worker.drop_kept_shard(text) FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.drop_kept_shard(text) IS
+    'drops the tables of a shard that keep_shard() has kept';

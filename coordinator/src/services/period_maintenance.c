@@ -264,7 +264,7 @@ do_item(const PeriodItem *item)
 	{
 		PeriodRule rule;
 
-		remote_ddl_note_change();
+		remote_ddl_note_placement();
 		metadata_write_lock_placement();
 		rule = metadata_table(item->relation)->periods;
 		rule.moved_by = GetCurrentFullTransactionId();

@@ -2,7 +2,7 @@
  * shard_mover.c
  *		Task "moves": shards move as strata.rebalance_start() has planned.
  *
- * Each run moves one shard (sql/moves.sql, workers/shard_move.c), in a transaction of its own in which it also notes
+ * Each run drops what workers need not keep any more of shards that have left them (stream/kept_shard.c), and moves one shard (sql/moves.sql, workers/shard_move.c), in a transaction of its own in which it also notes
  * that it has, so that a server which dies moves it once.  Locks are waited for a moment only, because everybody who
  * comes would wait behind us; then the next attempt comes after a pause, which other tasks use.
  */
@@ -17,6 +17,7 @@
 #include "utils/memutils.h"
 
 #include "server/service_transaction.h"
+#include "stream/kept_shard.h"
 
 /* Time between looks for planned moves, and between attempts to get a table's locks. */
 #define IDLE_MS 2000
@@ -76,6 +77,11 @@ shard_mover_run(void)
 	Datum nothing;
 
 	interval = IDLE_MS;
+	if (kept_shard_is_known() &&
+		run_query("SELECT CASE WHEN EXISTS (SELECT FROM strata.kept_shard) "
+				  "THEN strata.release_kept_shards() END",
+				  &nothing))
+		service_transaction_next();
 	if (run_query("SELECT strata.begin_move()", &move))
 	{
 		service_transaction_next();

@@ -40,6 +40,7 @@
 #include "cluster/cluster_identity.h"
 #include "cluster/metadata.h"
 #include "cluster/metadata_write.h"
+#include "stream/kept_shard.h"
 #include "stream/remote_command.h"
 
 /* Has this transaction sent DDL? */
@@ -58,10 +59,17 @@ remote_ddl_lock_for_seed(void)
 }
 
 void
-remote_ddl_note_change(void)
+remote_ddl_note_placement(void)
 {
 	remote_ddl_lock_for_change();
 	changed = true;
+}
+
+void
+remote_ddl_note_change(void)
+{
+	remote_ddl_note_placement();
+	kept_shard_drop_for_change();
 }
 
 void

@@ -16,8 +16,12 @@ extern void remote_ddl_lock_for_change(void);
 /* A new worker copies the schema from here: no DDL that concerns workers from now on. */
 extern void remote_ddl_lock_for_seed(void);
 
-/* This transaction changes the schema of the workers: its commit raises the version everywhere. */
+/*
+ * This transaction changes the schema of the workers: its commit raises the version everywhere.  Or it only changes which of them has
+ * which shards, and then they go on keeping those that have left them (kept_shard.h).
+ */
 extern void remote_ddl_note_change(void);
+extern void remote_ddl_note_placement(void);
 
 /* Record on a new worker, which has just got the whole schema, the version that this is. */
 extern void remote_ddl_seed_version(int worker_id);

@@ -210,7 +210,7 @@ strata_adopt_shards(PG_FUNCTION_ARGS)
 	}
 	if (adoptions == NIL && connection_newest_change() == 0)
 		PG_RETURN_INT32(0);
-	remote_ddl_note_change(); /* what the workers have done is known from now on */
+	remote_ddl_note_placement(); /* what the workers have done is known from now on */
 	foreach(cell, adoptions)
 	{
 		const Adoption *adoption = lfirst(cell);

@@ -119,11 +119,13 @@ lost_worker_write_off(int worker_id)
 	foreach(cell, affected)
 		report_loss(metadata_table(lfirst_oid(cell)), worker_id);
 	if (affected != NIL)
-		ereport(NOTICE,
-				(errmsg("rows that only worker \"%s\" had are lost", name),
-				 errdetail("Statements that need its shards fail from now on; all others work."),
-				 errhint("SELECT strata.recreate_lost_shards(relation) gives the rows up and makes "
-						 "a table's lost shards anew, empty, on the workers that are left.")));
+		ereport(
+			NOTICE,
+			(errmsg("rows that only worker \"%s\" had are lost", name),
+			 errdetail("Statements that need its shards fail from now on; all others work."),
+			 errhint("SELECT strata.recreate_lost_shards(relation) gives the rows up and makes "
+					 "a table's lost shards anew, empty, on the workers that are left. Those that "
+					 "strata.kept_shards shows come back by strata.move_back(relation, shard).")));
 	ereport(LOG, (errmsg("worker \"%s\" is written off as lost", name),
 				  errdetail("%d tables lose shards.", list_length(affected))));
 	metadata_write_lose_shards(worker_id, name);
@@ -221,7 +223,7 @@ strata_recreate_lost_shards(PG_FUNCTION_ARGS)
 	colocation = metadata_require_distributed(relation)->colocation;
 	if (colocation->lost_count == 0)
 		PG_RETURN_INT32(0);
-	remote_ddl_note_change();
+	remote_ddl_note_placement();
 	places = choose_workers(colocation);
 	foreach(cell, tables)
 		create_partitions(lfirst_oid(cell), places);

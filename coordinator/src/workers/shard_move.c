@@ -7,6 +7,8 @@
  * or is killed, leaves the shard whole in its old place or whole in its new one, with nothing to clean up.  A worker that is
  * restored to a time before the move lacks its DDL and is refused (stream/remote_ddl.c).
  *
+ * The source keeps the partitions for a while (stream/kept_shard.c), if the target is archived: its WAL alone has the rows now.
+ *
  * The group's tables are read and written while rows are copied:
  *
  *	1. The target gets new tables, which are attached while they are empty: that does not lock its own table against
@@ -252,6 +254,7 @@ copy_and_switch(ShardMove *move, Oid relation)
 	FAULT_POINT("shard_move_copied");
 	move_progress_set_phase(MOVE_WAITS_FOR_REPLICAS);
 	shard_switch_wait_for_replicas(move);
+	move->keeps = shard_partition_must_keep(move);
 	move_progress_set_phase(MOVE_WAITS_FOR_LOCKS);
 	shard_switch_lock(move);
 	FAULT_POINT("shard_move_locked");

@@ -28,6 +28,8 @@ typedef struct ShardMove
 	List *tables;	  /* the group's, ordered by OID */
 	List *late;		  /* those of them that become partitions of the targets at the switch */
 	bool exclusive;	  /* writers wait */
+	bool keeps;		  /* the source does, what leaves it (stream/kept_shard.h) */
+	char *kept;		  /* ... under this name */
 	List *referenced; /* reference tables to which the tables refer */
 	List *periods;	  /* for each table: shard_partition_periods() */
 	uint64 rows;

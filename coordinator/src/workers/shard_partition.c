@@ -17,6 +17,7 @@
 
 #include "cluster/metadata.h"
 #include "cluster/relation_name.h"
+#include "stream/kept_shard.h"
 #include "stream/remote_command.h"
 #include "table/owner_guard.h"
 #include "table/shard_copy.h"
@@ -267,17 +268,33 @@ shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relatio
 }
 
 /*
+ * A move of a shard without what was there before is undone from a backup only, which the target may not have yet (stream/kept_shard.c).
+ * What foreign keys point to is detached without its rows, and halves are not what the source had.
+ */
+bool
+shard_partition_must_keep(const ShardMove *move)
+{
+	const ShardPart *part = linitial(move->parts);
+	ListCell *cell;
+
+	foreach(cell, move->tables)
+	{
+		if (foreign_key_rules_point_on_workers(lfirst_oid(cell)))
+			return false;
+	}
+	return !shard_move_is_split(move) && kept_shard_is_known() &&
+		   remote_command_fetch(part->worker_id,
+								"SELECT 1 WHERE pg_catalog.current_setting('archive_mode') "
+								"OPERATOR(pg_catalog.<>) 'off'") != NULL;
+}
+
+/*
  * A partition to which foreign keys point can only be detached, and only without rows that these use, be
  * they rows of the partition itself.
  */
-void
-shard_partition_drop(const ShardMove *move, Oid relation_oid)
+static void
+drop_partition(const ShardMove *move, Oid relation_oid, const char *name)
 {
-	const Bitmapset *source = bms_make_singleton(move->source);
-	Relation relation = table_open(relation_oid, NoLock);
-	char *name = name_source(move, relation);
-	bool guarded = owner_guard_begin(source, relation);
-
 	if (foreign_key_rules_point_on_workers(relation_oid))
 		shard_partition_run(move->source,
 							psprintf("SELECT strata_worker.empty_leaf(p.relid) FROM "
@@ -287,6 +304,24 @@ shard_partition_drop(const ShardMove *move, Oid relation_oid)
 											   relation_name_qualified(relation_oid), name, name));
 	if (metadata_has_periods(metadata_table(relation_oid)))
 		shard_partition_run(move->source, "SELECT strata_worker.forget_periods()");
+}
+
+void
+shard_partition_leave(const ShardMove *move, Oid relation_oid)
+{
+	const Bitmapset *source = bms_make_singleton(move->source);
+	Relation relation = table_open(relation_oid, NoLock);
+	char *name = name_source(move, relation);
+	bool guarded = owner_guard_begin(source, relation);
+
+	if (move->kept == NULL)
+		drop_partition(move, relation_oid, name);
+	else
+		shard_partition_run(
+			move->source,
+			psprintf("SELECT strata_worker.keep_shard(%s::pg_catalog.regclass, %s)",
+					 quote_literal_cstr(name),
+					 quote_literal_cstr(kept_shard_schema(move->kept, relation_oid))));
 	if (guarded)
 		owner_guard_end(source);
 	table_close(relation, NoLock);

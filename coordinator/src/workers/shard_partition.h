@@ -34,7 +34,10 @@ extern void shard_partition_create(const ShardMove *move, ShardPart *part, Oid r
 /* It becomes one, with its rows, if it is a late one. */
 extern void shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relation);
 
-/* Drop the source's partition of a table. */
-extern void shard_partition_drop(const ShardMove *move, Oid relation);
+/* Does the source go on keeping what leaves it? */
+extern bool shard_partition_must_keep(const ShardMove *move);
+
+/* The source's partition of a table is none any more: it is dropped, or kept. */
+extern void shard_partition_leave(const ShardMove *move, Oid relation);
 
 #endif

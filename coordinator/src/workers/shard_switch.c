@@ -25,6 +25,7 @@
 #include "commit/replica_wait.h"
 #include "server/clock.h"
 #include "server/subtransaction.h"
+#include "stream/kept_shard.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "table/shard_copy.h"
@@ -78,6 +79,8 @@ lock_for_switch(void *argument)
 	LockTimeout = LOCK_WAIT_MS;
 	remote_ddl_lock_for_change();
 	metadata_write_lock_placement();
+	if (move->keeps)
+		kept_shard_lock();
 	lock_until(deadline, move->tables, AccessExclusiveLock);
 	lock_until(deadline, move->referenced, ShareLock);
 	LockTimeout = lock_timeout;
@@ -285,7 +288,7 @@ shard_switch(ShardMove *move)
 	ListCell *cell;
 	ListCell *part;
 
-	remote_ddl_note_change();
+	remote_ddl_note_placement();
 	shard_fill(move);
 	shard_fill_plan(move, false);
 	check_copy(move);
@@ -295,9 +298,13 @@ shard_switch(ShardMove *move)
 			shard_partition_attach(move, lfirst(part), lfirst_oid(cell));
 	}
 	FAULT_POINT("shard_move_counted");
+	if (move->keeps)
+		move->kept = kept_shard_add(
+			move->colocation_id, move->bounds, move->source,
+			metadata_worker(((ShardPart *) linitial(move->parts))->worker_id)->name);
 	shard_partition_enforce_keys(move->source, false);
 	foreach(cell, move->tables)
-		shard_partition_drop(move, lfirst_oid(cell));
+		shard_partition_leave(move, lfirst_oid(cell));
 	shard_partition_enforce_keys(move->source, true);
 	publish(move);
 }

@@ -33,6 +33,7 @@
 #include "server/argument.h"
 #include "server/clock.h"
 #include "server/settings.h"
+#include "stream/kept_shard.h"
 #include "stream/remote_command.h"
 #include "stream/remote_ddl.h"
 #include "stream/try_command.h"
@@ -249,8 +250,10 @@ check_resolved(int worker_id)
 static void
 take_leave(int worker_id)
 {
+	const char *drop_kept = "SELECT strata_worker.drop_kept_shard('strata_kept'); ";
 	WorkerAnswer answer = try_command(worker_id, REMOTE_WRITE,
-									  psprintf("%sSELECT strata_worker.detach_coordinator('%s')",
+									  psprintf("%s%sSELECT strata_worker.detach_coordinator('%s')",
+											   kept_shard_is_known() ? drop_kept : "",
 											   worker_seed_undo_command(),
 											   connection_cluster_id()));
 
