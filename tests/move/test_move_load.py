@@ -52,8 +52,19 @@ def report(cluster: Cluster, load: Load) -> None:
     print(", ".join(f"{what} {times}" for what, times in sorted(load.counts.items())))
 
 
-def run(make_cluster, clients: int, seconds: int, storage: str, ledger: str | None = None) -> None:
+def run(
+    make_cluster,
+    clients: int,
+    seconds: int,
+    storage: str,
+    ledger: str | None = None,
+    archived: bool = False,
+) -> None:
+    """Archived: sources keep shards for a while, and DDL drops them."""
     cluster = make_cluster(workers=3)
+    for worker in cluster.workers if archived else []:
+        worker.settings |= {"archive_mode": "on", "archive_command": "true"}
+        worker.restart()
     cluster.coordinator.execute("CREATE SCHEMA load")
     load = Load(cluster, "load", clients=clients, storage=storage, ledger=ledger)
     mover = Mover(load)
@@ -69,15 +80,17 @@ def run(make_cluster, clients: int, seconds: int, storage: str, ledger: str | No
     load.check()
     load.check_nothing_is_left()
     assert mover.moved >= 4
+    cluster.coordinator.execute("SELECT strata.release_kept_shards(true)")
     for worker in cluster.workers:
         assert worker.value(LEFT_LOCKS) == 0
+        assert worker.query("SELECT nspname FROM pg_namespace WHERE nspname ~ '^strata_kept'") == []
     faults = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
     assert cluster.coordinator.query(faults) == []
 
 
-@pytest.mark.parametrize("storage", ["columnar", "heap"])
-def test_eight_clients(make_cluster, storage: str) -> None:
-    run(make_cluster, clients=8, seconds=10, storage=storage)
+@pytest.mark.parametrize(("storage", "archived"), [("columnar", True), ("heap", False)])
+def test_eight_clients(make_cluster, storage: str, archived: bool) -> None:
+    run(make_cluster, clients=8, seconds=10, storage=storage, archived=archived)
 
 
 @pytest.mark.slow
