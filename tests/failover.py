@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -31,6 +32,29 @@ def heartbeat(node: Node) -> list[int]:
     """The coordinator's process that watches the workers; none for a moment when it is replaced."""
     query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'strata heartbeat'"
     return [pid for (pid,) in node.query(query)]
+
+
+def set_replica(node: Node, name: str) -> None:
+    """Let commits on a node wait for a replica of this name; '' for none."""
+    node.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    node.execute("SELECT pg_reload_conf()")
+    for _ in wait_until("the setting is known"):
+        if node.value("SELECT current_setting('synchronous_standby_names')") == name:
+            break
+    if name:
+        wait_until_commits_wait(node)
+
+
+def wait_until_commits_wait(node: Node) -> None:
+    """The checkpointer has read the setting, too: before that no commit heeds it."""
+    waits = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
+    with node.connect() as probe, ThreadPoolExecutor(1) as pool:
+        for _ in wait_until("commits wait for the replica"):
+            commit = pool.submit(probe.execute, "SELECT pg_logical_emit_message(true, '', '')")
+            while not commit.done():
+                if node.query(waits, (probe.info.backend_pid,)):
+                    commit.result()
+                    return
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster
-from tests.failover import Failover
+from tests.failover import Failover, set_replica
 from tests.fixtures import new_root
 from tests.waiting import wait_until
 
@@ -35,8 +35,7 @@ def test_a_commit_in_doubt_is_told_to_a_client_whose_encoding_lacks_the_workers_
 ) -> None:
     coordinator = made.coordinator
     coordinator.execute("UPDATE strata.worker SET name = 'λάμδα' WHERE name = 'worker2'")
-    coordinator.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    coordinator.execute("SELECT pg_reload_conf()")
+    set_replica(coordinator, "nobody")
     warnings: list[str] = []
     try:
         with coordinator.connect(client_encoding="LATIN1") as session:
@@ -45,8 +44,7 @@ def test_a_commit_in_doubt_is_told_to_a_client_whose_encoding_lacks_the_workers_
                 cancel_when_it_waits_for_a_replica(other, session, "UPDATE t SET v = v + 1")
             assert session.execute("SELECT 1").fetchall() == [(1,)]
     finally:
-        coordinator.execute("ALTER SYSTEM RESET synchronous_standby_names")
-        coordinator.execute("SELECT pg_reload_conf()")
+        set_replica(coordinator, "")
         coordinator.execute("UPDATE strata.worker SET name = 'worker2' WHERE name = 'λάμδα'")
     assert 'transaction on worker "#2" is in doubt' in warnings
     assert 'transaction on worker "worker1" is in doubt' in warnings
@@ -206,8 +204,7 @@ def test_the_resolver_rests_when_a_worker_in_doubt_was_removed(make_cluster) -> 
     coordinator.execute(
         "CREATE TABLE r (id integer PRIMARY KEY); SELECT strata.create_reference_table('r');"
     )
-    coordinator.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    coordinator.execute("SELECT pg_reload_conf()")
+    set_replica(coordinator, "nobody")
     with coordinator.connect() as other, coordinator.connect() as session:
         cancel_when_it_waits_for_a_replica(other, session, "INSERT INTO r VALUES (1)")
         for _ in wait_until("the resolver has come in vain"):

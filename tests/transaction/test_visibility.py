@@ -16,6 +16,7 @@ import pytest
 from tests.cluster import Cluster, Node
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.pair import Pair, open_pair
+from tests.failover import set_replica
 from tests.transaction.bank import (
     ACCOUNTS,
     BALANCE,
@@ -407,15 +408,6 @@ def test_another_role_joins_a_repeatable_read_with_the_same_snapshot(bank: Bank)
 # ---- slow workers ------------------------------------------------------------------------------------
 
 
-def set_replica(node: Node, name: str) -> None:
-    """Let commits on a node wait for a replica of this name; '' for none."""
-    node.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
-    node.execute("SELECT pg_reload_conf()")
-    for _ in wait_until("the setting is known"):
-        if node.value("SELECT current_setting('synchronous_standby_names')") == name:
-            break
-
-
 @contextmanager
 def no_replicas_at_the_end(bank: Bank) -> Iterator[None]:
     """Nothing waits for replicas after a failure, either."""
@@ -475,6 +467,7 @@ def test_a_stalled_replica_delays_only_those_who_touch_its_worker(
         with stopped(slow, held):
             reading = pool.submit(lambda: holding.execute("SELECT sum(v) FROM account").fetchone())
             for _ in wait_until("the reader asks for its snapshots"):
+                assert not reading.done(), reading.result()
                 if bank.cluster.workers[1].query(
                     "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
                     " AND query LIKE '%pin_snapshot%'"
