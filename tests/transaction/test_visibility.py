@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
+from tests.failover import set_replica
 from tests.fault_points import arm, disarm, release, wait_for_arrival
 from tests.pair import Pair, open_pair
-from tests.failover import set_replica
 from tests.transaction.bank import (
     ACCOUNTS,
     BALANCE,
