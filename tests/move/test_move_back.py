@@ -244,3 +244,27 @@ def test_nothing_is_kept_without_an_archive_or_below_foreign_keys(cluster: Clust
             continue
     assert kept(node) == 0
     assert kept_tables(source) == 0
+
+
+def test_ddl_while_it_is_lost(cluster: Cluster) -> None:
+    """What is kept stays then; it follows names, and other changes are to be undone."""
+    node = cluster.coordinator
+    _, target = move(cluster, "t")
+    lose(cluster, target)
+    node.execute("ALTER TABLE t RENAME TO t2; ALTER TABLE t2 ADD more integer")
+    assert kept(node) == 1
+    with pytest.raises(psycopg.errors.DatatypeMismatch, match='missing column "more"'):
+        node.execute("SELECT strata.move_back('t2', 0)")
+    node.execute("ALTER TABLE t2 DROP more; SELECT strata.move_back('t2', 0)")
+    assert kept(node) == 0
+
+
+def test_errors(cluster: Cluster) -> None:
+    for arguments, error in (
+        ("NULL, 0", psycopg.errors.NullValueNotAllowed),
+        ("'t', NULL", psycopg.errors.NullValueNotAllowed),
+        ("'t', 7", psycopg.errors.InvalidParameterValue),
+        ("'place', 0", psycopg.errors.WrongObjectType),
+    ):
+        with pytest.raises(error):
+            cluster.coordinator.execute(f"SELECT strata.move_back({arguments})")
