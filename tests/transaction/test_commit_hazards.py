@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ import pytest
 from tests.cluster import Cluster
 from tests.failover import Failover, set_replica
 from tests.fixtures import new_root
+from tests.transaction.bank import make_bank
 from tests.waiting import wait_until
 
 
@@ -193,6 +195,40 @@ def test_a_transaction_that_only_reads_workers_can_be_prepared(made: Cluster, le
             with pytest.raises(psycopg.errors.FeatureNotSupported, match="workers take part"):
                 session.execute("PREPARE TRANSACTION 'written'")
             session.execute("ROLLBACK")
+
+
+# ---- savepoints --------------------------------------------------------------------------------------
+
+
+def test_a_short_write_is_not_cancelled_when_another_worker_fails(
+    cluster: Cluster, schema: str
+) -> None:
+    """A request to cancel that comes too early, or is not taken, would cost what was written before."""
+    bank = make_bank(cluster, schema)
+    here, there = cluster.workers
+    mine, other, theirs = *bank.keys[0][:2], bank.keys[1][0]
+    aborted = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction (aborted)'"
+    with bank.session() as session, bank.session() as holder, ThreadPoolExecutor(1) as pool:
+        session.execute("SELECT count(*) FROM account")
+        for _ in range(10):  # it may be long on a busy machine
+            offset = here.log_size()
+            holder.execute(f"BEGIN; UPDATE account SET v = v + 1 WHERE id = {mine}")
+            session.execute(f"BEGIN; UPDATE account SET v = 0 WHERE id = {other}; SAVEPOINT s")
+            update = f"UPDATE account SET v = 1 / (id - {theirs}) WHERE id IN ({mine}, {theirs})"
+            failing = pool.submit(session.execute, update)
+            for _ in wait_until("the other worker has failed", interval=0.002):
+                if there.query(aborted):
+                    break
+            time.sleep(0.03)  # to be cancelled takes less
+            holder.execute("COMMIT")
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                failing.result()
+            session.execute("ROLLBACK TO s; COMMIT")
+            if "canceling statement" not in here.log_text(offset):
+                break
+        else:
+            pytest.fail("the statement was cancelled each time")
+    assert bank.value(f"SELECT v FROM account WHERE id = {other}") == 0
 
 
 # ---- the resolver ------------------------------------------------------------------------------------

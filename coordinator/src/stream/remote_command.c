@@ -94,8 +94,7 @@ stop_commands(Command *commands, int count, WorkerConnection **conns)
 		if (!commands[i].done && !wire_drain_arrived(commands[i].conn))
 			conns[running++] = commands[i].conn;
 	}
-	wire_cancel(conns, running, deadline);
-	wire_drain(conns, running, deadline);
+	wire_stop(conns, running, deadline);
 }
 
 static void

@@ -445,9 +445,7 @@ stop_statements(int count, int64 deadline)
 		else if (PQtransactionStatus(conn->pg) == PQTRANS_ACTIVE)
 			(void) wire_drain_arrived(conn);
 	}
-	count = participants_select(is_still_running);
-	wire_cancel(participants, count, deadline);
-	wire_drain(participants, count, deadline);
+	wire_stop(participants, participants_select(is_still_running), deadline);
 }
 
 /* Run a command on the selected wires; those that are not in a transaction then have failed. */

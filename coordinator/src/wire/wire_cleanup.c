@@ -38,6 +38,9 @@
 /* A worker whose postmaster needs longer than this to say one byte is given up. */
 #define PROBE_TIMEOUT_MS 500
 
+/* Writes that end in this time are not cancelled. */
+#define SHORT_WRITE_MS 100
+
 /* Whoever has cancelled or terminated us waits no longer than this. */
 #define IMPATIENT_MS 500
 
@@ -179,7 +182,7 @@ wire_drain_arrived(WorkerConnection *conn)
 	return false;
 }
 
-/* Wait until all wires are idle, and say so of each at once; those that are not in time are lost. */
+/* Wait until all wires are idle, and say so of each at once; some are not if the deadline has passed. */
 static void
 finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ended)
 {
@@ -196,13 +199,8 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ende
 			conns[i]->cleanup.idle = wire_drain_arrived(conns[i]);
 			if (conns[i]->cleanup.idle && ended != NULL)
 				ended(conns[i]);
-			if (conns[i]->cleanup.idle)
+			if (conns[i]->cleanup.idle || !in_time)
 				continue;
-			if (!in_time)
-			{
-				conns[i]->cleanup.outcome = WIRE_LOST;
-				continue;
-			}
 			poll_slots[waiting].fd = PQsocket(conns[i]->pg);
 			poll_slots[waiting].events = POLLIN | (PQflush(conns[i]->pg) > 0 ? POLLOUT : 0);
 			waiting++;
@@ -210,6 +208,16 @@ finish_wires(WorkerConnection **conns, int count, int64 deadline, WireEnded ende
 		if (waiting == 0)
 			return;
 		in_time = wait_for_slots(waiting, &deadline);
+	}
+}
+
+static void
+lose_unfinished(WorkerConnection **conns, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (!conns[i]->cleanup.idle)
+			conns[i]->cleanup.outcome = WIRE_LOST;
 	}
 }
 
@@ -228,6 +236,7 @@ wire_drain(WorkerConnection **conns, int count, int64 deadline)
 		conns[i]->cleanup.idle = true;
 	}
 	finish_wires(conns, count, deadline, NULL);
+	lose_unfinished(conns, count);
 }
 
 void
@@ -248,6 +257,7 @@ wire_run(WorkerConnection **conns, const char **sqls, int count, int64 deadline,
 		FAULT_POINT_OF("wire_sent", i);
 	}
 	finish_wires(conns, count, deadline, ended);
+	lose_unfinished(conns, count);
 	for (int i = 0; i < count; i++)
 	{
 		if (conns[i]->cleanup.outcome == WIRE_PENDING)
@@ -372,6 +382,37 @@ wire_cancel(WorkerConnection **conns, int count, int64 deadline)
 		conns[i]->cleanup.outcome = WIRE_LOST;
 		end_probe(conns[i]);
 	}
+}
+
+/*
+ * What a transaction has written before is lost with the wire, if the worker's postmaster is too busy to take a request to cancel, and with the
+ * savepoint, if the request comes before that is set.  Most statements that write are short.
+ */
+static void
+wait_for_short_writes(WorkerConnection **conns, int count, int64 deadline)
+{
+	for (int i = 0; i < count; i++)
+	{
+		wire_cleanup_begin(conns[i]);
+		conns[i]->cleanup.idle = !conns[i]->transaction.written; /* not waited for */
+	}
+	finish_wires(conns, count, Min(deadline, clock_now() + SHORT_WRITE_MS), NULL);
+}
+
+void
+wire_stop(WorkerConnection **conns, int count, int64 deadline)
+{
+	int running = 0;
+
+	if (GetCurrentTransactionNestLevel() > 1)
+		wait_for_short_writes(conns, count, deadline);
+	for (int i = 0; i < count; i++)
+	{
+		if (PQtransactionStatus(conns[i]->pg) == PQTRANS_ACTIVE)
+			conns[running++] = conns[i];
+	}
+	wire_cancel(conns, running, deadline);
+	wire_drain(conns, running, deadline);
 }
 
 void

@@ -38,6 +38,12 @@ extern bool wire_drain_arrived(WorkerConnection *conn);
 /* Ask the workers to cancel what runs on these wires.  Those that do not react become WIRE_LOST. */
 extern void wire_cancel(WorkerConnection **conns, int count, int64 deadline);
 
+/*
+ * Another worker has failed: stop what runs on these wires, and throw it away.  What a subtransaction writes may end by itself, if that
+ * is soon.  Changes the order of `conns`.
+ */
+extern void wire_stop(WorkerConnection **conns, int count, int64 deadline);
+
 /* Throw away the rest of what runs on these wires. */
 extern void wire_drain(WorkerConnection **conns, int count, int64 deadline);
 
