@@ -93,6 +93,21 @@ DECLARE
     reference regclass;
     here text;
 BEGIN
+    -- one value in more than two shards' share of many rows: its shard is large, and no move or split spreads it
+    worker_name := 'coordinator';
+    check_name := 'heavy keys';
+    SELECT string_agg(format('one value of column %I has %s %% of the rows of %s', a.attname,
+                             round(100 * s.most_common_freqs[1]::numeric), t.relation), '; ' ORDER BY t.relation::text)
+      INTO detail
+      FROM strata.distributed_table AS t
+      JOIN pg_class AS c ON c.oid = t.relation
+      JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (t.relation, t.key_attribute)
+      JOIN pg_stats AS s ON (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)
+     CROSS JOIN LATERAL (SELECT count(*) FROM strata.shard AS o WHERE o.colocation_id = t.colocation_id) AS shards (count)
+     WHERE c.reltuples >= 1000000 AND shards.count > 1 AND s.most_common_freqs[1] * shards.count > 2;
+    ok := detail IS NULL;
+    RETURN NEXT;
     FOR worker_name, check_name, ok, detail IN SELECT * FROM strata.node_health() LOOP
         RETURN NEXT;
         -- the first check of a worker that answers
@@ -124,7 +139,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION strata.check_health() IS
-    'what of the cluster is lost; and for every worker: reachable, versions, also of collations, prepared transactions, cluster, roles, tables and shards, periods; for superusers also copies of reference tables';
+    'what of the cluster is lost, and keys that fill a shard alone; and for every worker: reachable, versions, also of collations, prepared transactions, cluster, roles, tables and shards, periods; for superusers also copies of reference tables';
 
 -- As in 0.1, and by heat.  A shard that has moved begins cold, so plan again when it has been read for a while.
 CREATE OR REPLACE FUNCTION strata.rebalance_plan(

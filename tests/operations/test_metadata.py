@@ -363,6 +363,25 @@ def test_check_health_finds_nothing_wrong_in_a_healthy_cluster_and_names_a_dead_
     )
 
 
+def test_check_health_names_keys_that_fill_a_shard_alone(pair: Pair) -> None:
+    """Of large tables: which of a small one does not matter."""
+    coordinator = pair.cluster.coordinator
+    coordinator.execute(
+        f'CREATE TABLE {pair.schema}."Heavy" ("Key" integer);'
+        f"""SELECT strata.create_distributed_table('{pair.schema}."Heavy"', 'Key', 8);"""
+        f'INSERT INTO {pair.schema}."Heavy" SELECT greatest(g - 300, 0) FROM generate_series(1, 1000) g;'
+        f'ANALYZE {pair.schema}."Heavy"'
+    )
+    heavy = "SELECT ok, detail FROM strata.check_health() WHERE check_name = 'heavy keys'"
+    assert coordinator.query(heavy) == [(True, None)]
+    large = "UPDATE pg_class SET reltuples = 1e6 WHERE oid = %s::regclass"
+    coordinator.execute(large, (f'{pair.schema}."Heavy"',))
+    ((ok, detail),) = coordinator.query(heavy)
+    assert not ok
+    assert detail.startswith('one value of column "Key" has 30 % of the rows of ')
+    coordinator.execute(f'DROP TABLE {pair.schema}."Heavy"')
+
+
 def test_the_cluster_has_an_identity_that_its_workers_know(pair: Pair) -> None:
     ((cluster_id, epoch),) = pair.rows("SELECT id, epoch FROM strata.cluster")
     assert isinstance(cluster_id, uuid.UUID)
