@@ -53,6 +53,7 @@ int strata_period_premake = 4;
 bool strata_tiering = true;
 int strata_tier_interval = 300000;
 int strata_tier_rate = 65536;
+int strata_move_limit = 64 * 1024 * 1024;
 double strata_count_distinct_error_rate = 0.0;
 bool strata_explain_all_workers;
 bool strata_enable_join_pushdown = true;
@@ -124,6 +125,11 @@ define_settings(void)
 							"What the moves of a worker may write in a second, their WAL included.",
 							NULL, &strata_tier_rate, 65536, 64, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"strata.move_limit", "Size of a shard, of all its colocated tables, that may move.",
+		"A long copy holds back VACUUM on both workers; 0 is without a limit.  A shard may be "
+		"split however large it is.",
+		&strata_move_limit, 64 * 1024 * 1024, 0, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomRealVariable(
 		"strata.count_distinct_error_rate",
 		"Relative error that count(DISTINCT) may have; 0 counts exactly.",

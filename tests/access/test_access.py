@@ -91,6 +91,7 @@ SUPERUSERS = {
         strata_worker.copy_rows strata_worker.create_period strata_worker.detach_coordinator strata_worker.drop_kept_shard strata_worker.empty_leaf
         strata_worker.end_older_sessions strata_worker.end_sessions strata_worker.execute_as_owner
         strata_worker.execute_keeping_settings strata_worker.execute_with_users_settings strata_worker.follow_index
+        strata_worker.free_space
         strata_worker.follow_indexes strata_worker.guard_functions strata_worker.heap_rows
         strata_worker.keep_shard strata_worker.leave_cluster strata_worker.use_kept_shard
         strata_worker.mark_session strata_worker.marked_sessions strata_worker.session_has_mark

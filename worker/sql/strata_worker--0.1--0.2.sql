@@ -273,3 +273,12 @@ $$;
 REVOKE ALL ON FUNCTION strata_worker.drop_kept_shard(text) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.drop_kept_shard(text) IS
     'drops the tables of a shard that keep_shard() has kept';
+-- Before a shard comes.
+CREATE FUNCTION strata_worker.free_space(
+    OUT place text, OUT is_wal boolean, OUT device bigint, OUT free_bytes bigint)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'strata_worker_free_space';
+REVOKE ALL ON FUNCTION strata_worker.free_space() FROM PUBLIC;
+COMMENT ON FUNCTION strata_worker.free_space() IS
+    'where new tables and WAL are written, the number of the file system, and how many bytes are free there';

@@ -26,16 +26,13 @@
 #define SHORT_ROUND_ROWS 1000
 #define VAIN_ROUNDS 3
 
-int64
-shard_fill_estimate(const ShardMove *move)
+char *
+shard_fill_leaves_sql(const ShardMove *move)
 {
 	StringInfoData sql;
-	const char *rows;
 	ListCell *cell;
 
 	initStringInfo(&sql);
-	appendStringInfoString(&sql, "SELECT pg_catalog.sum(greatest(c.reltuples, 0))::pg_catalog.int8 "
-								 "FROM pg_catalog.pg_class c, (");
 	foreach(cell, move->tables)
 	{
 		Relation relation = table_open(lfirst_oid(cell), NoLock);
@@ -46,8 +43,18 @@ shard_fill_estimate(const ShardMove *move)
 			quote_literal_cstr(worker_table_sql_shard_name(relation, move->bounds.remainder)));
 		table_close(relation, NoLock);
 	}
-	appendStringInfoString(&sql, ") p WHERE c.oid OPERATOR(pg_catalog.=) p.relid");
-	rows = remote_command_fetch(move->source, sql.data);
+	return sql.data;
+}
+
+int64
+shard_fill_estimate(const ShardMove *move)
+{
+	const char *rows = remote_command_fetch(
+		move->source, psprintf("SELECT pg_catalog.sum(greatest(c.reltuples, 0))::pg_catalog.int8 "
+							   "FROM pg_catalog.pg_class c, (%s) p "
+							   "WHERE c.oid OPERATOR(pg_catalog.=) p.relid",
+							   shard_fill_leaves_sql(move)));
+
 	return rows == NULL ? 0 : strtoi64(rows, NULL, 10);
 }
 

@@ -7,6 +7,9 @@
 
 #include "workers/shard_move.h"
 
+/* SELECT of the tables on the source that hold the shard's rows, as column relid. */
+extern char *shard_fill_leaves_sql(const ShardMove *move);
+
 /* How many rows are to be copied, as far as the source knows. */
 extern int64 shard_fill_estimate(const ShardMove *move);
 

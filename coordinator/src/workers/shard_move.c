@@ -70,6 +70,7 @@
 #include "workers/shard_fill.h"
 #include "workers/shard_lock.h"
 #include "workers/shard_partition.h"
+#include "workers/shard_space.h"
 #include "workers/shard_switch.h"
 #include "workers/worker_api.h"
 
@@ -245,6 +246,7 @@ copy_and_switch(ShardMove *move, Oid relation)
 	foreach(cell, move->parts)
 		in_doubt_wait(((ShardPart *) lfirst(cell))->worker_id);
 	check_version(move);
+	shard_space_check(move);
 	if (move->exclusive)
 		shard_partition_lock(move);
 	foreach(cell, move->tables)
