@@ -36,8 +36,8 @@ ROUNDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Cluster]:
+@contextlib.contextmanager
+def make_groups() -> Iterator[Cluster]:
     """Tables t and u are one group, with a foreign key; w is written while it moves."""
     with Cluster(new_root(), workers=2, durable=True, assertions=True) as cluster:
         node = cluster.coordinator
@@ -54,6 +54,12 @@ def made() -> Iterator[Cluster]:
             "SELECT strata.create_distributed_table('w', 'k', 2, colocate_with => 'none', storage => 'heap');"
             "INSERT INTO w SELECT g, g FROM generate_series(1, 3000) AS g"
         )
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    with make_groups() as cluster:
         yield cluster
 
 
