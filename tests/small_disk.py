@@ -78,25 +78,24 @@ def small_disk(node: Node, megabytes: int, *directories: Path) -> Iterator[Disk]
     disk = Disk(node.root / f"disk-{node.name}")
     make_directory(disk.place)
     node.stop()
-    options = f"size={megabytes}m,mode=0700,uid={server_account().pw_uid},gid={server_account().pw_gid}"
+    options = (
+        f"size={megabytes}m,mode=0700,uid={server_account().pw_uid},gid={server_account().pw_gid}"
+    )
     run_as_root("mount", "-t", "tmpfs", "-o", options, "none", disk.place)
     try:
         for directory in chosen:
             move_directory(directory, disk.place / directory.name)
             directory.symlink_to(disk.place / directory.name)
         node.start()
-        try:
-            yield disk
-        finally:
-            disk.clear()
-            node.stop("immediate")
-            for directory in chosen:
+        yield disk
+    finally:
+        disk.clear()
+        node.stop("immediate")
+        for directory in chosen:
+            if directory.is_symlink():
                 directory.unlink()
                 move_directory(disk.place / directory.name, directory)
-    finally:
         run_as_root("umount", "-l", disk.place)
         disk.place.rmdir()
-    node.start()
-    node.wait_until_back()
-
-
+        node.start()
+        node.wait_until_back()

@@ -42,9 +42,7 @@ def choose_move(cluster: Cluster, table: str, source: Node) -> str:
     """Of a shard that this worker has to the other one; it gets one if it has none."""
     node = cluster.coordinator
     (other,) = (worker.name for worker in cluster.workers if worker is not source)
-    first = (
-        "SELECT min(shard) FROM strata.shards WHERE relation = %s::regclass AND worker = %s"
-    )
+    first = "SELECT min(shard) FROM strata.shards WHERE relation = %s::regclass AND worker = %s"
     shard = node.value(first, (table, source.name))
     if shard is None:
         shard = node.value(first, (table, other))

@@ -90,7 +90,9 @@ def test_a_shard_is_not_copied_to_where_it_has_no_room(
     with small_disk(target, 200, *places) as disk:
         disk.fill(leave=needed * 9 // 10)
         diag = refuse(cluster, move)
-        assert diag.message_primary == f'worker "worker2" has no room for shard 0 of table "{table}"'
+        assert (
+            diag.message_primary == f'worker "worker2" has no room for shard 0 of table "{table}"'
+        )
         assert diag.message_detail.startswith(f"{told}, and the file system has ")
         assert diag.message_hint == "Free space there, or choose another worker."
         assert place_of(cluster, table) == ["worker1"]
@@ -148,7 +150,9 @@ def test_halves_of_a_shard_need_half_the_room(cluster: Cluster) -> None:
 
 
 def wait_for_the_rebalancer(node: Node) -> list[tuple]:
-    status = "SELECT DISTINCT state, error FROM strata.rebalance_status WHERE relation = 'h'::regclass"
+    status = (
+        "SELECT DISTINCT state, error FROM strata.rebalance_status WHERE relation = 'h'::regclass"
+    )
     for _ in wait_until("the move has ended"):
         rows = node.query(status)
         if rows[0][0] not in ("planned", "running"):

@@ -29,7 +29,7 @@ extern int strata_period_interval;	  /* ms between looks at the periods of all t
 extern int strata_period_premake;	  /* periods that are there before rows come */
 extern bool strata_tiering;			  /* do leaves move between tiers? */
 extern int strata_tier_interval;	  /* ms between rounds of moves */
-extern int strata_tier_rate; /* kB per second that a worker's moves may write, WAL included */
+extern int strata_tier_rate;  /* kB per second that a worker's moves may write, WAL included */
 extern int strata_move_limit; /* kB that a shard which moves may have; 0 = without a limit */
 extern double strata_count_distinct_error_rate; /* 0 = exact */
 extern bool strata_explain_all_workers;			/* does EXPLAIN show the plans of all of them? */

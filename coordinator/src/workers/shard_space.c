@@ -53,14 +53,15 @@ check_limit(const ShardMove *move, int64 bytes)
 
 	if (limit == 0 || bytes <= limit || shard_move_is_split(move))
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("shard %d of table \"%s\" is larger than strata.move_limit",
-					move->bounds.remainder, get_rel_name(linitial_oid(move->tables))),
-			 errdetail("It has %s on worker \"%s\", with those of colocated tables; the limit is %s.",
-					   print_size(bytes), metadata_worker(move->source)->name, print_size(limit)),
-			 errhint("Split it with strata.split_shard(), or raise strata.move_limit while VACUUM "
-					 "may be held back.")));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 errmsg("shard %d of table \"%s\" is larger than strata.move_limit", move->bounds.remainder,
+				get_rel_name(linitial_oid(move->tables))),
+		 errdetail("It has %s on worker \"%s\", with those of colocated tables; the limit is %s.",
+				   print_size(bytes), metadata_worker(move->source)->name, print_size(limit)),
+		 errhint("Split it with strata.split_shard(), or raise strata.move_limit while VACUUM "
+				 "may be held back.")));
 }
 
 /* Where a worker lacks room for so many bytes, for people; NULL if it has it. */
@@ -69,16 +70,17 @@ find_shortage(int worker_id, int64 bytes)
 {
 	return remote_command_fetch(
 		worker_id,
-		psprintf("SELECT pg_catalog.format('It takes up to %%s, and the file system has %%s free.', "
-				 "pg_catalog.string_agg(pg_catalog.format('%%s in %%s', "
-				 "pg_catalog.pg_size_pretty(n.bytes), s.place), ' and ' ORDER BY s.is_wal), "
-				 "pg_catalog.pg_size_pretty(pg_catalog.min(s.free_bytes))) "
-				 "FROM strata_worker.free_space() AS s CROSS JOIN LATERAL "
-				 "(SELECT CASE WHEN s.is_wal THEN least(" INT64_FORMAT ", pg_catalog.pg_size_bytes("
-				 "pg_catalog.current_setting('max_wal_size'))) ELSE " INT64_FORMAT " END) AS "
-				 "n(bytes) GROUP BY s.device HAVING pg_catalog.sum(n.bytes) OPERATOR(pg_catalog.>) "
-				 "pg_catalog.min(s.free_bytes) LIMIT 1",
-				 bytes, bytes));
+		psprintf(
+			"SELECT pg_catalog.format('It takes up to %%s, and the file system has %%s free.', "
+			"pg_catalog.string_agg(pg_catalog.format('%%s in %%s', "
+			"pg_catalog.pg_size_pretty(n.bytes), s.place), ' and ' ORDER BY s.is_wal), "
+			"pg_catalog.pg_size_pretty(pg_catalog.min(s.free_bytes))) "
+			"FROM strata_worker.free_space() AS s CROSS JOIN LATERAL "
+			"(SELECT CASE WHEN s.is_wal THEN least(" INT64_FORMAT ", pg_catalog.pg_size_bytes("
+			"pg_catalog.current_setting('max_wal_size'))) ELSE " INT64_FORMAT " END) AS "
+			"n(bytes) GROUP BY s.device HAVING pg_catalog.sum(n.bytes) OPERATOR(pg_catalog.>) "
+			"pg_catalog.min(s.free_bytes) LIMIT 1",
+			bytes, bytes));
 }
 
 /* The worker's share of the shard's parts. */
