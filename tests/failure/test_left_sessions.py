@@ -62,23 +62,11 @@ def wait_for_its_end(cluster: Cluster, pid: int) -> None:
             return
 
 
-def test_a_coordinator_that_was_killed_ends_what_it_left(cluster: Cluster, proxy: Proxy) -> None:
-    key, *_ = keys_on(cluster.workers[1])
-    session, pid = locker(cluster, key)
-    proxy.forget()
-    cluster.coordinator.kill()
-    cluster.coordinator.start()
-    wait_for_its_end(cluster, pid)
-    session.close()
-    cluster.coordinator.execute(f"SET lock_timeout = '5s'; UPDATE t SET v = 0 WHERE id = {key}")
-    cluster.coordinator.forgive_crash()
-
-
 @pytest.mark.parametrize("end", ["cancel", "terminate"])
 def test_a_session_that_was_cut_off_leaves_nothing(
     cluster: Cluster, proxy: Proxy, end: str
 ) -> None:
-    """Others, which were there before and came later, go on."""
+    """Others, which were there before and came later, go on.  The coordinator runs since before it had workers."""
     key, other, later = keys_on(cluster.workers[1])
     session, pid = locker(cluster, key)
     proxy.forget()
@@ -97,6 +85,18 @@ def test_a_session_that_was_cut_off_leaves_nothing(
     values = dict(cluster.coordinator.query("SELECT id, v FROM t WHERE v <> 0"))
     assert values == {other: 1, later: 1}
     cluster.coordinator.execute("SET lock_timeout = '5s'; UPDATE t SET v = 0")
+
+
+def test_a_coordinator_that_was_killed_ends_what_it_left(cluster: Cluster, proxy: Proxy) -> None:
+    key, *_ = keys_on(cluster.workers[1])
+    session, pid = locker(cluster, key)
+    proxy.forget()
+    cluster.coordinator.kill()
+    cluster.coordinator.start()
+    wait_for_its_end(cluster, pid)
+    session.close()
+    cluster.coordinator.execute(f"SET lock_timeout = '5s'; UPDATE t SET v = 0 WHERE id = {key}")
+    cluster.coordinator.forgive_crash()
 
 
 def test_sessions_of_a_standby_are_left_alone(cluster: Cluster, proxy: Proxy) -> None:

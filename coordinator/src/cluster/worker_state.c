@@ -118,6 +118,24 @@ worker_state_wal_position(int worker_id, int64 since)
 	return found;
 }
 
+uint32
+worker_state_all_returns(void)
+{
+	HASH_SEQ_STATUS status;
+	StateEntry *entry;
+	uint32 sum = 0;
+
+	LWLockAcquire(states_lock, LW_SHARED);
+	hash_seq_init(&status, states);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (entry->key.database == MyDatabaseId)
+			sum += entry->state.returns;
+	}
+	LWLockRelease(states_lock);
+	return sum;
+}
+
 const char *
 worker_state_status_name(WorkerStatus status)
 {

@@ -64,6 +64,9 @@ extern int64 worker_state_silence(int worker_id);
  */
 extern WalPosition worker_state_wal_position(int worker_id, int64 since);
 
+/* A number that changes when any worker of this database returns, or is watched from now on. */
+extern uint32 worker_state_all_returns(void);
+
 /* A session has given up a wire that is intact: something may go on on the worker. */
 extern void worker_state_leave_behind(int worker_id);
 

@@ -108,6 +108,7 @@ typedef struct Telling
 static List *tellings = NIL; /* of Telling */
 static bool has_run = false;
 static uint32 seen_requests = 0;
+static uint32 seen_returns = 0; /* of all workers: those that were added since are in no telling */
 static bool request_at_commit = false;
 
 PG_FUNCTION_INFO_V1(strata_claim_server);
@@ -189,7 +190,8 @@ take_over_interval_ms(void)
 	long wait = 3600 * 1000;
 	ListCell *cell;
 
-	if (!has_run || cluster_identity_requests() != seen_requests)
+	if (!has_run || cluster_identity_requests() != seen_requests ||
+		worker_state_all_returns() != seen_returns)
 		return 0;
 	foreach(cell, tellings)
 	{
@@ -197,8 +199,6 @@ take_over_interval_ms(void)
 
 		if (telling->retry.distance_ms > 0)
 			wait = Min(wait, Max(TimestampDifferenceMilliseconds(now, telling->retry.next), 1));
-		else if (telling->returns != count_returns(telling->retry.worker_id))
-			wait = Min(wait, RETRY_FIRST_MS); /* since the last run, which is at once */
 	}
 	return (int) wait;
 }
@@ -343,6 +343,7 @@ take_over_run(void)
 	ClusterIdentity identity;
 
 	has_run = true;
+	seen_returns = worker_state_all_returns();
 	take_requests();
 	cluster_identity_read(&identity);
 	if (identity.timeline == 0 || !cluster_identity_is_member(&identity))
