@@ -315,7 +315,9 @@ class Proxy:
             one.close()
 
     def forget(self) -> None:
+        """Also if it was dead: it is not any more."""
         self._forget.set()
+        self.dead.clear()
         for _ in wait_until("the proxy has forgotten its connections"):
             if not self._forget.is_set():
                 return

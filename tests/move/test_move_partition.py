@@ -38,6 +38,8 @@ def cluster(made: Cluster, proxies: dict[Node, Proxy]) -> Iterator[Cluster]:
     for proxy in proxies.values():
         proxy.dead.clear()
     bring_back(made)
+    made.coordinator.execute("ALTER SYSTEM RESET strata.worker_timeout")
+    made.coordinator.execute("SELECT pg_reload_conf()")
     for node in made.nodes:
         node.disconnect()
 
@@ -94,6 +96,41 @@ def test_workers_are_silent(
     if not long:
         assert error is None
     elif step not in DECIDED:
+        assert error is not None
+        assert error.sqlstate == "08006"
+    for worker in cluster.workers:
+        assert orphans(worker) == before[worker]
+
+
+@pytest.mark.sample(7)
+@pytest.mark.parametrize(("table", "step"), STEPS)
+def test_what_a_move_has_left_on_workers_ends(
+    cluster: Cluster, proxies: dict[Node, Proxy], table: str, step: str
+) -> None:
+    """The workers never hear of the end of their wires, which lost every packet for a while."""
+    node = cluster.coordinator
+    source = cluster.workers[0]
+    move = choose_move(cluster, table, source)
+    before = {worker: orphans(worker) for worker in cluster.workers}
+
+    def be_forgotten(go_on: Callable[[], None], wait_for_end: Callable[[], None]) -> None:
+        for proxy in proxies.values():
+            proxy.dead.set()
+        go_on()
+        wait_for_end()
+        node.disconnect()
+        for proxy in proxies.values():
+            proxy.forget()
+
+    # of services, too, whose wires nobody hears any more
+    node.execute("ALTER SYSTEM SET strata.worker_timeout = '1s'")
+    node.execute("SELECT pg_reload_conf()")
+    error, rows = interrupt(cluster, move, step, be_forgotten, "SET strata.connect_timeout = '1s'")
+    node.execute("ALTER SYSTEM RESET strata.worker_timeout")
+    node.execute("SELECT pg_reload_conf()")
+    bring_back(cluster)
+    check_all(cluster, move, source, rows)
+    if step not in DECIDED:
         assert error is not None
         assert error.sqlstate == "08006"
     for worker in cluster.workers:
