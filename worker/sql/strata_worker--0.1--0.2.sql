@@ -273,6 +273,7 @@ $$;
 REVOKE ALL ON FUNCTION strata_worker.drop_kept_shard(text) FROM PUBLIC;
 COMMENT ON FUNCTION strata_worker.drop_kept_shard(text) IS
     'drops the tables of a shard that keep_shard() has kept';
+
 -- Before a shard comes.
 CREATE FUNCTION strata_worker.free_space(
     OUT place text, OUT is_wal boolean, OUT device bigint, OUT free_bytes bigint)
