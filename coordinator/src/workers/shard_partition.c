@@ -268,8 +268,8 @@ shard_partition_attach(const ShardMove *move, const ShardPart *part, Oid relatio
 }
 
 /*
- * A move of a shard without what was there before is undone from a backup only, which the target may not have yet (stream/kept_shard.c).
- * What foreign keys point to is detached without its rows, and halves are not what the source had.
+ * Until the target's archive has the shard, it would be lost with the target (stream/kept_shard.c).  What foreign keys point to can only be
+ * detached without its rows, and halves are not what the source had.
  */
 bool
 shard_partition_must_keep(const ShardMove *move)
