@@ -24,7 +24,10 @@ from tests.waiting import wait_until
 
 def backends_of(node: Node) -> list[int]:
     """Those that serve the cluster's sessions now."""
-    titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in node.processes()[1:]}
+    titles = {}
+    for pid in node.processes()[1:]:
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            titles[pid] = Path(f"/proc/{pid}/cmdline").read_bytes()
     return [pid for pid, title in titles.items() if b" strata 127.0.0.1(" in title]
 
 

@@ -81,6 +81,27 @@ GRANT EXECUTE ON FUNCTION strata.find_collation_faults(name) TO pg_monitor;
 COMMENT ON FUNCTION strata.find_collation_faults(name) IS
     'which collations of a worker are of another version than here; NULL: none';
 
+-- Values in more than two shards' share of many rows: their shard is large, and no move or split spreads it; NULL: there are none.  As the
+-- extension's owner, for who monitors.
+CREATE FUNCTION strata.find_heavy_keys() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT string_agg(format('one value of column %I has %s %% of the rows of %s', a.attname,
+                             round(100 * s.most_common_freqs[1]::numeric), t.relation), '; ' ORDER BY t.relation::text)
+      FROM strata.distributed_table AS t
+      JOIN pg_class AS c ON c.oid = t.relation
+      JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (t.relation, t.key_attribute)
+      JOIN pg_stats AS s ON (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)
+     CROSS JOIN LATERAL (SELECT count(*) FROM strata.shard AS o WHERE o.colocation_id = t.colocation_id) AS shards (count)
+     WHERE c.reltuples >= 1000000 AND shards.count > 1 AND s.most_common_freqs[1] * shards.count > 2
+$$;
+REVOKE ALL ON FUNCTION strata.find_heavy_keys() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION strata.find_heavy_keys() TO pg_monitor;
+COMMENT ON FUNCTION strata.find_heavy_keys() IS
+    'of large distributed tables the keys that fill a shard alone; NULL: none';
+
 CREATE OR REPLACE FUNCTION strata.check_health(
     OUT worker_name text, OUT check_name text, OUT ok boolean, OUT detail text)
     RETURNS SETOF record
@@ -93,19 +114,9 @@ DECLARE
     reference regclass;
     here text;
 BEGIN
-    -- one value in more than two shards' share of many rows: its shard is large, and no move or split spreads it
     worker_name := 'coordinator';
     check_name := 'heavy keys';
-    SELECT string_agg(format('one value of column %I has %s %% of the rows of %s', a.attname,
-                             round(100 * s.most_common_freqs[1]::numeric), t.relation), '; ' ORDER BY t.relation::text)
-      INTO detail
-      FROM strata.distributed_table AS t
-      JOIN pg_class AS c ON c.oid = t.relation
-      JOIN pg_namespace AS n ON n.oid = c.relnamespace
-      JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (t.relation, t.key_attribute)
-      JOIN pg_stats AS s ON (s.schemaname, s.tablename, s.attname) = (n.nspname, c.relname, a.attname)
-     CROSS JOIN LATERAL (SELECT count(*) FROM strata.shard AS o WHERE o.colocation_id = t.colocation_id) AS shards (count)
-     WHERE c.reltuples >= 1000000 AND shards.count > 1 AND s.most_common_freqs[1] * shards.count > 2;
+    detail := strata.find_heavy_keys();
     ok := detail IS NULL;
     RETURN NEXT;
     FOR worker_name, check_name, ok, detail IN SELECT * FROM strata.node_health() LOOP

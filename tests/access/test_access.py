@@ -56,7 +56,7 @@ EVERYBODY = {
     """,
 }
 MONITORS = {
-    "coordinator": "strata.all_lock_waits strata.check_health strata.find_collation_faults strata.move_progress strata.node_health strata.versions",
+    "coordinator": "strata.all_lock_waits strata.check_health strata.find_collation_faults strata.find_heavy_keys strata.move_progress strata.node_health strata.versions",
     "worker": "",
 }
 SUPERUSERS = {
@@ -116,7 +116,7 @@ SUPERUSERS = {
 
 # SECURITY DEFINER: what runs as a superuser for whoever calls it.
 DEFINERS = {
-    "coordinator": "strata.all_lock_waits strata.extension_privileges strata.find_collation_faults strata.heat_statistics strata.leaf_statistics strata.node_health strata.versions"
+    "coordinator": "strata.all_lock_waits strata.extension_privileges strata.find_collation_faults strata.find_heavy_keys strata.heat_statistics strata.leaf_statistics strata.node_health strata.versions"
     " strata.partman_forget strata.partman_rule strata.place_command strata.release_kept_shards strata.set_tier_policy strata.shard_statistics"
     " strata.tier_move_statistics strata.tier_statistics"
     " strata_partial.create_partials strata_partial.follow_aggregates",
