@@ -223,7 +223,10 @@ open_greeting(int worker_id, ConnectionGreeting greeting)
 	return conn;
 }
 
-/* The wire is closed afterwards: it has no mark, and no later coordinator would find it. */
+/*
+ * The wire is closed afterwards: it has no mark, and no later coordinator would find it.  Another one has, by which the worker's own
+ * administrator sees that it is in use (strata_worker.leave_cluster()).
+ */
 static void
 tell_worker(int worker_id, const ClusterIdentity *identity)
 {
@@ -248,6 +251,7 @@ tell_worker(int worker_id, const ClusterIdentity *identity)
 	}
 	dead_sessions_end(conn, deadline);
 	connection_drop_worker(worker_id);
+	(void) connection_open_as(worker_id, GetUserId());
 }
 
 static void
