@@ -73,7 +73,11 @@ def interrupt(
     Where w moves CHANGES are made before, after the first round.
     """
     node = cluster.coordinator
-    rows: dict[int, int] = dict(node.query(ALL))
+    rows: dict[int, int] = {}
+    for _ in wait_until("the workers have heard of a coordinator that was started again"):
+        with contextlib.suppress(psycopg.errors.ObjectNotInPrerequisiteState):
+            rows = dict(node.query(ALL))
+            break
     changed = "'w'" in move
     arm(node, ("shard_move_filled" if changed else step, "wait"))
     with ThreadPoolExecutor(1) as pool:
