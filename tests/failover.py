@@ -37,6 +37,18 @@ def heartbeat(node: Node) -> list[int]:
     return [pid for (pid,) in node.query(query)]
 
 
+def lose(cluster: Cluster, *workers: Node) -> None:
+    """They are gone, and the heartbeat has noticed."""
+    for worker in workers:
+        worker.kill()
+        worker.forgive_crash()
+        for _ in wait_until("the heartbeat notices"):
+            if cluster.coordinator.query(
+                "SELECT status FROM strata.workers WHERE name = %s", (worker.name,)
+            ) == [("down",)]:
+                break
+
+
 def set_replica(node: Node, name: str) -> None:
     """Let commits on a node wait for a replica of this name; '' for none."""
     node.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")

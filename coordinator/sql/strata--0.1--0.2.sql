@@ -284,7 +284,8 @@ BEGIN
                   FROM strata.kept_shard AS k
                   LEFT JOIN strata.worker AS here ON here.worker_id = k.worker_id
                   LEFT JOIN strata.worker AS there ON there.name = k.target
-                  LEFT JOIN strata.shard AS s ON (s.colocation_id, s.remainder) = (k.colocation_id, k.remainder)
+                  LEFT JOIN strata.shard AS s
+                         ON (s.colocation_id, s.modulus, s.remainder) = (k.colocation_id, k.modulus, k.remainder)
                  WHERE here.worker_id IS NULL OR s.lost_with IS DISTINCT FROM k.target
                  ORDER BY k.name LOOP
         IF NOT at_once AND kept.holder IS NOT NULL AND kept.target_id IS NOT NULL THEN

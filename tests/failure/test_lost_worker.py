@@ -9,13 +9,12 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
-from tests.failover import wait_for_status
+from tests.failover import lose, wait_for_status
 from tests.fixtures import new_root
 from tests.waiting import wait_until
 
 WRITE_OFF = "SELECT strata.remove_worker('worker2', lost => true)"
 FAULTS = "SELECT worker_name, check_name, detail FROM strata.check_health() WHERE NOT ok"
-STATUS = "SELECT status FROM strata.workers WHERE name = %s"
 ROWS = 600
 ODD = '"Odd ""name"'
 
@@ -49,16 +48,6 @@ def cluster() -> Iterator[Cluster]:
 
 def keys_on(worker: Node) -> list[int]:
     return [key for (key,) in worker.query("SELECT id FROM a ORDER BY id")]
-
-
-def lose(cluster: Cluster, *workers: Node) -> None:
-    """They are gone, and the heartbeat has noticed."""
-    for worker in workers:
-        worker.kill()
-        worker.forgive_crash()
-        for _ in wait_until("the heartbeat notices"):
-            if cluster.coordinator.query(STATUS, (worker.name,)) == [("down",)]:
-                break
 
 
 def write_off(session: psycopg.Connection) -> list[str]:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.cluster import Cluster, Node
+from tests.failover import lose
 from tests.fixtures import new_root
 from tests.installation import give_to_server
 from tests.waiting import wait_until
@@ -95,13 +96,8 @@ def kept_tables(worker: Node) -> int:
     )
 
 
-def lose(cluster: Cluster, worker: Node) -> None:
-    worker.kill()
-    worker.forgive_crash()
-    status = "SELECT status FROM strata.workers WHERE name = %s"
-    for _ in wait_until("the heartbeat notices"):
-        if cluster.coordinator.query(status, (worker.name,)) == [("down",)]:
-            break
+def write_off(cluster: Cluster, worker: Node) -> None:
+    lose(cluster, worker)
     cluster.coordinator.execute(f"SELECT strata.remove_worker('{worker.name}', lost => true)")
 
 
@@ -118,7 +114,7 @@ def test_what_no_archive_has_comes_back(cluster: Cluster, table: str) -> None:
     assert node.query(shown) == [(table, 0, source.name, target.name, False)]
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is not lost"):
         node.execute(f"SELECT strata.move_back('{table}', 0)")
-    lose(cluster, target)
+    write_off(cluster, target)
     with pytest.raises(psycopg.Error, match="lost"):
         node.query(f"SELECT count(*) FROM {table}")
     assert node.query(shown) == [(table, 0, source.name, target.name, True)]
@@ -151,7 +147,7 @@ def test_foreign_keys_are_looked_at(cluster: Cluster) -> None:
     node = cluster.coordinator
     _, target = move(cluster, "t")
     node.execute("DELETE FROM t WHERE place = 3; DELETE FROM place WHERE id = 3")
-    lose(cluster, target)
+    write_off(cluster, target)
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         node.execute("SELECT strata.move_back('t', 0)")
     node.execute("INSERT INTO place VALUES (3, 'again'); SELECT strata.move_back('t', 0)")
@@ -250,7 +246,7 @@ def test_ddl_while_it_is_lost(cluster: Cluster) -> None:
     """What is kept stays then; it follows names, and other changes are to be undone."""
     node = cluster.coordinator
     _, target = move(cluster, "t")
-    lose(cluster, target)
+    write_off(cluster, target)
     node.execute("ALTER TABLE t RENAME TO t2; ALTER TABLE t2 ADD more integer")
     assert kept(node) == 1
     with pytest.raises(psycopg.errors.DatatypeMismatch, match='missing column "more"'):

@@ -89,6 +89,19 @@ report_lost(const Colocation *colocation, int remainder)
 }
 
 void
+shard_map_require_shard(const Colocation *colocation, Oid relation, int number)
+{
+	if (colocation_has_shard(colocation, number))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("table \"%s\" has no shard %d", get_rel_name(relation), number),
+					colocation->shard_count == colocation->modulus
+						? errdetail("Its shards have the numbers 0 to %d.", colocation->modulus - 1)
+						: errdetail("Some of its shards were split: SELECT * FROM strata.shards "
+									"lists them.")));
+}
+
+void
 shard_map_require_all(const Colocation *colocation)
 {
 	if (colocation->lost_count == 0)

@@ -26,6 +26,9 @@ extern int shard_map_worker(const Colocation *colocation, Datum key, bool isnull
 extern int
 shard_map_worker_for_type(const Colocation *colocation, Oid type, Datum key, bool isnull);
 
+/* A number that somebody names: ERROR when the table has no such shard. */
+extern void shard_map_require_shard(const Colocation *colocation, Oid relation, int number);
+
 /* For a statement that needs all shards: ERROR when one of them is lost. */
 extern void shard_map_require_all(const Colocation *colocation);
 

@@ -2,9 +2,10 @@
  * shard_mover.c
  *		Task "moves": shards move as strata.rebalance_start() has planned.
  *
- * Each run drops what workers need not keep any more of shards that have left them (stream/kept_shard.c), and moves one shard (sql/moves.sql, workers/shard_move.c), in a transaction of its own in which it also notes
- * that it has, so that a server which dies moves it once.  Locks are waited for a moment only, because everybody who
- * comes would wait behind us; then the next attempt comes after a pause, which other tasks use.
+ * Each run drops what workers need not keep any more of shards that have left them (stream/kept_shard.c).  Then it moves one shard
+ * (sql/moves.sql, workers/shard_move.c), in a transaction of its own in which it also notes that it has, so that a server which
+ * dies moves it once.  Locks are waited for a moment only, because everybody who comes would wait behind us; then the next
+ * attempt comes after a pause, which other tasks use.
  */
 #include "postgres.h"
 

@@ -44,10 +44,7 @@ typedef struct KeptShard
 static void
 check_lost(const Colocation *colocation, Oid relation, int shard)
 {
-	if (!colocation_has_shard(colocation, shard))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("table \"%s\" has no shard %d", get_rel_name(relation), shard),
-						errhint("SELECT * FROM strata.shards lists its shards.")));
+	shard_map_require_shard(colocation, relation, shard);
 	if (colocation->lost_with[shard] == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

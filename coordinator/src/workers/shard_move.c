@@ -90,14 +90,7 @@ check_isolation(void)
 static void
 check_shard(const Colocation *colocation, Oid relation, int remainder)
 {
-	if (!colocation_has_shard(colocation, remainder))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("table \"%s\" has no shard %d", get_rel_name(relation), remainder),
-				 colocation->shard_count == colocation->modulus
-					 ? errdetail("Its shards have the numbers 0 to %d.", colocation->modulus - 1)
-					 : errdetail("Some of its shards were split: SELECT * FROM strata.shards lists "
-								 "them.")));
+	shard_map_require_shard(colocation, relation, remainder);
 	if (colocation->lost_with[remainder] != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -211,7 +204,7 @@ create_partitions(ShardMove *move, Oid relation_oid)
 		shard_partition_create(move, lfirst(part), relation_oid);
 }
 
-/* Libraries serve the SQL of the version before, on all nodes; what heaps and foreign keys need is newer. */
+/* What heaps and foreign keys need is newer than the oldest SQL that we serve. */
 static void
 check_version(const ShardMove *move)
 {
@@ -220,10 +213,7 @@ check_version(const ShardMove *move)
 
 	foreach(cell, move->tables)
 		needs_more = needs_more || !metadata_table(lfirst_oid(cell))->is_columnar;
-	if (needs_more &&
-		remote_command_fetch(
-			move->source,
-			"SELECT 1 WHERE pg_catalog.to_regproc('strata_worker.heap_rows') IS NULL") != NULL)
+	if (needs_more && !shard_partition_worker_has(move->source, "heap_rows"))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the version of the extensions is too old to move heaps and tables with "

@@ -36,6 +36,15 @@ shard_partition_run(int worker_id, const char *sql)
 	(void) remote_command_run(bms_make_singleton(worker_id), REMOTE_WRITE, sql);
 }
 
+bool
+shard_partition_worker_has(int worker_id, const char *function)
+{
+	return remote_command_fetch(
+			   worker_id,
+			   psprintf("SELECT 1 WHERE pg_catalog.to_regproc('strata_worker.%s') IS NOT NULL",
+						function)) != NULL;
+}
+
 List *
 shard_partition_periods(const ShardMove *move, Relation relation)
 {

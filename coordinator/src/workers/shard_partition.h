@@ -15,6 +15,9 @@
 /* Run a command in the move's transaction. */
 extern void shard_partition_run(int worker_id, const char *sql);
 
+/* Has the worker's SQL this function of strata_worker?  Libraries serve the version before, on all nodes. */
+extern bool shard_partition_worker_has(int worker_id, const char *function);
+
 /* Begins of the periods of which the source has leaves (String). */
 extern List *shard_partition_periods(const ShardMove *move, Relation relation);
 

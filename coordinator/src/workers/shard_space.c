@@ -28,6 +28,7 @@
 #include "server/settings.h"
 #include "stream/remote_command.h"
 #include "workers/shard_fill.h"
+#include "workers/shard_partition.h"
 
 static int64
 measure_shard(const ShardMove *move)
@@ -109,16 +110,6 @@ check_room(const ShardMove *move, int worker_id, int64 bytes)
 						errhint("Free space there, or choose another worker.")));
 }
 
-/* Libraries serve the SQL of the version before, on all nodes. */
-static bool
-can_ask_for_room(const ShardMove *move)
-{
-	return remote_command_fetch(
-			   move->source,
-			   "SELECT 1 WHERE pg_catalog.to_regproc('strata_worker.free_space') IS NOT NULL") !=
-		   NULL;
-}
-
 void
 shard_space_check(const ShardMove *move)
 {
@@ -127,7 +118,7 @@ shard_space_check(const ShardMove *move)
 	ListCell *cell;
 
 	check_limit(move, bytes);
-	if (!can_ask_for_room(move))
+	if (!shard_partition_worker_has(move->source, "free_space"))
 		return;
 	foreach(cell, move->parts)
 	{
