@@ -428,7 +428,10 @@ def test_a_cancelled_drop_is_repeated_or_taken_back(pair: Pair) -> None:
             with pytest.raises(psycopg.errors.QueryCanceled):
                 pair.ours.execute("DROP INDEX CONCURRENTLY j")
             pair.ours.execute("RESET statement_timeout")
-        assert len(index_faults(pair)) == 2
+        assert pair.rows("SELECT indisvalid FROM pg_index WHERE indexrelid = 'j'::regclass") == [
+            (False,)
+        ]
+        assert index_faults(pair) == []  # nobody relies on it
         pair.ours.execute(repeat)
         assert index_faults(pair) == []
     assert everywhere(pair, PARTS.format("j")) == 0

@@ -21,7 +21,7 @@
  *
  *	1. here the index becomes invalid, and who may have planned with it has ended;
  *	2. each worker drops it when nobody has its leaves, trying for a moment only, again and again: who comes
- *	   meanwhile waits for no longer;
+ *	   meanwhile waits for no longer.  That of a reference table PostgreSQL drops there as well;
  *	3. here, as PostgreSQL does it.
  *
  * What stops this leaves an invalid index, too: some workers have it.  The same command again drops it, and
@@ -444,10 +444,12 @@ build_drop(Oid index, const DistributedTable *table, bool cascade)
 					cascade ? " CASCADE" : "");
 }
 
-/* The same, tried again and again until nobody has the leaves. */
+/* The same, tried again and again until nobody has the leaves; PostgreSQL knows how for a table that is whole. */
 static char *
 build_patient_drop(Oid index, const DistributedTable *table)
 {
+	if (table->kind == TABLE_REFERENCE)
+		return psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s", relation_name_qualified(index));
 	return psprintf("SELECT strata_worker.execute_patiently(%s)",
 					quote_literal_cstr(build_drop(index, table, false)));
 }
@@ -486,10 +488,7 @@ end_use(Oid index, Oid relation)
 	WaitForLockers(tag, AccessExclusiveLock, true);
 }
 
-/*
- * DROP INDEX CONCURRENTLY.  The workers come first: should one fail, the command can be repeated.  A reference table's index
- * PostgreSQL drops so there as well.
- */
+/* DROP INDEX CONCURRENTLY.  The workers come first: should one fail, the command can be repeated. */
 static void
 drop_concurrently(UtilityCall *call, Oid index, const DistributedTable *table)
 {
@@ -499,14 +498,6 @@ drop_concurrently(UtilityCall *call, Oid index, const DistributedTable *table)
 	char *sql;
 
 	PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL, "DROP INDEX CONCURRENTLY");
-	if (table->kind == TABLE_REFERENCE)
-	{
-		maintenance_run(GetUserId(), psprintf("DROP INDEX CONCURRENTLY IF EXISTS %s",
-											  relation_name_qualified(index)));
-		ddl_run_locally(call);
-		remote_ddl_note_change();
-		return;
-	}
 	LockRelationIdForSession(&lock, ShareUpdateExclusiveLock);
 	AcceptInvalidationMessages(); /* it may have waited for who has dropped it */
 	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index)))
