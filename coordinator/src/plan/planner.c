@@ -22,6 +22,7 @@
 #include "compat.h"
 #include "decorrelate.h"
 #include "cluster/metadata.h"
+#include "expression_estimate.h"
 #include "join_estimate.h"
 #include "plan/gather_plan.h"
 #include "plan/local_keys.h"
@@ -63,12 +64,16 @@ on_relation(COMPAT_RELATION_ARGUMENTS)
 static void
 on_scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
+	bool is_ours;
+
 	if (previous_pathlist_hook)
 		previous_pathlist_hook(root, rel, rti, rte);
 	if (!metadata_available())
 		return;
-	join_estimate_relation(root, rel, rte,
-						   rte->rtekind == RTE_RELATION && metadata_table(rte->relid) != NULL);
+	is_ours = rte->rtekind == RTE_RELATION && metadata_table(rte->relid) != NULL;
+	join_estimate_relation(root, rel, rte, is_ours);
+	if (is_ours)
+		expression_estimate_relation(root, rel);
 	plan_scan(root, rel, rti, rte);
 }
 
@@ -350,4 +355,5 @@ planner_initialize(void)
 	set_join_pathlist_hook = on_join_paths;
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = on_upper_paths;
+	expression_estimate_initialize();
 }

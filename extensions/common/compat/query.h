@@ -47,10 +47,13 @@
 #define compat_set_nulling(var, join) ((var)->varnullingrels = bms_make_singleton(join))
 #define compat_remove_nulling(node, join) \
 	remove_nulling_relids((Node *) (node), bms_make_singleton(join), NULL)
+#define compat_remove_all_nulling(root, node) \
+	remove_nulling_relids((Node *) (node), (root)->outer_join_rels, NULL)
 #else
 #define compat_forget_nulling(var) ((void) 0)
 #define compat_set_nulling(var, join) ((void) (join))
 #define compat_remove_nulling(node, join) ((void) (join), (Node *) (node))
+#define compat_remove_all_nulling(root, node) ((Node *) (node))
 #endif
 
 /* Columns of joins in an expression of the query as what they stand for; needs optimizer/optimizer.h. */

@@ -28,6 +28,7 @@
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 
+#include "expression_estimate.h"
 #include "join_estimate.h"
 #include "store/options/settings.h"
 
@@ -357,6 +358,8 @@ estimate_joins(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte
 	if (previous_scan_hook)
 		previous_scan_hook(root, rel, rti, rte);
 	join_estimate_relation(root, rel, rte, join_risk_is_columnar(root, rel));
+	if (rte->rtekind == RTE_RELATION && columnar_enable_vector)
+		expression_estimate_relation(root, rel);
 }
 
 void
@@ -367,4 +370,5 @@ join_initialize(void)
 	set_rel_pathlist_hook = estimate_joins;
 	previous_pathlist_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = add_join_paths;
+	expression_estimate_initialize();
 }
