@@ -44,6 +44,7 @@ bool columnar_enable_custom_scan = true;
 bool columnar_enable_pruning = true;
 bool columnar_enable_vector = true;
 bool columnar_enable_key_filters = true;
+bool columnar_enable_late_join = true;
 bool columnar_enable_tree_scan = true;
 int columnar_tree_scan_leaves = 8;
 bool columnar_enable_merge = true;
@@ -95,6 +96,10 @@ define_settings(void)
 	DefineCustomBoolVariable("strata_columnar.enable_key_filters",
 							 "Leaves out rows of scans by the keys of joins above.", NULL,
 							 &columnar_enable_key_filters, true, PGC_USERSET, GUC_EXPLAIN, NULL,
+							 NULL, NULL);
+	DefineCustomBoolVariable("strata_columnar.enable_late_join",
+							 "Lets nested loops become hash joins when they have too many rows.",
+							 NULL, &columnar_enable_late_join, true, PGC_USERSET, GUC_EXPLAIN, NULL,
 							 NULL, NULL);
 	DefineCustomBoolVariable("strata_columnar.enable_tree_scan",
 							 "Lets the planner scan a tree of columnar partitions as one relation.",

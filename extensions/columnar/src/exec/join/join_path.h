@@ -6,6 +6,7 @@
  *		join_clause.c	what a join's conditions are to the node, and which columns it has
  *		join_cost.c		what a path costs
  *		join_risk.c		which nested loops are too great a risk
+ *		join_late_plan.c	which of the others are chosen late: see join_late.h
  */
 #ifndef COLUMNAR_JOIN_PATH_H
 #define COLUMNAR_JOIN_PATH_H
@@ -53,6 +54,19 @@ typedef struct JoinCandidate
 	BatchPath *build;
 } JoinCandidate;
 
+/* What the node does, if it keeps the inner or the outer side; false: it does not do that. */
+extern bool join_path_kind(JoinType type, bool builds_outer, JoinKind *kind);
+
+/* A path of batches, with its cost; nobody knows of it yet. */
+extern JoinCandidate *join_path_make(const JoinQuery *query, JoinKind kind, bool builds_outer,
+									 BatchPath *probe, BatchPath *build);
+
+/* The same as core sees it, with the cost of rows. */
+extern Path *join_path_of_rows(const JoinCandidate *batches);
+
+/* The columns that the join reads of its sides. */
+extern List *join_path_columns(const JoinQuery *query);
+
 /* Fills in all behind `inner_unique`; false if the node cannot do the join. */
 extern bool join_clause_sort_out(JoinQuery *query, List *clauses);
 
@@ -64,6 +78,9 @@ extern Expr *join_clause_column(const PlannedColumn *column);
 
 /* Is it a columnar table? */
 extern bool join_risk_is_columnar(PlannerInfo *root, const RelOptInfo *rel);
+
+/* Is it a nested loop that reads a columnar inner side again and again? */
+extern bool join_risk_is_loop(PlannerInfo *root, const Path *path);
 
 /* Sets rows and costs, without making tuples of the node's batches. */
 extern void join_cost_set(JoinCandidate *path);

@@ -20,6 +20,7 @@
  */
 #include "exec/join/join_path.h"
 #include "exec/batch/batch_source.h"
+#include "exec/join/join_late.h"
 
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
@@ -120,8 +121,8 @@ is_shareable(JoinKind kind)
 		   kind == JOIN_KIND_PROBE_SEMI || kind == JOIN_KIND_PROBE_ANTI;
 }
 
-static List *
-list_columns(const JoinQuery *query)
+List *
+join_path_columns(const JoinQuery *query)
 {
 	List *vars = NIL;
 	ListCell *cell;
@@ -164,9 +165,8 @@ find_build(const JoinQuery *query, RelOptInfo *rel, List *columns, bool parallel
 			   : rows;
 }
 
-/* The path as core sees it, with the cost of rows. */
-static Path *
-make_of_rows(const JoinCandidate *batches)
+Path *
+join_path_of_rows(const JoinCandidate *batches)
 {
 	JoinCandidate *rows = palloc(sizeof(JoinCandidate));
 	Path *path = &rows->custom.path;
@@ -188,9 +188,9 @@ add_of_rows(RelOptInfo *joined, Path *path)
 		add_path(joined, path);
 }
 
-/* Offers a path to core, and to the nodes that read batches. */
-static void
-offer(const JoinQuery *query, JoinKind kind, bool builds_outer, BatchPath *probe, BatchPath *build)
+JoinCandidate *
+join_path_make(const JoinQuery *query, JoinKind kind, bool builds_outer, BatchPath *probe,
+			   BatchPath *build)
 {
 	JoinCandidate *batches = palloc0(sizeof(JoinCandidate));
 	RelOptInfo *joined = query->joined;
@@ -212,8 +212,17 @@ offer(const JoinQuery *query, JoinKind kind, bool builds_outer, BatchPath *probe
 						  batch_path_is_parallel_safe(build);
 	path->parallel_workers = probe->workers;
 	join_cost_set(batches);
-	add_of_rows(joined, make_of_rows(batches));
-	batch_path_offer(joined, &batches->custom);
+	return batches;
+}
+
+/* Offers a path to core, and to the nodes that read batches. */
+static void
+offer(const JoinQuery *query, JoinKind kind, bool builds_outer, BatchPath *probe, BatchPath *build)
+{
+	JoinCandidate *batches = join_path_make(query, kind, builds_outer, probe, build);
+
+	add_of_rows(query->joined, join_path_of_rows(batches));
+	batch_path_offer(query->joined, &batches->custom);
 }
 
 static void
@@ -221,7 +230,7 @@ add_paths(const JoinQuery *query, JoinKind kind, bool builds_outer)
 {
 	RelOptInfo *probe_rel = builds_outer ? query->inner : query->outer;
 	RelOptInfo *build_rel = builds_outer ? query->outer : query->inner;
-	List *columns = list_columns(query);
+	List *columns = join_path_columns(query);
 	BatchPath *probe = batch_path_find(query->root, probe_rel, columns, false);
 	BatchPath *build = NULL;
 
@@ -240,9 +249,8 @@ add_paths(const JoinQuery *query, JoinKind kind, bool builds_outer)
 		offer(query, kind, builds_outer, probe, build);
 }
 
-/* What the node does, if it keeps the inner or the outer side; false: it does not do that. */
-static bool
-choose_kind(JoinType type, bool builds_outer, JoinKind *kind)
+bool
+join_path_kind(JoinType type, bool builds_outer, JoinKind *kind)
 {
 	switch (type)
 	{
@@ -292,7 +300,7 @@ consider_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	JoinQuery *query;
 	JoinKind kind;
 
-	if (!is_possible_side(outer) || !is_possible_side(inner) || !choose_kind(type, false, &kind))
+	if (!is_possible_side(outer) || !is_possible_side(inner) || !join_path_kind(type, false, &kind))
 		return;
 	query = palloc0(sizeof(JoinQuery));
 	query->root = root;
@@ -304,7 +312,7 @@ consider_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	if (!join_clause_sort_out(query, extra->restrictlist))
 		return;
 	add_paths(query, kind, false);
-	if (choose_kind(type, true, &kind))
+	if (join_path_kind(type, true, &kind))
 		add_paths(query, kind, true);
 }
 
@@ -314,7 +322,7 @@ find_offered(RelOptInfo *joined, bool partial)
 {
 	CustomPath *path = batch_path_offered(joined, partial);
 
-	return path ? make_of_rows((JoinCandidate *) path) : NULL;
+	return path ? join_path_of_rows((JoinCandidate *) path) : NULL;
 }
 
 /*
@@ -350,6 +358,7 @@ add_join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 	join_risk_bound(root, joined, outer, inner, type, extra);
 	consider_join(root, joined, outer, inner, type, extra);
 	remove_loops(root, joined);
+	join_late_replace_loops(root, joined, outer, inner, type, extra);
 }
 
 static void
@@ -366,6 +375,7 @@ void
 join_initialize(void)
 {
 	batch_source_register(&join_scan_methods, BATCH_ROLE_SOURCE);
+	join_late_initialize();
 	previous_scan_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = estimate_joins;
 	previous_pathlist_hook = set_join_pathlist_hook;

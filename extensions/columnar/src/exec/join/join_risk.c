@@ -10,7 +10,7 @@
  * side has to be so much cheaper than the best ColumnarJoin that it still would be if each join
  * below it returned RISK times the rows expected.
  *
- * Estimates of tables are trusted: joins of two tables are left to core.  And a join with a
+ * Estimates of tables are trusted: joins of two tables are left to core, and to join_late_plan.c.  And a join with a
  * relation that is unique for it (a foreign key and its primary key) returns no more rows than
  * there were, so look-ups of a few rows by their keys stay what they are.  So do loops that
  * return the first rows much earlier, if the query wants no more than these.
@@ -196,9 +196,8 @@ reads_columnar(PlannerInfo *root, const Path *path)
 		   join_risk_is_columnar(root, path->parent);
 }
 
-/* Is the inner side read of columnar tables, again and again? */
-static bool
-is_risky(PlannerInfo *root, const Path *path)
+bool
+join_risk_is_loop(PlannerInfo *root, const Path *path)
 {
 	return IsA(path, NestPath) && path->param_info == NULL &&
 		   reads_columnar(root, ((const JoinPath *) path)->innerjoinpath);
@@ -229,7 +228,7 @@ join_risk_remove_loops(PlannerInfo *root, RelOptInfo *joined, bool partial, cons
 			continue;
 		if (compat_disabled_nodes(join) > compat_disabled_nodes(path))
 			continue;
-		if (is_risky(root, path) && find_cost_at_risk(path) > join->total_cost)
+		if (join_risk_is_loop(root, path) && find_cost_at_risk(path) > join->total_cost)
 			paths = foreach_delete_current(paths, cell);
 	}
 	if (partial)

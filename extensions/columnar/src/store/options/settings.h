@@ -18,6 +18,7 @@ extern bool
 	columnar_enable_vector; /* strata_columnar.enable_vector: expressions and aggregates by batch */
 extern bool columnar_enable_tree_scan;	 /* strata_columnar.enable_tree_scan */
 extern bool columnar_enable_key_filters; /* strata_columnar.enable_key_filters */
+extern bool columnar_enable_late_join;	 /* strata_columnar.enable_late_join */
 extern int columnar_tree_scan_leaves;	 /* strata_columnar.tree_scan_leaves */
 extern bool columnar_enable_merge;		 /* strata_columnar.enable_merge: background merge */
 
