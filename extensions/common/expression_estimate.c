@@ -588,16 +588,15 @@ find_estimate(PlannerInfo *root, const RelOptInfo *rel, Node *expression)
 	Var *column = find_column(expression, rel->relid);
 	VariableStatData data;
 	HeapTuple result = NULL;
+	bool is_known;
 
 	if (column == NULL || exprType(expression) == BOOLOID || find_obstacle(expression, NULL))
 		return NULL;
 	examine_variable(root, expression, 0, &data);
-	if (HeapTupleIsValid(data.statsTuple) || data.isunique)
-	{
-		ReleaseVariableStats(data);
-		return NULL;
-	}
+	is_known = HeapTupleIsValid(data.statsTuple) || data.isunique;
 	ReleaseVariableStats(data);
+	if (is_known)
+		return NULL;
 	examine_variable(root, (Node *) column, 0, &data);
 	if (HeapTupleIsValid(data.statsTuple) && data.acl_ok)
 		result = estimate(root, rel, expression, column, &data);
@@ -629,14 +628,14 @@ void
 expression_estimate_relation(PlannerInfo *root, RelOptInfo *rel)
 {
 	const Query *query = root->parse;
-	List *candidates = get_sortgrouplist_exprs(query->groupClause, query->targetList);
+	List *candidates;
 	List *expressions = NIL;
 	List *statistics = NIL;
 	ListCell *cell;
 
 	if (rel->rows < FEW_ROWS)
 		return;
-	candidates = list_concat(candidates,
+	candidates = list_concat(get_sortgrouplist_exprs(query->groupClause, query->targetList),
 							 get_sortgrouplist_exprs(query->distinctClause, query->targetList));
 	foreach(cell, query->windowClause)
 		candidates = list_concat(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from extensions.columnar.test.random_story import PARALLEL
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 ORDER = (
@@ -28,23 +28,20 @@ FILL = (
 
 @pytest.fixture(scope="module")
 def made(node: Node) -> Iterator[Twins]:
-    twins = Twins(node, "test_key_filters")
-    twins.execute(
-        "CREATE TABLE fact (id integer, a integer, b integer, c bigint, t text, x numeric)",
-        "INSERT INTO fact SELECT i, CASE WHEN i % 23 > 0 THEN i / 20 END, i * 7 % 2000, i * 13 % 900, 'key ' || i % 999,"
-        " i / 4.0 FROM generate_series(1, 60000) AS i",
-        *(f"CREATE TABLE {name} {DIMENSION}" for name in "abc"),
-        *(
-            f"INSERT INTO {name} {FILL.format(rows=rows)}"
-            for name, rows in (("a", 3000), ("b", 2000), ("c", 900))
-        ),
-        "INSERT INTO c SELECT * FROM c WHERE n % 50 = 3",
-        "ANALYZE fact; ANALYZE a; ANALYZE b; ANALYZE c",
-    )
-    yield twins
-    twins.reset()
-    twins.verify()
-    twins.drop()
+    with open_twins(node, "test_key_filters") as twins:
+        twins.execute(
+            "CREATE TABLE fact (id integer, a integer, b integer, c bigint, t text, x numeric)",
+            "INSERT INTO fact SELECT i, CASE WHEN i % 23 > 0 THEN i / 20 END, i * 7 % 2000, i * 13 % 900, 'key ' || i % 999,"
+            " i / 4.0 FROM generate_series(1, 60000) AS i",
+            *(f"CREATE TABLE {name} {DIMENSION}" for name in "abc"),
+            *(
+                f"INSERT INTO {name} {FILL.format(rows=rows)}"
+                for name, rows in (("a", 3000), ("b", 2000), ("c", 900))
+            ),
+            "INSERT INTO c SELECT * FROM c WHERE n % 50 = 3",
+            "ANALYZE fact; ANALYZE a; ANALYZE b; ANALYZE c",
+        )
+        yield twins
 
 
 @pytest.fixture
@@ -55,8 +52,7 @@ def tables(made: Twins) -> Iterator[Twins]:
 
 
 def explain(twins: Twins, query: str) -> str:
-    rows = twins.columnar.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {query}")
-    return "\n".join(row[0] for row in rows)
+    return twins.plan(query, "ANALYZE, COSTS OFF, TIMING OFF")
 
 
 def count(plan: str, label: str) -> int:

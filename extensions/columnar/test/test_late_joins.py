@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extensions.columnar.test.twins import Twins
+from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
 
@@ -29,23 +29,20 @@ SOME = all_are(11, 11, 11, 11, 11, 11)  # 6
 
 @pytest.fixture(scope="module")
 def made(node: Node) -> Iterator[Twins]:
-    twins = Twins(node, "test_late_joins")
-    twins.execute(
-        "CREATE TABLE outer_rows (id integer, k bigint, small smallint, t text, a integer, b integer, c integer, d integer, e integer, f integer, x numeric)",
-        "INSERT INTO outer_rows SELECT i, CASE WHEN i % 13 > 0 THEN i * 7 % 60000 END, i % 100, 'key ' || i % 5000,"
-        " v, v, v, v, v, v, i / 3.0"
-        " FROM (SELECT i, CASE WHEN i <= 6000 THEN 7 ELSE i % 4000 END AS v FROM generate_series(1, 30000) AS i) AS q",
-        "CREATE TABLE inner_rows (k bigint, n integer, t text, y numeric, z integer)",
-        "INSERT INTO inner_rows SELECT i / 2, i, 'key ' || i % 20000, i / 7.0, nullif(i % 5, 0)"
-        " FROM generate_series(1, 100000) AS i",
-        "INSERT INTO inner_rows SELECT NULL, i, NULL, 1, 1 FROM generate_series(1, 50) AS i",
-        "CREATE INDEX inner_k ON inner_rows (k); CREATE INDEX inner_t ON inner_rows (t)",
-        "ANALYZE outer_rows; ANALYZE inner_rows",
-    )
-    yield twins
-    twins.reset()
-    twins.verify()
-    twins.drop()
+    with open_twins(node, "test_late_joins") as twins:
+        twins.execute(
+            "CREATE TABLE outer_rows (id integer, k bigint, small smallint, t text, a integer, b integer, c integer, d integer, e integer, f integer, x numeric)",
+            "INSERT INTO outer_rows SELECT i, CASE WHEN i % 13 > 0 THEN i * 7 % 60000 END, i % 100, 'key ' || i % 5000,"
+            " v, v, v, v, v, v, i / 3.0"
+            " FROM (SELECT i, CASE WHEN i <= 6000 THEN 7 ELSE i % 4000 END AS v FROM generate_series(1, 30000) AS i) AS q",
+            "CREATE TABLE inner_rows (k bigint, n integer, t text, y numeric, z integer)",
+            "INSERT INTO inner_rows SELECT i / 2, i, 'key ' || i % 20000, i / 7.0, nullif(i % 5, 0)"
+            " FROM generate_series(1, 100000) AS i",
+            "INSERT INTO inner_rows SELECT NULL, i, NULL, 1, 1 FROM generate_series(1, 50) AS i",
+            "CREATE INDEX inner_k ON inner_rows (k); CREATE INDEX inner_t ON inner_rows (t)",
+            "ANALYZE outer_rows; ANALYZE inner_rows",
+        )
+        yield twins
 
 
 @pytest.fixture
@@ -59,8 +56,7 @@ def tables(made: Twins) -> Iterator[Twins]:
 
 
 def explain(twins: Twins, query: str) -> str:
-    rows = twins.columnar.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}")
-    return "\n".join(row[0] for row in rows)
+    return twins.plan(query, "ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF")
 
 
 def chosen(plan: str) -> str:

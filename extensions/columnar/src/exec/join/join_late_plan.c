@@ -117,20 +117,19 @@ static JoinCandidate *
 make_hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
 			   JoinType type, const JoinPathExtraData *extra, Path *rows)
 {
-	JoinQuery *query = palloc0(sizeof(JoinQuery));
+	/* a semi-join's sides cannot be exchanged, and others keep the inner one */
 	bool builds_outer = type == JOIN_SEMI || type == JOIN_ANTI;
+	JoinType ours = type == JOIN_LEFT ? JOIN_RIGHT : type;
+	JoinQuery *query;
 	JoinKind kind;
 	BatchPath *probe;
 
-	query->root = root;
-	query->joined = joined;
-	/* a semi-join's sides cannot be exchanged, and others keep the inner one */
-	query->outer = builds_outer ? outer : inner;
-	query->inner = builds_outer ? inner : outer;
-	query->type = type == JOIN_LEFT ? JOIN_RIGHT : type;
-	query->inner_unique = builds_outer && extra->inner_unique;
-	if (!join_path_kind(query->type, builds_outer, &kind) ||
-		!join_clause_sort_out(query, extra->restrictlist))
+	if (!join_path_kind(ours, builds_outer, &kind))
+		return NULL;
+	query = join_path_query(root, joined, builds_outer ? outer : inner,
+							builds_outer ? inner : outer, ours, builds_outer && extra->inner_unique,
+							extra->restrictlist);
+	if (query == NULL)
 		return NULL;
 	probe = batch_path_find(root, inner, join_path_columns(query), false);
 	if (probe == NULL)
@@ -221,8 +220,7 @@ join_late_replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer
 {
 	ListCell *cell;
 
-	if (!columnar_enable_late_join || joined->consider_startup || outer->lateral_relids != NULL ||
-		inner->lateral_relids != NULL ||
+	if (!columnar_enable_late_join || joined->consider_startup ||
 		(type != JOIN_INNER && type != JOIN_LEFT && type != JOIN_SEMI && type != JOIN_ANTI))
 		return;
 	foreach(cell, joined->pathlist)

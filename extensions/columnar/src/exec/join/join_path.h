@@ -67,6 +67,11 @@ extern Path *join_path_of_rows(const JoinCandidate *batches);
 /* The columns that the join reads of its sides. */
 extern List *join_path_columns(const JoinQuery *query);
 
+/* NULL: the node cannot do the join. */
+extern JoinQuery *
+join_path_query(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
+				JoinType type, bool inner_unique, List *clauses);
+
 /* Fills in all behind `inner_unique`; false if the node cannot do the join. */
 extern bool join_clause_sort_out(JoinQuery *query, List *clauses);
 

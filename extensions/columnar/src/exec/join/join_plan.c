@@ -293,6 +293,24 @@ is_possible_side(RelOptInfo *rel)
 	return rel->lateral_relids == NULL && !IS_DUMMY_REL(rel);
 }
 
+JoinQuery *
+join_path_query(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
+				JoinType type, bool inner_unique, List *clauses)
+{
+	JoinQuery *query = palloc0(sizeof(JoinQuery));
+
+	query->root = root;
+	query->joined = joined;
+	query->outer = outer;
+	query->inner = inner;
+	query->type = type;
+	query->inner_unique = inner_unique;
+	return is_possible_side(outer) && is_possible_side(inner) &&
+				   join_clause_sort_out(query, clauses)
+			   ? query
+			   : NULL;
+}
+
 static void
 consider_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
 			  JoinType type, const JoinPathExtraData *extra)
@@ -300,16 +318,11 @@ consider_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	JoinQuery *query;
 	JoinKind kind;
 
-	if (!is_possible_side(outer) || !is_possible_side(inner) || !join_path_kind(type, false, &kind))
+	if (!join_path_kind(type, false, &kind))
 		return;
-	query = palloc0(sizeof(JoinQuery));
-	query->root = root;
-	query->joined = joined;
-	query->outer = outer;
-	query->inner = inner;
-	query->type = type;
-	query->inner_unique = extra->inner_unique;
-	if (!join_clause_sort_out(query, extra->restrictlist))
+	query = join_path_query(root, joined, outer, inner, type, extra->inner_unique,
+							extra->restrictlist);
+	if (query == NULL)
 		return;
 	add_paths(query, kind, false);
 	if (join_path_kind(type, true, &kind))
