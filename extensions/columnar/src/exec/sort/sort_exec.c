@@ -6,6 +6,9 @@
  * then the numbers of its rows are sorted, and columns gathered in that order.  If the store
  * outgrows work_mem, what there is goes to a file, sorted, and files are merged in the end.
  *
+ * If only the first rows of each partition are wanted, those that cannot be among them are not stored (sort_first.c), and
+ * no column but the keys is decoded for them; now and then those that cannot be any more are taken out.
+ *
  * Expressions of the target list are evaluated for the rows that are returned.
  *
  * In a parallel query each process sorts its share.
@@ -20,6 +23,9 @@
 /* Fewer rows, if they take less memory, are not written to a file of their own. */
 #define RUN_ROWS_MIN (4 * BLOCK_ROWS)
 #define RUN_BYTES_MIN ((Size) 1024 * 1024)
+
+/* Fewer rows are not looked through for those that are not wanted. */
+#define TIDY_ROWS_MIN (4 * BLOCK_ROWS)
 
 static const CustomExecMethods sort_exec_methods;
 
@@ -111,6 +117,24 @@ collect_types(const ColumnarSortState *state, const CustomScan *plan)
 	return types;
 }
 
+/* What keeps rows apart of which only the first of each partition are wanted. */
+static void
+init_first(ColumnarSortState *state, CustomScan *plan, const VectorKey *types)
+{
+	List *numbers = list_nth(plan->custom_private, SORT_PRIVATE_NUMBERS);
+	SortBound bound = {.partition = list_nth_int(numbers, SORT_NUMBER_PARTITION),
+					   .rows = list_nth_int(numbers, SORT_NUMBER_ROWS),
+					   .peers = list_nth_int(numbers, SORT_NUMBER_PEERS)};
+
+	if (bound.rows == 0)
+		return;
+	state->first = sort_first_create(&bound, state->nkeys, state->key_types, state->limit);
+	state->spare = vector_store_create(state->ncolumns, types);
+	state->tidy_rows = TIDY_ROWS_MIN;
+	if (list_nth_int(numbers, SORT_NUMBER_BACKWARD))
+		batch_reader_turn(&state->reader);
+}
+
 static void get_column(VectorBatch *batch, AttrNumber number, Vector *into);
 
 static void
@@ -135,6 +159,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	init_keys(state, plan);
 	types = collect_types(state, plan);
 	state->store = vector_store_create(state->ncolumns, types);
+	init_first(state, plan, types);
 	state->merge = sort_merge_create(state->ncolumns, types, state->nkeys, state->keys,
 									 state->key_columns);
 	MemoryContextSwitchTo(caller);
@@ -145,6 +170,20 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 /* ---- input -------------------------------------------------------------------------------------- */
 
+/* Leaves the rows of the input out that cannot be among the first of their partition; false if none is left. */
+static bool
+choose_rows(ColumnarSortState *state, VectorInput *input)
+{
+	Vector **keys = palloc(sizeof(Vector *) * state->nkeys);
+
+	for (int i = 0; i < state->nkeys; i++)
+		keys[i] = vector_expression_evaluate(state->expressions[i], input);
+	input->nselected = sort_first_filter(state->first, keys, input->selection, input->nselected,
+										 state->selection);
+	input->selection = state->selection;
+	return input->nselected > 0;
+}
+
 /* Adds the batch to the store. */
 static void
 store_batch(ColumnarSortState *state, VectorInput *input)
@@ -152,6 +191,8 @@ store_batch(ColumnarSortState *state, VectorInput *input)
 	Vector *vectors = palloc(sizeof(Vector) * Max(state->ncolumns, 1));
 	Vector **columns = palloc0(sizeof(Vector *) * Max(state->ncolumns, 1));
 
+	if (state->first != NULL && !choose_rows(state, input))
+		return;
 	for (int i = 0; i < state->nkeys; i++)
 		if (state->key_columns[i] >= state->noutputs)
 			columns[state->key_columns[i]] = vector_expression_evaluate(state->expressions[i],
@@ -165,10 +206,74 @@ store_batch(ColumnarSortState *state, VectorInput *input)
 	vector_store_append(state->store, columns, input->selection, input->nselected);
 }
 
+/* Moves those of some rows of the store that are wanted to the spare one. */
+static void
+move_rows(ColumnarSortState *state, uint32 from, uint32 n, VectorBuffer **buffers, Vector *vectors)
+{
+	Vector **keys = palloc(sizeof(Vector *) * state->nkeys);
+	Vector **columns = palloc(sizeof(Vector *) * Max(state->ncolumns, 1));
+	uint16 wanted[BLOCK_ROWS];
+	uint32 rows[BLOCK_ROWS];
+
+	for (uint32 i = 0; i < n; i++)
+		rows[i] = from + i;
+	for (int i = 0; i < state->ncolumns; i++)
+	{
+		vector_store_gather(state->store, i, rows, NULL, n, buffers[i], &vectors[i]);
+		columns[i] = &vectors[i];
+	}
+	for (int i = 0; i < state->nkeys; i++)
+		keys[i] = columns[state->key_columns[i]];
+	n = sort_first_select(state->first, keys, n, wanted);
+	vector_store_append(state->spare, columns, wanted, n);
+}
+
+/* Takes rows out of the store that are not among the first of their partition any more. */
+static void
+tidy_store(ColumnarSortState *state)
+{
+	VectorStore *old = state->store;
+	uint32 nrows = vector_store_count(old);
+	VectorBuffer **buffers = palloc(sizeof(VectorBuffer *) * Max(state->ncolumns, 1));
+	Vector *vectors = palloc(sizeof(Vector) * Max(state->ncolumns, 1));
+
+	for (int i = 0; i < state->ncolumns; i++)
+		buffers[i] = vector_buffer_create();
+	for (uint32 from = 0; from < nrows; from += BLOCK_ROWS)
+		move_rows(state, from, Min(BLOCK_ROWS, nrows - from), buffers, vectors);
+	vector_store_reset(old);
+	state->store = state->spare;
+	state->spare = old;
+	state->tidy_rows = Max(2 * vector_store_count(state->store), TIDY_ROWS_MIN);
+}
+
 static Size
 count_memory(const ColumnarSortState *state)
 {
-	return vector_store_memory(state->store) + state->row_memory * vector_store_count(state->store);
+	Size memory = state->first != NULL ? sort_first_memory(state->first) : 0;
+
+	return memory + vector_store_memory(state->store) +
+		   state->row_memory * vector_store_count(state->store);
+}
+
+/* Do the rows take more memory than they may? */
+static bool
+is_store_full(const ColumnarSortState *state)
+{
+	Size memory = count_memory(state);
+
+	return memory > state->limit &&
+		   (memory > RUN_BYTES_MIN || vector_store_count(state->store) >= RUN_ROWS_MIN);
+}
+
+/* Are there rows in the store that are not wanted any more, so many that it is time to look for them? */
+static bool
+is_untidy(const ColumnarSortState *state, uint32 rows)
+{
+	uint32 count = vector_store_count(state->store);
+
+	return state->first != NULL && count > sort_first_count(state->first) &&
+		   (count > rows || is_store_full(state));
 }
 
 static void
@@ -200,16 +305,6 @@ write_run(ColumnarSortState *state)
 	vector_store_reset(state->store);
 }
 
-/* Do the rows take more memory than they may? */
-static bool
-is_store_full(const ColumnarSortState *state)
-{
-	Size memory = count_memory(state);
-
-	return memory > state->limit &&
-		   (memory > RUN_BYTES_MIN || vector_store_count(state->store) >= RUN_ROWS_MIN);
-}
-
 static void
 read_input(ColumnarSortState *state)
 {
@@ -224,10 +319,14 @@ read_input(ColumnarSortState *state)
 		ResetExprContext(econtext);
 		caller = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 		store_batch(state, &input);
+		if (is_untidy(state, state->tidy_rows))
+			tidy_store(state);
 		MemoryContextSwitchTo(caller);
 		if (is_store_full(state))
 			write_run(state);
 	}
+	if (is_untidy(state, 0))
+		tidy_store(state);
 	if (sort_merge_count(state->merge) == 0)
 	{
 		sort_store(state);
@@ -348,6 +447,8 @@ rescan(CustomScanState *node)
 	forget_order(state);
 	vector_store_reset(state->store);
 	sort_merge_reset(state->merge);
+	if (state->first != NULL)
+		sort_first_reset(state->first);
 	state->phase = SORT_PHASE_READ;
 	batch_reader_rescan(&state->reader, node);
 }

@@ -3,6 +3,9 @@
  *		What EXPLAIN says about a ColumnarSort.
  *
  *		Sort Key		as core's Sort has it
+ *		Partition Key	if only the first rows of each partition are wanted: what these have in common, and
+ *		Rows per Partition	how many, and
+ *		With Peers		whether those that are equal to the last of them, too
  *		Evaluated by Row	the first part of a key that has no kernel
  *		Sort Memory		with ANALYZE: what rows and their order took at most
  *		Sort Runs		with ANALYZE: how many times sorted rows were written to files
@@ -13,12 +16,23 @@
 #include "utils/ruleutils.h"
 
 static void
+explain_bound(const SortBound *bound, List *keys, ExplainState *es)
+{
+	if (bound->partition > 0)
+		ExplainPropertyList("Partition Key", list_copy_head(keys, bound->partition), es);
+	ExplainPropertyInteger("Rows per Partition", NULL, bound->rows, es);
+	if (bound->peers)
+		ExplainPropertyBool("With Peers", true, es);
+}
+
+static void
 explain_keys(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	ColumnarSortState *state = (ColumnarSortState *) node;
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);
 	bool prefix = compat_explain_names_tables(es);
 	List *keys = NIL;
+	List *names = NIL;
 	List *scalar = NIL;
 	ListCell *cell;
 
@@ -29,10 +43,13 @@ explain_keys(CustomScanState *node, List *ancestors, ExplainState *es)
 		char *key = deparse_expression(lfirst(cell), context, prefix, true);
 
 		keys = lappend(keys, psprintf("%s%s", key, sort_key_options(&state->key_types[i])));
+		names = lappend(names, key);
 		if (part != NULL)
 			scalar = lappend(scalar, deparse_expression((Node *) part, context, prefix, false));
 	}
 	ExplainPropertyList("Sort Key", keys, es);
+	if (state->first != NULL)
+		explain_bound(sort_first_bound(state->first), names, es);
 	if (scalar != NIL)
 		ExplainPropertyList("Evaluated by Row", scalar, es);
 }

@@ -27,6 +27,31 @@
  */
 extern uint32 *sort_order_rows(VectorStore *store, int nkeys, SortKey *keys, const int *columns);
 
+/* ---- rows that can be among the first of their partition (sort_first.c) ----------------------------- */
+
+typedef struct SortFirst SortFirst;
+
+/* keys: of the partition, then of the order.  limit: bytes.  Memory: a child of the current context. */
+extern SortFirst *
+sort_first_create(const SortBound *bound, int nkeys, const SortKeySource *keys, Size limit);
+
+/* Of the selected rows of a batch those that can; how many. */
+extern uint32 sort_first_filter(SortFirst *first, Vector *const *keys, const uint16 *selection,
+								uint32 nselected, uint16 *into);
+
+/* Of rows 0 .. nrows - 1, all of which passed the filter before, those that still can; how many. */
+extern uint32 sort_first_select(SortFirst *first, Vector *const *keys, uint32 nrows, uint16 *into);
+
+/* Rows that are wanted of the partitions that are known, at most. */
+extern uint64 sort_first_count(const SortFirst *first);
+
+extern const SortBound *sort_first_bound(const SortFirst *first);
+
+extern Size sort_first_memory(const SortFirst *first);
+
+/* Forgets all rows. */
+extern void sort_first_reset(SortFirst *first);
+
 /* ---- sorted rows in files (sort_merge.c) -------------------------------------------------------- */
 
 typedef struct SortMerge SortMerge;
@@ -78,6 +103,9 @@ typedef struct ColumnarSortState
 	OutputColumn *columns; /* number 0: a key that is no column */
 	int *by_number;		   /* the store's column by column - 1 of the node; -1: none */
 	VectorStore *store;
+	VectorStore *spare; /* empty, the next store */
+	SortFirst *first;	/* NULL: all rows are wanted */
+	uint32 tidy_rows; /* when the store has so many rows, those that are not wanted are taken out */
 	SortMerge *merge; /* NULL: all is in memory */
 	Size row_memory;  /* for sorting, of each row */
 	Size limit;

@@ -9,11 +9,16 @@
  *		ColumnarSort
  *		  -> ColumnarAggregate			rows, of which batches are made
  *
+ *		Unique						DISTINCT ON
+ *		  -> ColumnarSort				... of each partition the first row
+ *
  * Which queries: those whose rows are sorted as the scan or join has them, or the groups as ColumnarAggregate
  * has them - no window functions, DISTINCT, functions that return sets - and all are wanted: with a LIMIT that
  * is a constant it is ColumnarTopN's, with another one, or of groups, core's.  No rows to lock, whose tids would
  * have to be kept.  Keys have no volatile functions and subqueries; the target list may: it is evaluated
  * for the rows that are returned.
+ *
+ * Where only the first rows of each partition are wanted, the others are left out while they are read: see sort_first.c.
  *
  * window_plan.c makes such paths, too.
  */
@@ -21,6 +26,7 @@
 
 #include <math.h>
 
+#include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -32,11 +38,16 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/pg_locale.h"
+#include "utils/selfuncs.h"
+#include "utils/typcache.h"
 
 #include "exec/plan/batch_path.h"
 #include "exec/batch/batch_source.h"
+#include "exec/keys/vector_groups.h"
+#include "exec/scan/custom_scan.h"
 #include "store/options/settings.h"
 
 /* A kernel's work on a value; an expression evaluated by kernels, in parts of what core expects. */
@@ -52,6 +63,15 @@
 #define NUMBER_COST (0.4 * cpu_operator_cost)
 #define TEXT_COST (1.5 * cpu_operator_cost)
 
+/* The group of a row, and comparing it with the bar of its group. */
+#define BOUND_COST (1.0 * cpu_operator_cost)
+
+/* If more of the rows are wanted, it is not worth while to look for the others. */
+#define BOUNDED_SHARE 0.5
+
+/* So much correlation with the order of the rows tells from which end to read. */
+#define TURN_CORRELATION 0.3
+
 /* Choosing a row from sorted runs in files. */
 #define MERGE_COST (3 * cpu_operator_cost)
 
@@ -64,9 +84,11 @@ typedef struct SortPathOfBatches
 {
 	CustomPath custom; /* first member */
 	const SortKeys *keys;
+	SortBound bound;
 	List *columns;	  /* that the node reads: Vars, or expressions that the aggregation returns */
 	List *attributes; /* of the BatchPath */
 	bool aggregated;
+	bool backward;
 } SortPathOfBatches;
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
@@ -104,11 +126,12 @@ make_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 													 foreach_current_index(cell) + 1, NULL, false));
 	scan->custom_exprs = copyObject(sort->keys->expressions);
 	scan->custom_plans = list_copy(custom_plans);
-	scan->custom_private = list_make3(
+	scan->custom_private = list_make4(
 		sort->aggregated
 			? list_make1(find_entries(sort->columns, (Plan *) linitial(custom_plans)))
 			: batch_path_map_columns(sort->columns, sort->attributes, scan->custom_plans),
-		sort->keys->operators, sort->keys->nulls);
+		sort->keys->operators, sort->keys->nulls,
+		list_make4_int(sort->bound.partition, sort->bound.rows, sort->bound.peers, sort->backward));
 	scan->flags = path->flags;
 	scan->methods = &sort_scan_methods;
 	return &scan->scan.plan;
@@ -179,15 +202,35 @@ estimate_columns(const List *columns, double rows)
 	return cost;
 }
 
+/* Rows that are wanted. */
+static double
+estimate_bounded(PlannerInfo *root, const SortKeys *keys, const SortBound *bound, double rows)
+{
+	List *partition = list_copy_head(keys->expressions, bound->partition);
+	double partitions = 1;
+
+	if (partition != NIL)
+		partitions = estimate_num_groups(root, partition, rows, NULL, NULL);
+	return Min(rows, partitions * bound->rows);
+}
+
 static void
 set_cost(SortPathOfBatches *sort, PlannerInfo *root, const BatchPath *batch)
 {
 	Path *path = &sort->custom.path;
 	double rows = Max(batch->rows, 2);
-	Cost cost = batch->total_cost + estimate_columns(sort->columns, rows);
+	double kept = rows; /* until better ones came, if they come in no order */
+	Cost cost = batch->total_cost;
 
+	if (sort->bound.rows > 0)
+	{
+		cost += rows * BOUND_COST * list_length(sort->keys->expressions);
+		rows = Max(estimate_bounded(root, sort->keys, &sort->bound, rows), 2);
+		kept = Min(kept, rows * (1 + log(kept / rows)));
+	}
+	cost += estimate_columns(sort->columns, kept);
 	cost += estimate_keys(root, sort->keys, rows);
-	path->rows = clamp_row_est(batch->rows);
+	path->rows = clamp_row_est(sort->bound.rows > 0 ? rows : batch->rows);
 	compat_set_disabled_nodes(path, batch->disabled_nodes);
 	path->startup_cost = cost + path->pathtarget->cost.startup;
 	path->total_cost = path->startup_cost +
@@ -235,10 +278,74 @@ sort_collect_keys(const PlannerInfo *root, const RelOptInfo *input, List *clause
 	return true;
 }
 
+bool
+sort_can_partition(const PlannerInfo *root, List *clauses)
+{
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
+		Node *key = get_sortgroupclause_expr(clause, root->processed_tlist);
+
+		if (!vector_groups_can_key(exprType(key), exprCollation(key)) ||
+			clause->eqop != lookup_type_cache(exprType(key), TYPECACHE_EQ_OPR)->eq_opr)
+			return false;
+	}
+	return true;
+}
+
+/* The column of a child that the key is; 0: none. */
+static AttrNumber
+find_attribute(const Var *var, const List *attributes)
+{
+	return attributes == NIL ? var->varattno : list_nth_int(attributes, var->varattno);
+}
+
+bool
+sort_is_read_backward(PlannerInfo *root, const RelOptInfo *input, const List *paths,
+					  const List *attributes, const Node *key, bool descending)
+{
+	ListCell *path;
+	ListCell *of_path;
+	double sum = 0;
+	double tuples = 0;
+
+	if (!IsA(key, Var) || !IS_SIMPLE_REL(input))
+		return false;
+	forboth(path, paths, of_path, attributes)
+	{
+		const RelOptInfo *rel = ((const Path *) lfirst(path))->parent;
+		Oid relation = planner_rt_fetch(rel->relid, root)->relid;
+
+		sum += rel->tuples * custom_scan_correlation(
+								 relation, find_attribute((const Var *) key, lfirst(of_path)));
+		tuples += rel->tuples;
+	}
+	return (descending ? -sum : sum) < -TURN_CORRELATION * Max(tuples, 1);
+}
+
+/* Are the first rows of a partition found sooner from the end? */
+static bool
+is_bound_met_backward(PlannerInfo *root, const RelOptInfo *input, const BatchPath *batch,
+					  const SortKeys *keys, const SortBound *bound)
+{
+	Oid family;
+	Oid type;
+	CompatStrategy strategy;
+
+	return bound->partition < list_length(keys->expressions) &&
+		   get_ordering_op_properties(list_nth_oid(keys->operators, bound->partition), &family,
+									  &type, &strategy) &&
+		   sort_is_read_backward(root, input, batch->paths, batch->attributes,
+								 list_nth(keys->expressions, bound->partition),
+								 strategy == BTGreaterStrategyNumber);
+}
+
 /* A path that sorts what can be read by batches. */
 static SortPathOfBatches *
 make_path(PlannerInfo *root, RelOptInfo *input, const BatchPath *batch, const SortKeys *keys,
-		  List *columns, List *pathkeys, PathTarget *target)
+		  const SortBound *bound, List *columns, List *pathkeys, PathTarget *target)
 {
 	SortPathOfBatches *sort = palloc0(sizeof(SortPathOfBatches));
 	Path *path;
@@ -247,6 +354,12 @@ make_path(PlannerInfo *root, RelOptInfo *input, const BatchPath *batch, const So
 	sort->keys = keys;
 	sort->columns = columns;
 	sort->attributes = batch->attributes;
+	if (bound != NULL &&
+		estimate_bounded(root, keys, bound, batch->rows) <= batch->rows * BOUNDED_SHARE)
+	{
+		sort->bound = *bound;
+		sort->backward = is_bound_met_backward(root, input, batch, keys, bound);
+	}
 	sort->custom.flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	sort->custom.custom_paths = batch->paths;
 	sort->custom.methods = &path_methods;
@@ -262,14 +375,14 @@ make_path(PlannerInfo *root, RelOptInfo *input, const BatchPath *batch, const So
 }
 
 Path *
-sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, List *columns,
-			   List *pathkeys, PathTarget *target, bool partial)
+sort_make_path(PlannerInfo *root, RelOptInfo *input, const SortKeys *keys, const SortBound *bound,
+			   List *columns, List *pathkeys, PathTarget *target, bool partial)
 {
 	const BatchPath *batch = batch_path_find(root, input, columns, partial);
 
 	if (batch == NULL)
 		return NULL;
-	return &make_path(root, input, batch, keys, columns, pathkeys, target)->custom.path;
+	return &make_path(root, input, batch, keys, bound, columns, pathkeys, target)->custom.path;
 }
 
 /* Adds a path with what the query returns. */
@@ -287,8 +400,8 @@ static void
 add_paths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *ordered, const SortKeys *keys,
 		  List *columns)
 {
-	Path *path = sort_make_path(root, input, keys, columns, root->sort_pathkeys, input->reltarget,
-								false);
+	Path *path = sort_make_path(root, input, keys, NULL, columns, root->sort_pathkeys,
+								input->reltarget, false);
 	double rows;
 
 	if (path == NULL)
@@ -299,7 +412,8 @@ add_paths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *ordered, const SortK
 
 	if (!ordered->consider_parallel || !input->consider_parallel)
 		return;
-	path = sort_make_path(root, input, keys, columns, root->sort_pathkeys, input->reltarget, true);
+	path = sort_make_path(root, input, keys, NULL, columns, root->sort_pathkeys, input->reltarget,
+						  true);
 	if (path == NULL)
 		return;
 	path->parent = ordered;
@@ -307,6 +421,34 @@ add_paths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *ordered, const SortK
 	add_final_path(root, ordered,
 				   (Path *) create_gather_merge_path(root, ordered, path, path->pathtarget,
 													 root->sort_pathkeys, NULL, &rows));
+}
+
+/* ---- DISTINCT ON ----------------------------------------------------------------------------------- */
+
+/* Unique over the first row of each partition. */
+static void
+add_path_of_first(PlannerInfo *root, RelOptInfo *input, RelOptInfo *distinct)
+{
+	const Query *parse = root->parse;
+	bool is_ordered = list_length(parse->sortClause) >= list_length(parse->distinctClause);
+	List *clauses = is_ordered ? parse->sortClause : parse->distinctClause;
+	SortBound bound = {.partition = list_length(parse->distinctClause), .rows = 1};
+	SortKeys *keys = palloc0(sizeof(SortKeys));
+	List *columns = NIL;
+	List *pathkeys;
+	Path *path;
+
+	if (root->distinct_pathkeys == NIL || !sort_can_partition(root, parse->distinctClause) ||
+		!sort_collect_keys(root, input, clauses, keys, &columns) ||
+		!sort_collect_columns(input, (Node *) input->reltarget->exprs, &columns))
+		return;
+	pathkeys = make_pathkeys_for_sortclauses(root, clauses, root->processed_tlist);
+	path = sort_make_path(root, input, keys, &bound, columns, pathkeys, input->reltarget, false);
+	if (path == NULL || !pathkeys_contained_in(root->distinct_pathkeys, pathkeys))
+		return;
+	path->parallel_safe = false;
+	add_path(distinct, (Path *) create_upper_unique_path(
+						   root, distinct, path, list_length(root->distinct_pathkeys), path->rows));
 }
 
 /* ---- groups ------------------------------------------------------------------------------------- */
@@ -370,7 +512,7 @@ add_path_of_groups(PlannerInfo *root, RelOptInfo *grouped, RelOptInfo *ordered)
 	keys = collect_group_keys(root, columns);
 	if (keys == NULL)
 		return;
-	sort = make_path(root, grouped, batch_path_of_collected(aggregation), keys, columns,
+	sort = make_path(root, grouped, batch_path_of_collected(aggregation), keys, NULL, columns,
 					 root->sort_pathkeys, aggregation->pathtarget);
 	sort->aggregated = true;
 	sort->custom.path.parent = ordered;
@@ -380,17 +522,24 @@ add_path_of_groups(PlannerInfo *root, RelOptInfo *grouped, RelOptInfo *ordered)
 
 /* ---- which queries ------------------------------------------------------------------------------ */
 
-/* Are rows sorted, and all of them wanted? */
+/* May rows be sorted here? */
 static bool
 is_possible_query(const PlannerInfo *root)
 {
 	const Query *parse = root->parse;
 
 	return columnar_enable_vector && columnar_enable_custom_scan && enable_sort &&
-		   parse->limitCount == NULL && root->sort_pathkeys != NIL &&
 		   parse->commandType == CMD_SELECT && parse->rowMarks == NIL && root->rowMarks == NIL &&
-		   parse->groupingSets == NIL && parse->distinctClause == NIL && !parse->hasWindowFuncs &&
-		   !parse->hasTargetSRFs && parse->setOperations == NULL;
+		   parse->groupingSets == NIL && !parse->hasWindowFuncs && !parse->hasTargetSRFs &&
+		   parse->setOperations == NULL;
+}
+
+/* Are all wanted? */
+static bool
+wants_all(const PlannerInfo *root)
+{
+	return root->parse->limitCount == NULL && root->sort_pathkeys != NIL &&
+		   root->parse->distinctClause == NIL;
 }
 
 /* Are they those of a relation? */
@@ -413,7 +562,11 @@ add_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_re
 
 	if (previous_upper_hook)
 		previous_upper_hook(root, stage, input_rel, output_rel, extra);
-	if (stage != UPPERREL_ORDERED || !is_possible_query(root))
+	if (!is_possible_query(root))
+		return;
+	if (stage == UPPERREL_DISTINCT && root->parse->hasDistinctOn && is_of_relation(root, input_rel))
+		add_path_of_first(root, input_rel, output_rel);
+	if (stage != UPPERREL_ORDERED || !wants_all(root))
 		return;
 	if (root->parse->groupClause != NIL && IS_UPPER_REL(input_rel))
 		add_path_of_groups(root, input_rel, output_rel);

@@ -22,7 +22,6 @@
 #include <math.h>
 
 #include "miscadmin.h"
-#include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -31,13 +30,11 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
-#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
 #include "exec/plan/batch_path.h"
 #include "exec/batch/batch_source.h"
 #include "store/codec/column_block.h"
-#include "exec/scan/custom_scan.h"
 #include "store/options/settings.h"
 #include "exec/sort/sort.h"
 
@@ -53,9 +50,6 @@
 
 /* Memory of a row besides its columns. */
 #define ROW_MEMORY 32
-
-/* So much correlation with the order of the rows tells from which end to read. */
-#define TURN_CORRELATION 0.3
 
 static create_upper_paths_hook_type previous_upper_hook = NULL;
 
@@ -155,39 +149,6 @@ set_cost(TopnPath *path, const BatchPath *keys_only, const BatchPath *all)
 
 /* ---- paths -------------------------------------------------------------------------------------- */
 
-/* The column of a child that the first key is; 0: none. */
-static AttrNumber
-find_attribute(const Var *var, const List *attributes)
-{
-	return attributes == NIL ? var->varattno : list_nth_int(attributes, var->varattno);
-}
-
-/* Do the rows that are wanted lie at the end of the tables, or nearer to it? */
-static bool
-is_read_backward(const TopnQuery *query, const BatchPath *batch)
-{
-	const Var *var = linitial(query->keys.expressions);
-	ListCell *path;
-	ListCell *attributes;
-	double sum = 0;
-	double tuples = 0;
-
-	if (!IsA(var, Var) || !IS_SIMPLE_REL(query->input))
-		return false;
-	forboth(path, batch->paths, attributes, batch->attributes)
-	{
-		const RelOptInfo *rel = ((const Path *) lfirst(path))->parent;
-		Oid relation = planner_rt_fetch(rel->relid, query->root)->relid;
-
-		sum += rel->tuples *
-			   custom_scan_correlation(relation, find_attribute(var, lfirst(attributes)));
-		tuples += rel->tuples;
-	}
-	if (compat_pathkey_is_descending(linitial_node(PathKey, query->root->sort_pathkeys)))
-		sum = -sum;
-	return sum < -TURN_CORRELATION * Max(tuples, 1);
-}
-
 /* The node over the relation; `partial`: over the share of each process.  NULL without batches. */
 static TopnPath *
 make_path(const TopnQuery *query, bool partial)
@@ -206,7 +167,10 @@ make_path(const TopnQuery *query, bool partial)
 	NodeSetTag(topn, T_CustomPath);
 	topn->query = query;
 	topn->attributes = keys_only->attributes;
-	topn->backward = is_read_backward(query, keys_only);
+	topn->backward = sort_is_read_backward(
+		root, query->input, keys_only->paths, keys_only->attributes,
+		linitial(query->keys.expressions),
+		compat_pathkey_is_descending(linitial_node(PathKey, root->sort_pathkeys)));
 	topn->custom.flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	topn->custom.custom_paths = keys_only->paths;
 	topn->custom.methods = &path_methods;

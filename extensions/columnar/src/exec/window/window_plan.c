@@ -15,9 +15,13 @@
  * have no volatile functions and subqueries; nothing can fail for rows for which core would not
  * evaluate it; and rows that wait for others, mostly those of a partition, are expected to fit into
  * memory.  Without that core's WindowAgg reads what ColumnarSort returns.
+ *
+ * If the query above wants the first rows of each partition, ColumnarSort leaves out what it can of the others.
  */
 #include "exec/window/window.h"
 
+#include "access/stratnum.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -292,6 +296,93 @@ is_possible_window(WindowQuery *query)
 		   add_columns(query, query->filter) && fits_memory(query);
 }
 
+/* ---- partitions of which only the first rows are wanted ----------------------------------------------- */
+
+/* The value of a constant integer; 0 if it is none, or NULL. */
+static int64
+read_integer(const Node *node)
+{
+	const Const *value = (const Const *) node;
+
+	if (!IsA(value, Const) || value->constisnull)
+		return 0;
+	switch (value->consttype)
+	{
+		case INT2OID:
+			return DatumGetInt16(value->constvalue);
+		case INT4OID:
+			return DatumGetInt32(value->constvalue);
+		case INT8OID:
+			return DatumGetInt64(value->constvalue);
+		default:
+			return 0;
+	}
+}
+
+/* The largest result of the function that satisfies the condition; 0: it does not say. */
+static int64
+read_condition(OpExpr *condition, WindowFunc **function)
+{
+	Node *left = linitial(condition->args);
+	Node *right = lsecond(condition->args);
+	bool is_left = IsA(left, WindowFunc);
+	int64 limit = read_integer(is_left ? right : left);
+	int strategy = get_op_opfamily_strategy(condition->opno, INTEGER_BTREE_FAM_OID);
+
+	*function = (WindowFunc *) (is_left ? left : right);
+	if (!IsA(*function, WindowFunc) || limit <= 0)
+		return 0;
+	if (strategy == (is_left ? BTLessEqualStrategyNumber : BTGreaterEqualStrategyNumber))
+		return limit;
+	return strategy == (is_left ? BTLessStrategyNumber : BTGreaterStrategyNumber) ? limit - 1 : 0;
+}
+
+/* Do results of the first rows of a partition, or those of their peers, depend on none that come after them? */
+static bool
+depend_on_first(const WindowQuery *query, bool peers)
+{
+	ListCell *cell;
+
+	foreach(cell, query->functions)
+	{
+		WindowKind kind;
+		int64 offset;
+
+		window_find_kind(lfirst(cell), &kind, &offset);
+		if (window_find_delay(kind, offset, query->frame) >
+			(peers ? WINDOW_DELAY_PEERS : WINDOW_DELAY_NONE))
+			return false;
+	}
+	return true;
+}
+
+/* Which rows of each partition the filter lets through: the first by their number, or by their rank. */
+static bool
+find_bound(const WindowQuery *query, SortBound *bound)
+{
+	ListCell *cell;
+
+	bound->partition = list_length(query->replaced.winclause->partitionClause);
+	foreach(cell, query->filter)
+	{
+		WindowFunc *function;
+		int64 most = IsA(lfirst(cell), OpExpr) ? read_condition(lfirst(cell), &function) : 0;
+		WindowKind kind;
+		int64 offset;
+
+		if (most <= 0 || most > SORT_BOUND_MAX || !window_find_kind(function, &kind, &offset))
+			continue;
+		bound->rows = (int) most;
+		bound->peers = kind != WINDOW_ROW_NUMBER;
+		/* the second in a dense rank may come after any number of rows */
+		if ((kind == WINDOW_ROW_NUMBER || kind == WINDOW_RANK ||
+			 (kind == WINDOW_DENSE_RANK && most == 1)) &&
+			depend_on_first(query, bound->peers))
+			return sort_can_partition(query->root, query->replaced.winclause->partitionClause);
+	}
+	return false;
+}
+
 /* ---- paths -------------------------------------------------------------------------------------- */
 
 static void
@@ -332,11 +423,13 @@ make_window_path(const WindowQuery *query)
 	if (query->keys.expressions != NIL)
 	{
 		PathTarget *target = create_empty_pathtarget();
+		SortBound bound;
 		Path *sort;
 
 		add_new_columns_to_pathtarget(target, query->columns);
-		sort = sort_make_path(root, query->input, &query->keys, query->columns, query->pathkeys,
-							  set_pathtarget_cost_width(root, target), false);
+		sort = sort_make_path(root, query->input, &query->keys,
+							  find_bound(query, &bound) ? &bound : NULL, query->columns,
+							  query->pathkeys, set_pathtarget_cost_width(root, target), false);
 		if (sort == NULL)
 			return NULL;
 		window->custom.custom_paths = list_make1(sort);
@@ -371,7 +464,7 @@ make_path_of_core(const WindowQuery *query)
 	if (query->keys.expressions == NIL ||
 		!sort_collect_columns(query->input, (Node *) query->input->reltarget->exprs, &columns))
 		return NULL;
-	sort = sort_make_path(query->root, query->input, &query->keys, columns, query->pathkeys,
+	sort = sort_make_path(query->root, query->input, &query->keys, NULL, columns, query->pathkeys,
 						  query->input->reltarget, false);
 	if (sort == NULL)
 		return NULL;
