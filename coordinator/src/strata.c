@@ -61,6 +61,7 @@ bool strata_enable_aggregate_pushdown = true;
 int strata_enable_decorrelation = DECORRELATE_ON;
 int strata_enable_distinct_branches = DECORRELATE_ON;
 int strata_enable_eager_aggregation = DECORRELATE_ON;
+int strata_enable_late_columns = DECORRELATE_ON;
 int strata_enable_partner_keys = DECORRELATE_ON;
 int strata_enable_reference_pushdown = DECORRELATE_ON;
 
@@ -163,6 +164,12 @@ define_settings(void)
 							 "Only those of a distributed table. on: where it is cheaper. "
 							 "always: where it is possible.",
 							 &strata_enable_eager_aggregation, DECORRELATE_ON, decorrelate_modes,
+							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+	DefineCustomEnumVariable("strata.enable_late_columns",
+							 "Lets the planner fetch columns for groups that have their key.",
+							 "Only where a distributed table is grouped. on: where it is cheaper. "
+							 "always: where it is possible.",
+							 &strata_enable_late_columns, DECORRELATE_ON, decorrelate_modes,
 							 PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 	DefineCustomEnumVariable("strata.enable_partner_keys",
 							 "Lets joins ask the workers only for rows with a partner.",

@@ -21,9 +21,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-/* Had who wrote this row of a catalog committed when the snapshot was taken?  Our own rows say nothing of an older snapshot. */
-static bool
-is_older_than_snapshot(HeapTuple tuple)
+bool
+not_null_is_older_than_snapshot(HeapTuple tuple)
 {
 	TransactionId writer = HeapTupleHeaderGetXmin(tuple->t_data);
 
@@ -41,8 +40,8 @@ was_declared_before(Oid relation_oid, AttrNumber attribute)
 	HeapTuple column = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation_oid),
 									   Int16GetDatum(attribute));
 	HeapTuple constraint = compat_find_not_null(relation_oid, attribute);
-	bool result = HeapTupleIsValid(column) && is_older_than_snapshot(column) &&
-				  (!HeapTupleIsValid(constraint) || is_older_than_snapshot(constraint));
+	bool result = HeapTupleIsValid(column) && not_null_is_older_than_snapshot(column) &&
+				  (!HeapTupleIsValid(constraint) || not_null_is_older_than_snapshot(constraint));
 
 	if (HeapTupleIsValid(column))
 		ReleaseSysCache(column);

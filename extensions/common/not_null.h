@@ -6,6 +6,10 @@
 #define STRATA_NOT_NULL_H
 
 #include "access/attnum.h"
+#include "access/htup.h"
+
+/* Had who wrote this row of a catalog committed when the snapshot was taken?  Our own rows say nothing of an older snapshot. */
+extern bool not_null_is_older_than_snapshot(HeapTuple tuple);
 
 /* Is the table's column declared so, and, if children are read with it, in all of them?  For plans of the active snapshot. */
 extern bool not_null_is_declared(Oid relation_oid, AttrNumber attribute, bool with_children);

@@ -25,6 +25,7 @@
 #include "expression_estimate.h"
 #include "join_estimate.h"
 #include "plan/gather_plan.h"
+#include "plan/late_columns.h"
 #include "plan/local_keys.h"
 #include "plan/period_cutoff.h"
 #include "plan/planner.h"
@@ -278,6 +279,7 @@ typedef struct Form
 static const Form forms[] = {
 	{&strata_enable_eager_aggregation, eager_aggregation_may_apply, eager_aggregation_rewrite},
 	{&strata_enable_distinct_branches, distinct_branches_may_apply, distinct_branches_rewrite},
+	{&strata_enable_late_columns, late_columns_may_apply, late_columns_rewrite},
 };
 
 /* The query in that form; NULL if it has none. */

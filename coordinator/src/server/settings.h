@@ -38,6 +38,7 @@ extern bool strata_enable_aggregate_pushdown;
 extern int strata_enable_decorrelation;		 /* DecorrelateMode */
 extern int strata_enable_distinct_branches;	 /* DecorrelateMode */
 extern int strata_enable_eager_aggregation;	 /* DecorrelateMode */
+extern int strata_enable_late_columns;		 /* DecorrelateMode */
 extern int strata_enable_partner_keys;		 /* DecorrelateMode */
 extern int strata_enable_reference_pushdown; /* DecorrelateMode */
 
