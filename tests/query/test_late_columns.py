@@ -148,7 +148,9 @@ def _reset(pair: Pair) -> Iterator[None]:
 def test_columns_are_fetched(pair: Pair, query: str) -> None:
     pair.ours.execute("SET strata.enable_late_columns = always")
     pair.same(query)
-    if query in LATE and pair.kind != "local" or query in OTHER_KEYS and pair.kind == "reference":
+    if (query in LATE and pair.kind != "local") or (
+        query in OTHER_KEYS and pair.kind == "reference"
+    ):
         assert fetches(pair, query), pair.explain(query, "VERBOSE, COSTS OFF")
 
 
@@ -169,7 +171,9 @@ def test_where_it_is_cheaper_or_never(pair: Pair, query: str) -> None:
 def test_it_is_chosen(pair: Pair) -> None:
     if pair.kind != "reference":
         return
-    pair.execute("CREATE TABLE many AS SELECT n AS o, n % 900 AS p FROM generate_series(1, 60000) AS n")
+    pair.execute(
+        "CREATE TABLE many AS SELECT n AS o, n % 900 AS p FROM generate_series(1, 60000) AS n"
+    )
     pair.distribute("many", "o", "none")
     pair.execute("ANALYZE many")
     query = (
@@ -195,7 +199,9 @@ def test_parameters_writes_and_cursors(pair: Pair) -> None:
             pair.same(f"EXECUTE asked({values})")
         pair.execute("DEALLOCATE asked; RESET plan_cache_mode")
     with pair.transaction():
-        pair.same("INSERT INTO bought (b, p, price) SELECT 6000 + n, 1, 50 FROM generate_series(1, 9) AS n")
+        pair.same(
+            "INSERT INTO bought (b, p, price) SELECT 6000 + n, 1, 50 FROM generate_series(1, 9) AS n"
+        )
         pair.same(f"DECLARE c SCROLL CURSOR FOR {query.format(0, 20)}")
         pair.same("UPDATE person SET name = 'new', address = NULL WHERE p < 300")
         pair.same("FETCH ALL FROM c")
@@ -255,13 +261,21 @@ def test_rights(pair: Pair) -> None:
     queries = [query for query in LATE if "here" not in query]
     with pair.under_policy("person", "balance > 20", "bought", "item", "nation"):
         pair.all_same(queries)
-    with pair.under_policy("bought", "price > 10 AND p IN (SELECT p FROM person)", "person", "item", "nation"):
+    with pair.under_policy(
+        "bought", "price > 10 AND p IN (SELECT p FROM person)", "person", "item", "nation"
+    ):
         pair.all_same(queries)
     pair.execute(
         f"CREATE ROLE late_stranger; GRANT USAGE ON SCHEMA {pair.schema} TO late_stranger;"
         "GRANT SELECT (p, name) ON person TO late_stranger; GRANT SELECT ON bought TO late_stranger; SET ROLE late_stranger"
     )
-    pair.same("SELECT c.p, c.name, count(*) FROM person AS c JOIN bought AS o ON o.p = c.p GROUP BY c.p, c.name")
-    pair.same("SELECT c.p, c.address, count(*) FROM person AS c JOIN bought AS o ON o.p = c.p GROUP BY c.p, c.address")
-    pair.same("SELECT p.p, p.name, count(*) FROM persons AS p JOIN bought AS o ON o.p = p.p GROUP BY p.p, p.name")
+    pair.same(
+        "SELECT c.p, c.name, count(*) FROM person AS c JOIN bought AS o ON o.p = c.p GROUP BY c.p, c.name"
+    )
+    pair.same(
+        "SELECT c.p, c.address, count(*) FROM person AS c JOIN bought AS o ON o.p = c.p GROUP BY c.p, c.address"
+    )
+    pair.same(
+        "SELECT p.p, p.name, count(*) FROM persons AS p JOIN bought AS o ON o.p = p.p GROUP BY p.p, p.name"
+    )
     pair.execute("RESET ROLE; DROP OWNED BY late_stranger; DROP ROLE late_stranger")

@@ -75,8 +75,13 @@ ASKED = [
     "WITH chosen AS MATERIALIZED (SELECT k FROM line JOIN part USING (p)) SELECT count(*) FROM chosen",
     "SELECT h.w, (SELECT count(*) FROM line JOIN part USING (p) WHERE part.w = h.w) FROM here AS h WHERE w < 4",
     "SELECT line.tableoid::regclass, k FROM line JOIN part USING (p) WHERE w = 3",
+    "WITH few AS MATERIALIZED (SELECT p, w FROM part ORDER BY p LIMIT 5) SELECT k, w FROM line JOIN few USING (p)",
+    "WITH few AS (SELECT p, max(w) AS w FROM part WHERE p < 60 GROUP BY p) SELECT k, f.w, (SELECT count(*) FROM few) FROM line JOIN few AS f USING (p)",
+    "WITH few AS MATERIALIZED (SELECT p, random() AS r FROM part WHERE w = 3) SELECT k, f.r = g.r FROM line JOIN few AS f USING (p) JOIN few AS g USING (p)",
+    "WITH few AS MATERIALIZED (SELECT p FROM part WHERE w = 3) SELECT * FROM (SELECT k FROM line JOIN few USING (p) LIMIT 1000) AS q",
 ]
 AS_THEY_ARE = [
+    "WITH RECURSIVE few AS (SELECT 5 AS p UNION ALL SELECT p + 5 FROM few WHERE p < 60) SELECT k, p FROM line JOIN few USING (p)",
     "SELECT k, r.p FROM line AS l LEFT JOIN part AS r ON r.p = l.p WHERE l.v = 3",
     "SELECT k, r.p FROM line AS l FULL JOIN part AS r ON r.p = l.p",
     "SELECT k FROM line WHERE NOT EXISTS (SELECT FROM part WHERE part.p = line.p) AND v = 3",

@@ -13,7 +13,8 @@
  *
  * A relation is fetched if each column of a unique key of it is grouped by, or equal to what is, or to a column of another
  * relation that is fetched: then all rows of a group have the same row of it.  This row is there again, under the same
- * snapshot.  LIMIT goes along with the groups if the order depends on them alone.
+ * snapshot.  LIMIT goes along with the groups if the order depends on them alone.  Where the rows are on the workers the
+ * groups are a materialised WITH, by which the rows are asked for (partner_keys.c).
  *
  * The conditions: the key was there when the snapshot was taken, none of its columns is NULL, and its equality is that of the
  * groups; the relation is a table without policies, not on the side of an outer join that may lack rows; nothing volatile
@@ -574,11 +575,58 @@ make_conditions(Level *level)
 	return conditions;
 }
 
+/* Has a relation that is fetched its rows on the workers?  They are asked for those of the groups: see partner_keys.c. */
+static bool
+fetches_from_workers(const Level *level)
+{
+	ListCell *cell;
+
+	foreach(cell, level->result->rtable)
+	{
+		if (planner_is_distributed(lfirst_node(RangeTblEntry, cell)))
+			return true;
+	}
+	return false;
+}
+
+/* The groups as WITH grouped AS MATERIALIZED, which can be read twice. */
+static RangeTblEntry *
+make_with(Level *level, RangeTblEntry *groups)
+{
+	CommonTableExpr *with = makeNode(CommonTableExpr);
+	RangeTblEntry *entry = makeNode(RangeTblEntry);
+	ListCell *cell;
+
+	with->ctename = entry->ctename = "grouped";
+	with->ctematerialized = CTEMaterializeAlways;
+	with->ctequery = (Node *) groups->subquery;
+	with->cterefcount = 1;
+	with->location = -1;
+	entry->rtekind = RTE_CTE;
+	entry->eref = groups->eref;
+	entry->inFromCl = true;
+	foreach(cell, groups->subquery->targetList)
+	{
+		Node *expr = (Node *) lfirst_node(TargetEntry, cell)->expr;
+
+		entry->coltypes = lappend_oid(entry->coltypes, exprType(expr));
+		entry->coltypmods = lappend_int(entry->coltypmods, exprTypmod(expr));
+		entry->colcollations = lappend_oid(entry->colcollations, exprCollation(expr));
+	}
+	with->ctecolnames = groups->eref->colnames;
+	with->ctecoltypes = entry->coltypes;
+	with->ctecoltypmods = entry->coltypmods;
+	with->ctecolcollations = entry->colcollations;
+	level->result->cteList = list_make1(with);
+	return entry;
+}
+
 static void
 make_level(Level *level)
 {
 	Query *result = makeNode(Query);
 	RangeTblRef *reference = makeNode(RangeTblRef);
+	RangeTblEntry *groups;
 	List *having;
 	List *conditions;
 
@@ -589,7 +637,8 @@ make_level(Level *level)
 	result->havingQual = NULL;
 	result->hasAggs = result->hasSubLinks = result->hasRecursive = false;
 	compat_forget_permissions(result);
-	result->rtable = list_make1(NULL); /* the groups, when all of their columns are known */
+	result->rtable = list_make1(
+		makeNode(RangeTblEntry)); /* the groups, when their columns are known */
 	reference->rtindex = GROUPS_VARNO;
 	result->jointree = makeFromExpr(list_make1(reference), NULL);
 	having = take_having(level);
@@ -600,7 +649,8 @@ make_level(Level *level)
 	conditions = list_concat(conditions, make_conditions(level));
 	result->jointree->quals = (Node *) make_ands_explicit(conditions);
 	IncrementVarSublevelsUp((Node *) level->groups, 1, 1);
-	linitial(result->rtable) = decorrelate_subquery_entry(level->groups, "grouped");
+	groups = decorrelate_subquery_entry(level->groups, "grouped");
+	linitial(result->rtable) = fetches_from_workers(level) ? make_with(level, groups) : groups;
 }
 
 bool

@@ -13,7 +13,7 @@
  *				-> y
  *
  * The condition only leaves out rows that the join would: it stays a join like any other, with core's own estimate of
- * its rows.  y is read twice, under one snapshot, and has to be the same both times: tables and conditions, nothing
+ * its rows.  y is read twice, under one snapshot, and has to be the same both times: tables, WITH and conditions, nothing
  * volatile.  When it turns out to be large after all, the workers are asked for all rows.
  *
  * Where the other side is itself a join, and large, a small relation of it may tell as much: what an inner join holds equal
@@ -102,6 +102,27 @@ find_outer_param(Node *node, void *context)
 	return expression_tree_walker(node, find_outer_param, context);
 }
 
+/* WITH is kept when it is read; but one that changes rows has to wait for its turn, and one that recurs may never end. */
+static bool
+is_kept(PlannerInfo *root, const RangeTblEntry *rte)
+{
+	ListCell *lc;
+
+	if (rte->rtekind != RTE_CTE || rte->self_reference)
+		return false;
+	for (Index level = 0; level < rte->ctelevelsup; level++)
+		root = root->parent_root;
+	foreach(lc, root->parse->cteList)
+	{
+		CommonTableExpr *with = lfirst_node(CommonTableExpr, lc);
+
+		if (strcmp(with->ctename, rte->ctename) == 0)
+			return !with->cterecursive &&
+				   castNode(Query, with->ctequery)->commandType == CMD_SELECT;
+	}
+	return false;
+}
+
 /* Are the rows of the relation the same when they are read once more? */
 static bool
 is_repeatable(PlannerInfo *root, RelOptInfo *rel)
@@ -113,7 +134,7 @@ is_repeatable(PlannerInfo *root, RelOptInfo *rel)
 		RangeTblEntry *rte = root->simple_rte_array[rti];
 
 		/* outer joins are in relids, too, since 16 */
-		if (rte == NULL || rte->rtekind == RTE_JOIN)
+		if (rte == NULL || rte->rtekind == RTE_JOIN || is_kept(root, rte))
 			continue;
 		if (rte->rtekind != RTE_RELATION || decorrelate_rows_may_differ(rte))
 			return false;
