@@ -32,7 +32,7 @@
 typedef struct Rewrite
 {
 	DecorrelateJudge judge;
-	void *context;
+	bool judges_with; /* is what reads WITH to be joined? */
 	bool changed;
 	bool restricts; /* grouped sub-selects to keys that are asked for */
 	bool restricted;
@@ -264,7 +264,8 @@ is_candidate(SubLink *link, Level *level)
 	Query *subselect = (Query *) link->subselect;
 
 	return level->anchor != NULL &&
-		   decorrelate_reads_judged(subselect, level->rewrite->judge, level->rewrite->context) &&
+		   decorrelate_reads_judged(subselect, level->rewrite->judge,
+									level->rewrite->judges_with) &&
 		   decorrelate_is_movable(subselect);
 }
 
@@ -615,9 +616,11 @@ rewrite_query(Query *query, Rewrite *rewrite)
 }
 
 bool
-decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool restricts)
+decorrelate_query(Query *query, DecorrelateJudge judge, bool restricts)
 {
-	Rewrite rewrite = {.judge = judge, .context = context, .restricts = restricts};
+	Rewrite rewrite = {.judge = judge,
+					   .judges_with = decorrelate_with_reads_judged(query, judge),
+					   .restricts = restricts};
 
 	(void) decorrelate_flatten_groups((Node *) query, NULL);
 	rewrite_query(query, &rewrite);
@@ -657,7 +660,7 @@ find_judged_link(Node *node, void *context)
 		return false;
 	if (IsA(node, SubLink) && IsA(((SubLink *) node)->subselect, Query) &&
 		decorrelate_reads_judged((Query *) ((SubLink *) node)->subselect, rewrite->judge,
-								 rewrite->context))
+								 rewrite->judges_with))
 		return true;
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, find_judged_link, context, 0);
@@ -665,9 +668,12 @@ find_judged_link(Node *node, void *context)
 }
 
 bool
-decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *context)
+decorrelate_may_apply(Query *query, DecorrelateJudge judge)
 {
-	Rewrite rewrite = {.judge = judge, .context = context};
+	Rewrite rewrite = {.judge = judge};
 
-	return has_sublinks(query) && find_judged_link((Node *) query, &rewrite);
+	if (!has_sublinks(query))
+		return false;
+	rewrite.judges_with = decorrelate_with_reads_judged(query, judge);
+	return find_judged_link((Node *) query, &rewrite);
 }

@@ -65,15 +65,15 @@
 
 /*
  * Should a sub-select that reads this relation (RTE_RELATION) become a join?  One yes in its tables
- * and derived tables is enough.
+ * and derived tables is enough; or that it reads WITH, if there is a yes in any part of one.
  */
-typedef bool (*DecorrelateJudge)(RangeTblEntry *rte, void *context);
+typedef bool (*DecorrelateJudge)(RangeTblEntry *rte);
 
 /*
  * Has the query, at any level, a sub-select that reads such a relation?  Without sub-selects in
  * expressions this looks at a flag per level.
  */
-extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *context);
+extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge);
 
 /*
  * Rewrites the query, as it came from the rewriter, in place: give it a copy if the original is
@@ -81,7 +81,7 @@ extern bool decorrelate_may_apply(Query *query, DecorrelateJudge judge, void *co
  * that are asked for, see decorrelate_restriction.c.  The result is for the planner and not for ruleutils.c: its
  * new joins have no columns.
  */
-extern bool decorrelate_query(Query *query, DecorrelateJudge judge, void *context, bool restricts);
+extern bool decorrelate_query(Query *query, DecorrelateJudge judge, bool restricts);
 
 /*
  * May the evaluation of the expression (or list of expressions) raise an error for some values of

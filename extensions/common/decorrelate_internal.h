@@ -55,7 +55,10 @@ typedef struct DecorrelateOuter
 extern List *decorrelate_conjuncts(Node *quals);
 extern Node *decorrelate_conjunction(List *conjuncts);
 extern SubLink *decorrelate_exists(Query *query, int location);
-extern bool decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, void *context);
+extern bool decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, bool judges_with);
+
+/* Does a part of a WITH of the statement? */
+extern bool decorrelate_with_reads_judged(Query *query, DecorrelateJudge judge);
 extern bool decorrelate_is_movable(Query *subselect);
 extern bool decorrelate_limit_leaves_a_row(Query *subselect);
 extern bool decorrelate_is_simple_exists(Query *subselect);

@@ -47,14 +47,14 @@ decorrelate_plan(COMPAT_PLAN_ARGUMENTS(query), DecorrelateMode mode, Decorrelate
 	Query *restricted;
 	PlannedStmt *best;
 
-	if (mode == DECORRELATE_OFF || !decorrelate_may_apply(query, judge, NULL))
+	if (mode == DECORRELATE_OFF || !decorrelate_may_apply(query, judge))
 		return planner(COMPAT_PASS_PLAN(query));
 
 	joined = copyObject(query);
 	restricted = copyObject(query);
-	if (!decorrelate_query(joined, judge, NULL, false))
+	if (!decorrelate_query(joined, judge, false))
 		return planner(COMPAT_PASS_PLAN(query));
-	if (!decorrelate_query(restricted, judge, NULL, true))
+	if (!decorrelate_query(restricted, judge, true))
 		restricted = NULL;
 	if (mode == DECORRELATE_ALWAYS)
 		return planner(COMPAT_PASS_PLAN(restricted ? restricted : joined));

@@ -79,43 +79,52 @@ decorrelate_exists(Query *query, int location)
 
 /* ---- which sub-selects ---------------------------------------------------------------------------- */
 
-typedef struct JudgeContext
-{
-	DecorrelateJudge judge;
-	void *context;
-} JudgeContext;
-
-static bool
-find_judged_relation(Query *query, JudgeContext *judge)
+/* Does the sub-select read a relation to which decorrelation shall apply? */
+bool
+decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, bool judges_with)
 {
 	ListCell *cell;
 
-	foreach(cell, query->rtable)
+	foreach(cell, subselect->rtable)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
 
-		if (rte->rtekind == RTE_RELATION && judge->judge(rte, judge->context))
-			return true;
-		if (rte->rtekind == RTE_SUBQUERY && find_judged_relation(rte->subquery, judge))
+		if ((rte->rtekind == RTE_RELATION && judge(rte)) ||
+			(rte->rtekind == RTE_CTE && judges_with) ||
+			(rte->rtekind == RTE_SUBQUERY &&
+			 decorrelate_reads_judged(rte->subquery, judge, judges_with)))
 			return true;
 	}
-	foreach(cell, query->cteList)
+	foreach(cell, subselect->cteList)
 	{
 		Node *cte = lfirst_node(CommonTableExpr, cell)->ctequery;
 
-		if (IsA(cte, Query) && find_judged_relation((Query *) cte, judge))
+		if (IsA(cte, Query) && decorrelate_reads_judged((Query *) cte, judge, judges_with))
 			return true;
 	}
 	return false;
 }
 
-/* Does the sub-select read a relation to which decorrelation shall apply? */
 bool
-decorrelate_reads_judged(Query *subselect, DecorrelateJudge judge, void *context)
+decorrelate_with_reads_judged(Query *query, DecorrelateJudge judge)
 {
-	JudgeContext both = {judge, context};
+	ListCell *cell;
 
-	return find_judged_relation(subselect, &both);
+	foreach(cell, query->cteList)
+	{
+		Node *cte = lfirst_node(CommonTableExpr, cell)->ctequery;
+
+		if (IsA(cte, Query) && decorrelate_reads_judged((Query *) cte, judge, false))
+			return true;
+	}
+	foreach(cell, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
+
+		if (rte->rtekind == RTE_SUBQUERY && decorrelate_with_reads_judged(rte->subquery, judge))
+			return true;
+	}
+	return false;
 }
 
 /* What keeps a sub-select where it is, at any depth; *context is the depth. */
@@ -406,6 +415,22 @@ add_equality(Node *condition, DecorrelateSplit *split)
 	return false;
 }
 
+/* (a = o.a AND b) OR (a = o.a AND c) as a = o.a AND (b OR c). */
+static void
+factor_alternatives(Query *subselect)
+{
+	ListCell *cell;
+
+	foreach(cell, decorrelate_conjuncts(subselect->jointree->quals))
+	{
+		if (!is_orclause(lfirst(cell)) || !contain_vars_of_level(lfirst(cell), 1))
+			continue;
+		subselect->jointree->quals = (Node *) canonicalize_qual((Expr *) subselect->jointree->quals,
+																false);
+		return;
+	}
+}
+
 /* Splits a copy of the sub-select; false if it cannot be done. */
 bool
 decorrelate_split(Query *subselect, DecorrelateSplit *split)
@@ -417,6 +442,7 @@ decorrelate_split(Query *subselect, DecorrelateSplit *split)
 	if (subselect->jointree->fromlist == NIL)
 		return false;
 	split->query = copyObject(subselect);
+	factor_alternatives(split->query);
 	correlated = take_correlated_below((Node *) split->query->jointree, NIL);
 	foreach(cell, correlated)
 	{

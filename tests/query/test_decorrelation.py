@@ -71,6 +71,22 @@ QUERIES = [
     "SELECT o, sum(q) > (SELECT avg(m.q) * 2 FROM line AS m WHERE m.o = l.o) FROM line AS l GROUP BY o",
     "SELECT o, (SELECT count(*) FROM line AS m WHERE m.o = l.o) + count(*) FROM line AS l GROUP BY o",
     "SELECT p, CASE WHEN size > 3 THEN (SELECT 10 / min(q) FROM line AS l WHERE l.p = part.p AND q > 0) END FROM part",
+    "SELECT p, (SELECT count(*) FROM line AS l WHERE (l.p = part.p AND q < 5) OR (l.p = part.p AND q > 25 AND price > 100)) FROM part",
+    "WITH sums AS (SELECT p, q, sum(price) AS total FROM line GROUP BY p, q) SELECT * FROM sums AS s WHERE total > (SELECT"
+    " avg(total) * 1.2 FROM sums AS t WHERE t.p = s.p)",
+    "WITH sums AS MATERIALIZED (SELECT p, sum(price) AS total FROM line GROUP BY p), l AS (SELECT * FROM line) SELECT o FROM l WHERE price >"
+    " (SELECT total / 30 FROM sums WHERE sums.p = l.p) OR q IN (SELECT t.p FROM sums AS t WHERE t.p = l.p)",
+    "WITH sums AS (SELECT p, sum(price) AS total FROM line GROUP BY p) SELECT (SELECT max(s.total) FROM sums AS s WHERE s.p = part.p) FROM part",
+    "WITH sums AS (SELECT p, sum(price) AS total FROM line GROUP BY p) SELECT p FROM part WHERE NOT EXISTS (SELECT FROM sums AS s WHERE"
+    " s.p = part.p HAVING count(*) > 0) AND p IN (SELECT p FROM sums)",
+    "WITH sums AS (SELECT p, sum(price) AS total, random() AS r FROM line GROUP BY p) SELECT count(*) FROM sums AS s WHERE r = (SELECT max(r)"
+    " FROM sums AS t WHERE t.p = s.p)",
+    "WITH RECURSIVE up (n, p) AS (SELECT 1, p FROM part UNION ALL SELECT n + 1, p FROM up WHERE n < (SELECT count(*) FROM line AS l WHERE"
+    " l.p = up.p) AND n < 5) SELECT n, p FROM up WHERE n = (SELECT max(n) FROM up AS v WHERE v.p = up.p)",
+    "SELECT p, (SELECT max(s) FROM (WITH few AS (SELECT s, cost FROM supply) SELECT s FROM few WHERE cost = part.size) AS q) FROM part",
+    "SELECT p.brand, (SELECT avg(q.size) FROM part AS q WHERE q.brand = p.brand) FROM part AS p WHERE size > (SELECT avg(r.size) FROM part"
+    " AS r WHERE r.brand = p.brand)",
+    "SELECT l.o FROM line AS l JOIN part AS p USING (p) WHERE p.size > 1.1 * (SELECT avg(q.size) FROM part AS q WHERE q.brand = p.brand)",
     # NULL on both sides, on one, and an empty sub-select
     "SELECT o, q FROM line WHERE p NOT IN (SELECT p FROM part)",
     "SELECT o, q FROM line WHERE q NOT IN (SELECT cost FROM supply)",

@@ -61,3 +61,26 @@ def test_no_loop_over_what_nobody_can_estimate(pair: Pair) -> None:
 def test_look_ups_by_keys(pair: Pair, query: str) -> None:
     pair.same(query)
     assert loops(pair, query), pair.explain(query, "VERBOSE")
+
+
+KEPT = (
+    "WITH year AS (SELECT c, status, sum(o) AS total FROM orders GROUP BY c, status UNION ALL SELECT s, 'x', count(*) FROM item GROUP BY s)"
+    " SELECT a.c, a.total, b.total, d.total FROM year AS a, year AS b, year AS d WHERE b.c = a.c AND d.c = a.c AND a.status = 'F' AND a.total > 0"
+    " AND b.status = 'O' AND b.total > 0 AND d.status = 'x' AND d.total >= 0"
+)
+
+
+def test_no_loop_over_what_is_kept(pair: Pair) -> None:
+    """One row is expected of each part of a WITH under three conditions, and there are hundreds."""
+    pair.same(KEPT)
+    assert not loops(pair, KEPT), pair.explain(KEPT, "VERBOSE")
+    for query in (
+        "WITH year AS (SELECT c, status, sum(o) AS total FROM orders GROUP BY c, status) SELECT * FROM year AS a LEFT JOIN year AS b ON b.c = a.c"
+        " AND b.total > 5 AND b.status = 'O' WHERE a.status = 'F' AND a.total > 0",
+        "WITH few AS MATERIALIZED (SELECT c, count(*) AS n FROM orders WHERE status = 'F' AND o > 0 GROUP BY c) SELECT count(*) FROM few AS f"
+        " WHERE n > 0 AND n > 1 AND EXISTS (SELECT FROM few AS g JOIN item ON item.s = g.c WHERE g.n = f.n AND g.c = f.c)",
+        "SELECT count(*) FROM (SELECT c, max(o) AS o FROM orders GROUP BY c OFFSET 0) AS a JOIN (SELECT s, min(o) AS o FROM item GROUP BY s"
+        " OFFSET 0) AS b ON a.c = b.s WHERE a.o > 5 AND a.o > 6 AND a.o > 7 AND b.o < 50 AND b.o < 51",
+    ):
+        pair.same(query)
+        assert not loops(pair, query), pair.explain(query, "VERBOSE")

@@ -2,9 +2,9 @@
  * hash_join.c
  *		Joins here of rows that come from the workers, by hash.
  *
- * A loop that looks through all gathered rows for each outer row costs as much as a hash table where there is one outer
- * row, as core expects of many joins, and may take minutes where there are thousands after all.  Where the join has a clause
- * for a hash table, there is no such loop.
+ * A loop that looks through all rows of one side for each of the other costs as much as a hash table where there is one outer
+ * row, as core expects of many joins, and may take minutes where there are thousands after all.  Where a side is gathered,
+ * or made of what is, be it kept by WITH, and the join has a clause for a hash table, there is no such loop.
  */
 #include "postgres.h"
 
@@ -12,8 +12,9 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/restrictinfo.h"
 
-#include "plan/gather_plan.h"
 #include "plan/hash_join.h"
+#include "plan/planner.h"
+#include "plan/query_levels.h"
 
 static bool
 has_sides(const RestrictInfo *rinfo, const RelOptInfo *left, const RelOptInfo *right)
@@ -22,14 +23,25 @@ has_sides(const RestrictInfo *rinfo, const RelOptInfo *left, const RelOptInfo *r
 		   bms_is_subset(rinfo->right_relids, right->relids);
 }
 
-/* Does the path bring all rows of the workers, whatever the outer row is? */
+/* Is it, or a part of it, made of rows of the workers? */
 static bool
-brings_gathered_rows(Path *path)
+is_gathered(PlannerInfo *root, const RelOptInfo *rel)
 {
-	while (IsA(path, MaterialPath) || IsA(path, ProjectionPath))
-		path = IsA(path, MaterialPath) ? ((MaterialPath *) path)->subpath
-									   : ((ProjectionPath *) path)->subpath;
-	return gather_path_is(path) && PATH_REQ_OUTER(path) == NULL;
+	int rti = -1;
+
+	while ((rti = bms_next_member(rel->relids, rti)) >= 0)
+	{
+		const RangeTblEntry *rte = root->simple_rte_array[rti];
+
+		if (rte == NULL)
+			continue;
+		if (planner_is_distributed(rte) ||
+			(rte->rtekind == RTE_SUBQUERY && planner_reads_distributed((Node *) rte->subquery)) ||
+			(rte->rtekind == RTE_CTE && !rte->self_reference &&
+			 planner_reads_distributed(query_levels_find_with(root, rte)->ctequery)))
+			return true;
+	}
+	return false;
 }
 
 List *
@@ -45,9 +57,6 @@ hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerre
 		PATH_REQ_OUTER(inner) != NULL ||
 		(jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_RIGHT &&
 		 jointype != JOIN_SEMI && jointype != JOIN_ANTI))
-		return NIL;
-	/* joins of local tables alone are core's business */
-	if (dist_paths(outerrel) == NIL && dist_paths(innerrel) == NIL && !brings_gathered_rows(inner))
 		return NIL;
 	foreach(lc, restrictlist)
 	{
@@ -78,21 +87,25 @@ hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *oute
 						RelOptInfo *innerrel, JoinType jointype, JoinPathExtraData *extra,
 						List *clauses)
 {
-	bool found = false;
+	Path *outer = outerrel->cheapest_total_path;
+	Path *inner = innerrel->cheapest_total_path;
+	List *loops = NIL;
 	ListCell *lc;
 
 	foreach(lc, joinrel->pathlist)
 	{
 		NestPath *loop = lfirst(lc);
 
-		if (!IsA(loop, NestPath) || PATH_REQ_OUTER(&loop->jpath.path) != NULL ||
-			loop->jpath.innerjoinpath->parent != innerrel ||
-			!brings_gathered_rows(loop->jpath.innerjoinpath))
-			continue;
-		joinrel->pathlist = foreach_delete_current(joinrel->pathlist, lc);
-		found = true;
+		if (IsA(loop, NestPath) && PATH_REQ_OUTER(&loop->jpath.path) == NULL &&
+			loop->jpath.innerjoinpath->parent == innerrel &&
+			PATH_REQ_OUTER(loop->jpath.innerjoinpath) == NULL)
+			loops = lappend(loops, loop);
 	}
-	if (found)
-		add_path(joinrel, hash_join_path(root, joinrel, outerrel->cheapest_total_path,
-										 innerrel->cheapest_total_path, jointype, extra, clauses));
+	/* joins of local tables alone are core's business */
+	if (loops == NIL || !(is_gathered(root, innerrel) || is_gathered(root, outerrel)))
+		return;
+	joinrel->pathlist = list_difference_ptr(joinrel->pathlist, loops);
+	add_path(joinrel, hash_join_path(root, joinrel, outer, inner, jointype, extra, clauses));
+	if (jointype == JOIN_INNER)
+		add_path(joinrel, hash_join_path(root, joinrel, inner, outer, jointype, extra, clauses));
 }

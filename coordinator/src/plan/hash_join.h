@@ -15,7 +15,7 @@ extern List *hash_join_clauses(RelOptInfo *joinrel, RelOptInfo *outerrel, RelOpt
 extern Path *hash_join_path(PlannerInfo *root, RelOptInfo *joinrel, Path *outer, Path *inner,
 							JoinType jointype, JoinPathExtraData *extra, List *clauses);
 
-/* Takes a join by hash in place of loops that search gathered rows once for each outer row. */
+/* Takes a join by hash in place of loops that look through one of the sides once for each row of the other, if one is gathered. */
 extern void hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 									RelOptInfo *innerrel, JoinType jointype,
 									JoinPathExtraData *extra, List *clauses);

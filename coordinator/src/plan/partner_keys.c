@@ -44,6 +44,7 @@
 #include "plan/hash_join.h"
 #include "plan/partner_keys.h"
 #include "plan/planner.h"
+#include "plan/query_levels.h"
 #include "plan/shippable.h"
 #include "plan/unnest_any.h"
 #include "server/settings.h"
@@ -106,21 +107,12 @@ find_outer_param(Node *node, void *context)
 static bool
 is_kept(PlannerInfo *root, const RangeTblEntry *rte)
 {
-	ListCell *lc;
+	CommonTableExpr *with;
 
 	if (rte->rtekind != RTE_CTE || rte->self_reference)
 		return false;
-	for (Index level = 0; level < rte->ctelevelsup; level++)
-		root = root->parent_root;
-	foreach(lc, root->parse->cteList)
-	{
-		CommonTableExpr *with = lfirst_node(CommonTableExpr, lc);
-
-		if (strcmp(with->ctename, rte->ctename) == 0)
-			return !with->cterecursive &&
-				   castNode(Query, with->ctequery)->commandType == CMD_SELECT;
-	}
-	return false;
+	with = query_levels_find_with(root, rte);
+	return !with->cterecursive && castNode(Query, with->ctequery)->commandType == CMD_SELECT;
 }
 
 /* Are the rows of the relation the same when they are read once more? */

@@ -243,11 +243,11 @@ planner_reads_distributed(Node *node)
 	return walk_distributed(node, NULL);
 }
 
-/* A sub-select over a distributed table that becomes a join is not searched for each outer row. */
+/* A sub-select over the workers' rows, or a copy of a reference table, that becomes a join is not searched for each outer row. */
 static bool
-judge_entry(RangeTblEntry *rte, void *context)
+judge_entry(RangeTblEntry *rte)
 {
-	return planner_is_distributed(rte);
+	return metadata_table(rte->relid) != NULL;
 }
 
 /* Plan a form of a SELECT that changes nothing, apart from other forms. */

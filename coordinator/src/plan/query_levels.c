@@ -31,6 +31,23 @@ query_levels_visit(Query *query, bool (*visit)(Query *level))
 	return result | visit(query);
 }
 
+CommonTableExpr *
+query_levels_find_with(PlannerInfo *root, const RangeTblEntry *rte)
+{
+	ListCell *cell;
+
+	for (Index level = 0; level < rte->ctelevelsup; level++)
+		root = root->parent_root;
+	foreach(cell, root->parse->cteList)
+	{
+		CommonTableExpr *with = lfirst_node(CommonTableExpr, cell);
+
+		if (strcmp(with->ctename, rte->ctename) == 0)
+			return with;
+	}
+	elog(ERROR, "could not find WITH \"%s\"", rte->ctename);
+}
+
 Aggref *
 query_levels_aggregate(Oid function, Oid type, Node *argument, Oid collation)
 {

@@ -6,7 +6,7 @@
  * outer row.  A statement with sub-selects that decorrelate_query() can turn into joins is planned
  * as it was written, with joins, and with joins restricted to the keys that are asked for; the
  * cheapest plan is taken.  With an index and few outer rows that is the one as it was written.
- * Sub-selects that read no columnar table stay as they are, so that plans of other statements do
+ * Sub-selects that read no columnar table, nor a WITH that does, stay as they are, so that plans of other statements do
  * not depend on whether this library is loaded.
  *
  * Whoever had the planner's hook before us is called for each form, the form as written first.
@@ -58,7 +58,7 @@ is_columnar(Oid relation)
 }
 
 static bool
-judge_relation(RangeTblEntry *rte, void *context)
+judge_relation(RangeTblEntry *rte)
 {
 	return is_columnar(rte->relid);
 }
