@@ -22,6 +22,7 @@
 #include "optimizer/paths.h"
 
 #include "decorrelate.h"
+#include "key_range_estimate.h"
 
 static bool
 is_unique_for_joins(const IndexOptInfo *index)
@@ -42,9 +43,8 @@ get_expression(const EquivalenceMember *member)
 	return (const Var *) expression;
 }
 
-/* The column of the relation among what a class holds equal; NULL if it is not. */
-static EquivalenceMember *
-find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute)
+EquivalenceMember *
+join_estimate_find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute)
 {
 	ListCell *cell;
 
@@ -60,8 +60,8 @@ find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute)
 	return NULL;
 }
 
-static EquivalenceClass *
-find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute)
+EquivalenceClass *
+join_estimate_find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute)
 {
 	int i = -1;
 
@@ -69,7 +69,7 @@ find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute)
 	{
 		EquivalenceClass *ec = list_nth(root->eq_classes, i);
 
-		if (!ec->ec_has_volatile && find_member(ec, rel->relid, attribute) != NULL)
+		if (!ec->ec_has_volatile && join_estimate_find_member(ec, rel->relid, attribute) != NULL)
 			return ec;
 	}
 	return NULL;
@@ -120,7 +120,7 @@ add_key(PlannerInfo *root, Index referenced, const int *attributes, int nattribu
 	for (int i = 0; i < nattributes; i++)
 	{
 		key->eclass[i] = classes[i];
-		key->fk_eclass_member[i] = find_member(classes[i], referencing, 0);
+		key->fk_eclass_member[i] = join_estimate_find_member(classes[i], referencing, 0);
 		key->conkey[i] = get_expression(key->fk_eclass_member[i])->varattno;
 		key->confkey[i] = (AttrNumber) attributes[i];
 		key->nconst_ec += classes[i]->ec_has_const;
@@ -141,7 +141,7 @@ find_partners(PlannerInfo *root, const RelOptInfo *rel, const int *attributes, i
 	{
 		if (attributes[i] <= 0)
 			return NULL;
-		classes[i] = find_class(root, rel, (AttrNumber) attributes[i]);
+		classes[i] = join_estimate_find_class(root, rel, (AttrNumber) attributes[i]);
 		if (classes[i] == NULL)
 			return NULL;
 		partners = i == 0 ? bms_copy(classes[i]->ec_relids)
@@ -152,7 +152,7 @@ find_partners(PlannerInfo *root, const RelOptInfo *rel, const int *attributes, i
 		bool all = other != (int) rel->relid;
 
 		for (int i = 0; all && i < nattributes; i++)
-			all = find_member(classes[i], other, 0) != NULL;
+			all = join_estimate_find_member(classes[i], other, 0) != NULL;
 		if (all)
 			result = bms_add_member(result, other);
 	}
@@ -238,5 +238,8 @@ join_estimate_relation(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, b
 	if (rel->rtekind == RTE_SUBQUERY && decorrelate_is_restricted(rte))
 		estimate_restricted(root, rel, rte->subquery);
 	else if (has_keys && !rte->inh && rte->tablesample == NULL)
+	{
 		estimate_relation(root, rel);
+		key_range_estimate_relation(root, rel);
+	}
 }

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "access/attnum.h"
 #include "nodes/pathnodes.h"
 
 /*
@@ -15,5 +16,13 @@
  */
 extern void
 join_estimate_relation(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, bool has_keys);
+
+/* The class that holds a column of the relation equal to something; NULL: none. */
+extern EquivalenceClass *
+join_estimate_find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute);
+
+/* The column of the relation among what the class holds equal, any if attribute is 0; NULL if it is not. */
+extern EquivalenceMember *
+join_estimate_find_member(const EquivalenceClass *ec, Index relid, AttrNumber attribute);
 
 #endif

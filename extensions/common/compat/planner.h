@@ -42,6 +42,15 @@
 #define compat_var_is_nulled_by(var, join) ((void) (join))
 #endif
 
+/* The clauses by which classes hold columns of two relations equal; since 16 of the side of an outer join, too. */
+#if PG_VERSION_NUM >= 160000
+#define compat_join_equalities(root, both, one, other) \
+	generate_join_implied_equalities(root, both, one, other, NULL)
+#else
+#define compat_join_equalities(root, both, one, other) \
+	generate_join_implied_equalities(root, both, one, other)
+#endif
+
 /* Is the Var in the result of find_nonnullable_vars(), which is a list of sets since 16? */
 #if PG_VERSION_NUM >= 160000
 #include "access/sysattr.h"

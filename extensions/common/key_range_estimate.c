@@ -1,0 +1,437 @@
+/*
+ * key_range_estimate.c
+ *		How many rows of a large table join those that a condition leaves of a dimension in the order of its key.
+ *
+ *		SELECT ... FROM sales JOIN days ON days.id = sales.day WHERE days.year = 2001
+ *
+ * Days of two centuries, sales of five years: core expects that a sale is of the year 2001 as seldom as a day is.  But the
+ * days lie in order, their keys as well as their years, which ANALYZE has found out (as a correlation with the order of
+ * rows).  So the year is a range of keys, which the statistics of days say, and those of sales say how many of them
+ * are in that range.
+ *
+ * What core is told is the selectivity of the clause, which it keeps with it: of inner joins alone.  Keys and columns of types
+ * that are numbers or moments, which can be interpolated.
+ */
+#include "compat.h"
+
+#include "key_range_estimate.h"
+
+#include "access/stratnum.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+#include "join_estimate.h"
+
+/* Columns with so much correlation follow the order of the rows. */
+#define LEAST_CORRELATION 0.98
+
+/* A smaller share of the rows is not believed: statistics are of a sample. */
+#define LEAST_SHARE 0.0001
+
+/* A part of the dimension's rows in their order, from 0 to 1. */
+typedef struct Part
+{
+	double from;
+	double to;
+} Part;
+
+/* ---- statistics ------------------------------------------------------------------------------------------ */
+
+/* Is the column a number or a moment, and what is the value then? */
+static bool
+read_number(Oid type, Datum value, double *number)
+{
+	switch (type)
+	{
+		case INT2OID:
+			*number = DatumGetInt16(value);
+			return true;
+		case INT4OID:
+			*number = DatumGetInt32(value);
+			return true;
+		case INT8OID:
+			*number = (double) DatumGetInt64(value);
+			return true;
+		case DATEOID:
+			*number = DatumGetDateADT(value);
+			return true;
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			*number = (double) DatumGetTimestamp(value);
+			return true;
+		default:
+			return false;
+	}
+}
+
+static Datum
+make_number(Oid type, double number)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return Int16GetDatum((int16) number);
+		case INT4OID:
+		case DATEOID:
+			return Int32GetDatum((int32) number);
+		default:
+			return Int64GetDatum((int64) number);
+	}
+}
+
+static bool
+has_numbers(Oid type)
+{
+	double number;
+
+	return read_number(type, (Datum) 0, &number);
+}
+
+/* The column's statistics; false without any.  To be released. */
+static bool
+look_at(PlannerInfo *root, const Var *column, VariableStatData *found)
+{
+	examine_variable(root, (Node *) column, 0, found);
+	if (HeapTupleIsValid(found->statsTuple))
+		return true;
+	ReleaseVariableStats(*found);
+	return false;
+}
+
+/* Does the column follow the order of the rows: 1, or -1 against it; 0: neither. */
+static int
+find_direction(PlannerInfo *root, const Var *column)
+{
+	VariableStatData found;
+	AttStatsSlot slot;
+	int direction = 0;
+
+	if (!look_at(root, column, &found))
+		return 0;
+	if (get_attstatsslot(&slot, found.statsTuple, STATISTIC_KIND_CORRELATION, InvalidOid,
+						 ATTSTATSSLOT_NUMBERS))
+	{
+		if (slot.nnumbers == 1 && slot.numbers[0] >= LEAST_CORRELATION)
+			direction = 1;
+		else if (slot.nnumbers == 1 && slot.numbers[0] <= -LEAST_CORRELATION)
+			direction = -1;
+		free_attstatsslot(&slot);
+	}
+	ReleaseVariableStats(found);
+	return direction;
+}
+
+/* The keys at the part's ends, by the histogram of the key; false without one. */
+static bool
+find_keys(PlannerInfo *root, const Var *key, const Part *part, double *low, double *high)
+{
+	VariableStatData found;
+	AttStatsSlot slot;
+	bool result = false;
+
+	if (!look_at(root, key, &found))
+		return false;
+	if (get_attstatsslot(&slot, found.statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid,
+						 ATTSTATSSLOT_VALUES))
+	{
+		double ends[2] = {part->from, part->to};
+
+		result = slot.nvalues >= 2;
+		for (int i = 0; result && i < 2; i++)
+		{
+			double place = ends[i] * (slot.nvalues - 1);
+			int bin = Min((int) place, slot.nvalues - 2);
+			double left;
+			double right;
+
+			(void) read_number(key->vartype, slot.values[bin], &left);
+			(void) read_number(key->vartype, slot.values[bin + 1], &right);
+			ends[i] = left + (right - left) * (place - bin);
+		}
+		*low = ends[0];
+		*high = ends[1];
+		free_attstatsslot(&slot);
+	}
+	ReleaseVariableStats(found);
+	return result;
+}
+
+/* The share of the relation's rows for which `column op value` holds. */
+static double
+find_share(PlannerInfo *root, const Var *column, Oid family, int strategy, Oid type, Datum value)
+{
+	Oid operator= get_opfamily_member(family, column->vartype, type, strategy);
+	Const *constant = makeConst(type, -1, InvalidOid, get_typlen(type), value, false,
+								get_typbyval(type));
+
+	if (!OidIsValid(operator))
+		return -1;
+	return clause_selectivity(root,
+							  (Node *) make_opclause(operator, BOOLOID, false, (Expr *) column,
+													 (Expr *) constant, InvalidOid, InvalidOid),
+							  column->varno, JOIN_INNER, NULL);
+}
+
+/* ---- which part of the dimension --------------------------------------------------------------------------- */
+
+/* Narrows the part to the rows that compare so with the value. */
+static void
+narrow(PlannerInfo *root, const Var *column, Oid family, int strategy, const Const *constant,
+	   Part *part)
+{
+	double before = find_share(root, column, family, BTLessStrategyNumber, constant->consttype,
+							   constant->constvalue);
+	double until = find_share(root, column, family, BTLessEqualStrategyNumber, constant->consttype,
+							  constant->constvalue);
+
+	if (before < 0 || until < 0)
+		return;
+	if (strategy == BTLessStrategyNumber)
+		part->to = Min(part->to, before);
+	else if (strategy <= BTEqualStrategyNumber)
+		part->to = Min(part->to, until);
+	if (strategy == BTGreaterStrategyNumber)
+		part->from = Max(part->from, until);
+	else if (strategy >= BTEqualStrategyNumber)
+		part->from = Max(part->from, before);
+}
+
+/* Narrows it to the rows between the smallest and the greatest element of a list. */
+static void
+narrow_to_list(PlannerInfo *root, const Var *column, Oid family, const Const *list, Part *part)
+{
+	ArrayType *array = DatumGetArrayTypeP(list->constvalue);
+	Oid type = ARR_ELEMTYPE(array);
+	Part hull = {1, 0};
+	int16 length;
+	bool by_value;
+	char alignment;
+	Datum *values;
+	bool *nulls;
+	int count;
+
+	get_typlenbyvalalign(type, &length, &by_value, &alignment);
+	deconstruct_array(array, type, length, by_value, alignment, &values, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		Part one = {0, 1};
+
+		if (nulls[i])
+			continue;
+		narrow(root, column, family, BTEqualStrategyNumber,
+			   makeConst(type, -1, InvalidOid, length, values[i], false, by_value), &one);
+		hull.from = Min(hull.from, one.from);
+		hull.to = Max(hull.to, one.to);
+	}
+	part->from = Max(part->from, hull.from);
+	part->to = Min(part->to, hull.to);
+}
+
+/* A column of the relation that is compared with a constant: false if the condition is something else. */
+static bool
+read_condition(PlannerInfo *root, const RelOptInfo *rel, Node *condition, const Var **column,
+			   Oid *operator, Const ** constant)
+{
+	List *args;
+	Node *left;
+	Node *right;
+
+	if (IsA(condition, OpExpr))
+	{
+		args = ((OpExpr *) condition)->args;
+		*operator=((OpExpr *) condition)->opno;
+	}
+	else if (IsA(condition, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) condition)->useOr)
+	{
+		args = ((ScalarArrayOpExpr *) condition)->args;
+		*operator=((ScalarArrayOpExpr *) condition)->opno;
+	}
+	else
+		return false;
+	if (list_length(args) != 2)
+		return false;
+	left = linitial(args);
+	right = lsecond(args);
+	if (IsA(condition, OpExpr) && !IsA(left, Var))
+	{
+		Node *other = left;
+
+		left = right;
+		right = other;
+		*operator= get_commutator(*operator);
+	}
+	if (!IsA(left, Var) || ((Var *) left)->varno != (int) rel->relid ||
+		((Var *) left)->varattno <= 0 || !OidIsValid(*operator))
+		return false;
+	right = estimate_expression_value(root, right);
+	*column = (const Var *) left;
+	*constant = (Const *) right;
+	return IsA(right, Const) && !((Const *) right)->constisnull &&
+		   has_numbers(((Var *) left)->vartype);
+}
+
+/* The part that the relation's conditions leave, in the key's direction. */
+static Part
+find_part(PlannerInfo *root, const RelOptInfo *rel, int key_direction)
+{
+	Part result = {0, 1};
+	ListCell *cell;
+
+	foreach(cell, rel->baserestrictinfo)
+	{
+		Node *condition = (Node *) lfirst_node(RestrictInfo, cell)->clause;
+		const Var *column;
+		Const *constant;
+		Part part = {0, 1};
+		Oid operator;
+		Oid family;
+		int direction;
+		int strategy;
+
+		if (!read_condition(root, rel, condition, &column, &operator, & constant))
+			continue;
+		family = lookup_type_cache(column->vartype, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+		strategy = get_op_opfamily_strategy(operator, family);
+		direction = strategy != 0 ? find_direction(root, column) : 0;
+		if (direction == 0)
+			continue;
+		if (IsA(condition, OpExpr))
+			narrow(root, column, family, strategy, constant, &part);
+		else if (strategy == BTEqualStrategyNumber)
+			narrow_to_list(root, column, family, constant, &part);
+		if (direction != key_direction)
+			part = (Part){1 - part.to, 1 - part.from};
+		result.from = Max(result.from, part.from);
+		result.to = Min(result.to, part.to);
+	}
+	return result;
+}
+
+/* ---- joins --------------------------------------------------------------------------------------------------- */
+
+/* Core knows the join by a foreign key, whose rows have partners anywhere: no longer. */
+static void
+forget_key(PlannerInfo *root, Index referencing, Index referenced, AttrNumber attribute)
+{
+	ListCell *cell;
+
+	foreach(cell, root->fkey_list)
+	{
+		const ForeignKeyOptInfo *key = lfirst(cell);
+
+		if (key->con_relid == referencing && key->ref_relid == referenced && key->nkeys == 1 &&
+			key->confkey[0] == attribute)
+			root->fkey_list = foreach_delete_current(root->fkey_list, cell);
+	}
+}
+
+/* Tells core that so many of the pairs of rows are equal: `a = b` and `b = a` are apart. */
+static void
+set_selectivity(PlannerInfo *root, const EquivalenceClass *ec, RelOptInfo *one, RelOptInfo *other,
+				Selectivity selectivity)
+{
+	Relids both = bms_union(one->relids, other->relids);
+	List *clauses = list_concat_copy(compat_join_equalities(root, both, one->relids, other),
+									 compat_join_equalities(root, both, other->relids, one));
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		RestrictInfo *clause = lfirst_node(RestrictInfo, cell);
+
+		if (clause->parent_ec == ec)
+			clause->norm_selec = selectivity;
+	}
+}
+
+/* Rows of the partner have a key between these, and `rest` of those keys are of rows that the other conditions leave. */
+static void
+estimate_partner(PlannerInfo *root, RelOptInfo *dimension, const Var *key,
+				 const EquivalenceClass *ec, const Var *partner, double low, double high,
+				 double rest)
+{
+	RelOptInfo *other = find_base_rel(root, partner->varno);
+	Oid family = linitial_oid(ec->ec_opfamilies);
+	Oid type = key->vartype;
+	VariableStatData found;
+	double share;
+
+	if (other->reloptkind != RELOPT_BASEREL || other->rtekind != RTE_RELATION ||
+		!look_at(root, partner, &found))
+		return;
+	ReleaseVariableStats(found);
+	share = find_share(root, partner, family, BTLessEqualStrategyNumber, type,
+					   make_number(type, ceil(high))) -
+			find_share(root, partner, family, BTLessStrategyNumber, type,
+					   make_number(type, floor(low)));
+	set_selectivity(root, ec, dimension, other, Max(share, LEAST_SHARE) * rest / dimension->rows);
+	forget_key(root, partner->varno, dimension->relid, key->varattno);
+}
+
+/* Joins by a key of the dimension that follows the order of its rows. */
+static void
+estimate_key(PlannerInfo *root, RelOptInfo *dimension, const EquivalenceClass *ec, const Var *key)
+{
+	int direction = find_direction(root, key);
+	Part part;
+	double share = dimension->rows / Max(dimension->tuples, 1);
+	double low;
+	double high;
+	ListCell *cell;
+
+	if (direction == 0)
+		return;
+	part = find_part(root, dimension, direction);
+	if ((part.from <= 0 && part.to >= 1) || part.from >= part.to ||
+		!find_keys(root, key, &part, &low, &high))
+		return;
+	foreach(cell, ec->ec_members)
+	{
+		const EquivalenceMember *member = lfirst_node(EquivalenceMember, cell);
+		const Var *partner = (const Var *) member->em_expr;
+
+		if (!member->em_is_child && IsA(partner, Var) && partner->varno != (int) dimension->relid &&
+			partner->varattno > 0)
+			estimate_partner(root, dimension, key, ec, partner, low, high,
+							 Min(share / (part.to - part.from), 1));
+	}
+}
+
+void
+key_range_estimate_relation(PlannerInfo *root, RelOptInfo *dimension)
+{
+	ListCell *cell;
+
+	if (dimension->baserestrictinfo == NIL || !dimension->has_eclass_joins)
+		return;
+	foreach(cell, dimension->indexlist)
+	{
+		const IndexOptInfo *index = lfirst_node(IndexOptInfo, cell);
+		const EquivalenceClass *ec;
+		const Var *key;
+
+		if (!index->unique || !index->immediate || index->nkeycolumns != 1 ||
+			index->indpred != NIL || index->indexkeys[0] <= 0)
+			continue;
+		ec = join_estimate_find_class(root, dimension, index->indexkeys[0]);
+		if (ec == NULL || ec->ec_has_const)
+			continue;
+		key = (const Var *) join_estimate_find_member(ec, dimension->relid, index->indexkeys[0])
+				  ->em_expr;
+		if (IsA(key, Var) && has_numbers(key->vartype))
+			estimate_key(root, dimension, ec, key);
+	}
+}
