@@ -11,12 +11,19 @@
  *
  * What core is told is the selectivity of the clause, which it keeps with it: of inner joins alone.  Keys and columns of types
  * that are numbers or moments, which can be interpolated.
+ *
+ * GROUP BY days.year likewise has as many groups as there are years with sales.  Of a column by which the query groups core is
+ * given statistics with fewer different values.
  */
 #include "compat.h"
 
 #include "key_range_estimate.h"
 
+#include <math.h>
+
+#include "access/htup_details.h"
 #include "access/stratnum.h"
+#include "access/sysattr.h"
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -25,11 +32,15 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/plancat.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
@@ -47,6 +58,8 @@ typedef struct Part
 	double from;
 	double to;
 } Part;
+
+static get_relation_stats_hook_type previous_hook = NULL;
 
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
@@ -100,15 +113,24 @@ has_numbers(Oid type)
 	return read_number(type, (Datum) 0, &number);
 }
 
-/* The column's statistics; false without any.  To be released. */
+/* The column's statistics, not as this hook gives them; false without any.  To be released. */
 static bool
 look_at(PlannerInfo *root, const Var *column, VariableStatData *found)
 {
-	examine_variable(root, (Node *) column, 0, found);
-	if (HeapTupleIsValid(found->statsTuple))
-		return true;
-	ReleaseVariableStats(*found);
-	return false;
+	RangeTblEntry *rte = planner_rt_fetch(column->varno, root);
+
+	memset(found, 0, sizeof(*found));
+	found->var = (Node *) column;
+	found->rel = find_base_rel(root, column->varno);
+	found->vartype = found->atttype = column->vartype;
+	found->atttypmod = column->vartypmod;
+	found->isunique = has_unique_index(found->rel, column->varattno);
+	if (previous_hook && previous_hook(root, rte, column->varattno, found))
+		return HeapTupleIsValid(found->statsTuple);
+	found->statsTuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
+										Int16GetDatum(column->varattno), BoolGetDatum(rte->inh));
+	found->freefunc = ReleaseSysCache;
+	return HeapTupleIsValid(found->statsTuple);
 }
 
 /* Does the column follow the order of the rows: 1, or -1 against it; 0: neither. */
@@ -410,6 +432,23 @@ estimate_key(PlannerInfo *root, RelOptInfo *dimension, const EquivalenceClass *e
 	}
 }
 
+/* The class by which the index is a key that others are equal to, and its column; NULL: it is none. */
+static const EquivalenceClass *
+find_key(PlannerInfo *root, const RelOptInfo *dimension, const IndexOptInfo *index, const Var **key)
+{
+	const EquivalenceClass *ec;
+
+	if (!index->unique || !index->immediate || index->nkeycolumns != 1 || index->indpred != NIL ||
+		index->indexkeys[0] <= 0)
+		return NULL;
+	ec = join_estimate_find_class(root, dimension, index->indexkeys[0]);
+	if (ec == NULL || ec->ec_has_const)
+		return NULL;
+	*key =
+		(const Var *) join_estimate_find_member(ec, dimension->relid, index->indexkeys[0])->em_expr;
+	return IsA(*key, Var) && has_numbers((*key)->vartype) ? ec : NULL;
+}
+
 void
 key_range_estimate_relation(PlannerInfo *root, RelOptInfo *dimension)
 {
@@ -419,19 +458,145 @@ key_range_estimate_relation(PlannerInfo *root, RelOptInfo *dimension)
 		return;
 	foreach(cell, dimension->indexlist)
 	{
-		const IndexOptInfo *index = lfirst_node(IndexOptInfo, cell);
-		const EquivalenceClass *ec;
 		const Var *key;
+		const EquivalenceClass *ec = find_key(root, dimension, lfirst_node(IndexOptInfo, cell),
+											  &key);
 
-		if (!index->unique || !index->immediate || index->nkeycolumns != 1 ||
-			index->indpred != NIL || index->indexkeys[0] <= 0)
-			continue;
-		ec = join_estimate_find_class(root, dimension, index->indexkeys[0]);
-		if (ec == NULL || ec->ec_has_const)
-			continue;
-		key = (const Var *) join_estimate_find_member(ec, dimension->relid, index->indexkeys[0])
-				  ->em_expr;
-		if (IsA(key, Var) && has_numbers(key->vartype))
+		if (ec != NULL)
 			estimate_key(root, dimension, ec, key);
 	}
+}
+
+/* ---- groups ---------------------------------------------------------------------------------------------------- */
+
+/* Does the query group by the column, or make rows distinct, without conditions on it? */
+static bool
+is_grouped(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute)
+{
+	List *clauses = root->parse->groupClause ? root->parse->groupClause
+											 : root->parse->distinctClause;
+	Bitmapset *restricted = NULL;
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		const Var *grouped = (const Var *) get_sortgroupclause_expr(lfirst(cell),
+																	root->parse->targetList);
+
+		if (IsA(grouped, Var) && grouped->varno == (int) rel->relid &&
+			grouped->varattno == attribute)
+			break;
+	}
+	if (cell == NULL)
+		return false;
+	foreach(cell, rel->baserestrictinfo)
+		pull_varattnos((Node *) lfirst_node(RestrictInfo, cell)->clause, rel->relid, &restricted);
+	return !bms_is_member(attribute - FirstLowInvalidHeapAttributeNumber, restricted);
+}
+
+/* The share of the dimension's keys that a table which is joined by one of them has. */
+static double
+find_joined_share(PlannerInfo *root, RelOptInfo *dimension, const EquivalenceClass *ec)
+{
+	double result = 1;
+	ListCell *cell;
+
+	foreach(cell, ec->ec_members)
+	{
+		const EquivalenceMember *member = lfirst_node(EquivalenceMember, cell);
+		const Var *partner = (const Var *) member->em_expr;
+		VariableStatData found;
+		bool is_default;
+		double values;
+
+		if (member->em_is_child || !IsA(partner, Var) || partner->varno == (int) dimension->relid ||
+			partner->varattno <= 0 ||
+			find_base_rel(root, partner->varno)->rtekind != RTE_RELATION ||
+			!look_at(root, partner, &found))
+			continue;
+		values = get_variable_numdistinct(&found, &is_default);
+		ReleaseVariableStats(found);
+		if (!is_default)
+			result = Min(result, values / Max(dimension->tuples, 1));
+	}
+	return result;
+}
+
+/* The share of the dimension's rows, in their order, that the query can meet. */
+static double
+find_met_share(PlannerInfo *root, RelOptInfo *dimension)
+{
+	double result = 1;
+	ListCell *cell;
+
+	foreach(cell, dimension->indexlist)
+	{
+		const Var *key;
+		const EquivalenceClass *ec = find_key(root, dimension, lfirst_node(IndexOptInfo, cell),
+											  &key);
+		int direction = ec != NULL ? find_direction(root, key) : 0;
+		Part part;
+
+		if (direction == 0)
+			continue;
+		part = find_part(root, dimension, direction);
+		result = Min(result, find_joined_share(root, dimension, ec));
+		result = Min(result, Max(part.to - part.from, 0));
+	}
+	return result;
+}
+
+/* Statistics of a column with so large a share of its values; NULL: as they are. */
+static HeapTuple
+lower_distinct(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte, AttrNumber attribute)
+{
+	HeapTuple tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
+									  Int16GetDatum(attribute), BoolGetDatum(rte->inh));
+	HeapTuple result = NULL;
+	Form_pg_statistic statistics;
+	double values;
+	double share;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	statistics = (Form_pg_statistic) GETSTRUCT(tuple);
+	values = statistics->stadistinct < 0 ? -statistics->stadistinct * rel->tuples
+										 : statistics->stadistinct;
+	share = find_met_share(root, rel);
+	if (values > 0 && share < 1)
+	{
+		result = heap_copytuple(tuple);
+		((Form_pg_statistic) GETSTRUCT(result))->stadistinct = (float4) ceil(
+			Max(values * share, 1));
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* get_relation_stats_hook */
+static bool
+find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, VariableStatData *data)
+{
+	RelOptInfo *rel = data->rel;
+	Var *column;
+
+	if (previous_hook && previous_hook(root, rte, attribute, data))
+		return true;
+	if (rte->rtekind != RTE_RELATION || rel == NULL || attribute <= 0 ||
+		rel->reloptkind != RELOPT_BASEREL || !root->ec_merging_done || !rel->has_eclass_joins ||
+		!is_grouped(root, rel, attribute))
+		return false;
+	column = makeVar(rel->relid, attribute, get_atttype(rte->relid, attribute), -1, InvalidOid, 0);
+	if (find_direction(root, column) == 0)
+		return false;
+	data->statsTuple = lower_distinct(root, rel, rte, attribute);
+	data->freefunc = heap_freetuple;
+	return data->statsTuple != NULL;
+}
+
+void
+key_range_estimate_initialize(void)
+{
+	previous_hook = get_relation_stats_hook;
+	get_relation_stats_hook = find_statistics;
 }

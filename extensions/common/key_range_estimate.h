@@ -12,4 +12,7 @@
 /* For set_rel_pathlist_hook, before core looks at joins of the dimension. */
 extern void key_range_estimate_relation(PlannerInfo *root, RelOptInfo *dimension);
 
+/* Once per library. */
+extern void key_range_estimate_initialize(void);
+
 #endif

@@ -106,3 +106,29 @@ def test_other_joins(pair: Pair) -> None:
         for year in ("2000", "NULL", "1901"):
             pair.same(f"EXECUTE asked({year})")
     pair.execute("RESET plan_cache_mode; DEALLOCATE ALL")
+
+
+GROUPS = [
+    ("days", "d.year", "true"),
+    ("days", "d.year, item", "true"),
+    ("days", "d.month", "true"),
+    ("days", "d.year", "d.day BETWEEN '2000-03-01' AND '2000-06-01'"),
+    ("back", "d.year", "true"),
+    ("days", "d.moy", "true"),
+]
+
+
+@pytest.mark.parametrize(("table", "groups", "condition"), GROUPS)
+def test_as_many_groups_as_come(pair: Pair, table: str, groups: str, condition: str) -> None:
+    query = f"SELECT {groups}, count(*), sum(price) FROM sale JOIN {table} AS d ON d.id = sale.day WHERE {condition} GROUP BY {groups}"
+    rows = len(pair.same(query))
+    assert rows / 3 <= pair.plan(query, "COSTS ON")["Plan Rows"] <= rows * 3, pair.explain(
+        query, "COSTS ON"
+    )
+    distinct = (
+        f"SELECT DISTINCT {groups} FROM sale JOIN {table} AS d ON d.id = sale.day WHERE {condition}"
+    )
+    rows = len(pair.same(distinct))
+    assert rows / 3 <= pair.plan(distinct, "COSTS ON")["Plan Rows"] <= rows * 3, pair.explain(
+        distinct, "COSTS ON"
+    )

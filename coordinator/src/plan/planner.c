@@ -24,6 +24,7 @@
 #include "cluster/metadata.h"
 #include "expression_estimate.h"
 #include "join_estimate.h"
+#include "key_range_estimate.h"
 #include "plan/gather_plan.h"
 #include "plan/late_columns.h"
 #include "plan/local_keys.h"
@@ -358,4 +359,5 @@ planner_initialize(void)
 	previous_upper_hook = create_upper_paths_hook;
 	create_upper_paths_hook = on_upper_paths;
 	expression_estimate_initialize();
+	key_range_estimate_initialize();
 }

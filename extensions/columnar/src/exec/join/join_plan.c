@@ -31,6 +31,7 @@
 
 #include "expression_estimate.h"
 #include "join_estimate.h"
+#include "key_range_estimate.h"
 #include "store/options/settings.h"
 
 static set_rel_pathlist_hook_type previous_scan_hook = NULL;
@@ -394,4 +395,5 @@ join_initialize(void)
 	previous_pathlist_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = add_join_paths;
 	expression_estimate_initialize();
+	key_range_estimate_initialize();
 }
