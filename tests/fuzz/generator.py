@@ -306,6 +306,12 @@ class Generator(Expressions):
         if own_keys and self.chance(0.35):
             source = rng.choice(own_keys)
             keys.append((f"{source.alias}.k", source.columns["k"]))
+        keyed = [s for s in scope.sources if s.columns.get("id")]
+        if keyed and self.chance(0.25):
+            self.use("dependent columns")
+            source = rng.choice(keyed)
+            for name in ("id", *rng.sample([*source.columns], min(3, len(source.columns)))):
+                keys.append((f"{source.alias}.{name}", source.columns[name]))
         keys = list(dict(keys).items())
         self.with_params = with_params
         items = [key for key in keys if self.chance(0.85)]

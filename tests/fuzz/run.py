@@ -46,6 +46,7 @@ FORMS = (
     "partner_keys",
     "reference_pushdown",
     "eager_aggregation",
+    "late_columns",
 )
 
 

@@ -84,3 +84,19 @@ def test_no_loop_over_what_is_kept(pair: Pair) -> None:
     ):
         pair.same(query)
         assert not loops(pair, query), pair.explain(query, "VERBOSE")
+
+
+def test_each_row_has_all_of_its_partners(pair: Pair) -> None:
+    """The side that is unique is not always the one that the hash table is made of."""
+    pair.execute("CREATE TABLE IF NOT EXISTS here (id integer PRIMARY KEY, w integer)")
+    pair.execute(
+        "INSERT INTO here SELECT i, i FROM generate_series(1, 40) AS i ON CONFLICT DO NOTHING; ANALYZE here"
+    )
+    for kept in ("MATERIALIZED", "NOT MATERIALIZED"):
+        pair.same(
+            f"WITH few AS {kept} (SELECT s, n, o FROM item WHERE o < 30 AND n < 3 AND sent > '2024-01-02') SELECT * FROM few JOIN here ON here.id = few.s"
+        )
+    pair.same(
+        "SELECT h.w, q.n FROM (SELECT s, n FROM item WHERE o < 9 ORDER BY o, n LIMIT 20) AS q JOIN here AS h ON h.id = q.s"
+    )
+    pair.execute("DROP TABLE here")

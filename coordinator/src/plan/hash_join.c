@@ -107,5 +107,10 @@ hash_join_replace_loops(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *oute
 	joinrel->pathlist = list_difference_ptr(joinrel->pathlist, loops);
 	add_path(joinrel, hash_join_path(root, joinrel, outer, inner, jointype, extra, clauses));
 	if (jointype == JOIN_INNER)
-		add_path(joinrel, hash_join_path(root, joinrel, inner, outer, jointype, extra, clauses));
+	{
+		JoinPathExtraData turned = *extra;
+
+		turned.inner_unique = false; /* that was said of the other side */
+		add_path(joinrel, hash_join_path(root, joinrel, inner, outer, jointype, &turned, clauses));
+	}
 }
