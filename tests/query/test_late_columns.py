@@ -71,6 +71,9 @@ LATE = [
     f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name HAVING count(*) > 4 AND c.name > 'name 2' AND c.p < 700",
     f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name HAVING c.name > 'name 2' ORDER BY count(*), c.p LIMIT 7",
     f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name ORDER BY c.name, c.p LIMIT 9",
+    f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name ORDER BY c.name, c.p LIMIT (SELECT count(*) FROM nation) OFFSET"
+    " (SELECT min(w) FROM here)",
+    f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name ORDER BY count(*), c.p LIMIT (SELECT count(*) FROM bought WHERE b < 9)",
     f"SELECT * FROM (SELECT c.p, c.name, count(*) AS n FROM {JOINED} GROUP BY c.p, c.name ORDER BY n DESC FETCH FIRST 3 ROWS WITH TIES) AS q",
     f"SELECT c.p, c.name FROM {JOINED} GROUP BY c.p, c.name",
     f"SELECT c.p, c.name, count(*) FROM {JOINED} GROUP BY c.p, c.name ORDER BY sum(price) * 2 DESC, c.p LIMIT 4",

@@ -635,7 +635,7 @@ make_level(Level *level)
 	make_groups(level);
 	result->groupClause = result->cteList = NIL;
 	result->havingQual = NULL;
-	result->hasAggs = result->hasSubLinks = result->hasRecursive = false;
+	result->hasAggs = result->hasRecursive = false;
 	compat_forget_permissions(result);
 	result->rtable = list_make1(
 		makeNode(RangeTblEntry)); /* the groups, when their columns are known */
@@ -648,6 +648,8 @@ make_level(Level *level)
 	conditions = (List *) replace_columns((Node *) having, level);
 	conditions = list_concat(conditions, make_conditions(level));
 	result->jointree->quals = (Node *) make_ands_explicit(conditions);
+	result->hasSubLinks = checkExprHasSubLink(result->limitCount) ||
+						  checkExprHasSubLink(result->limitOffset);
 	IncrementVarSublevelsUp((Node *) level->groups, 1, 1);
 	groups = decorrelate_subquery_entry(level->groups, "grouped");
 	linitial(result->rtable) = fetches_from_workers(level) ? make_with(level, groups) : groups;
