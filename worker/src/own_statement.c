@@ -36,6 +36,7 @@
 #include "function_guard.h"
 #include "relation_owner.h"
 #include "session_mark.h"
+#include "slow_reader.h"
 #include "take_row.h"
 
 /* What a statement asks of the tables that it names. */
@@ -156,7 +157,10 @@ plan_query(COMPAT_PLAN_ARGUMENTS(query))
 		return call_planner(COMPAT_PASS_PLAN(query));
 	}
 	if (own)
+	{
 		(void) borrow_owners_rights((Node *) query, &access);
+		slow_reader_expect(!access.writes && query->rowMarks == NIL);
+	}
 	if (access.users_tables)
 		caller_check_settings();
 	/* constants are folded by functions, those of what a foreign key compares, too */
@@ -457,6 +461,8 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 
 	if (!caller_is_own(text))
 		users_code_check_command(command);
+	if (own && !is_parsed_inside)
+		slow_reader_expect(false);
 	if (own && caller_is_command(command))
 	{
 		caller_execute((VariableSetStmt *) command);
