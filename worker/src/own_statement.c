@@ -279,6 +279,8 @@ finish_query(QueryDesc *query)
 static void
 call_end(QueryDesc *query)
 {
+	if (caller_is_own(query->sourceText))
+		slow_reader_sent(query->estate->es_processed);
 	if (previous_executor_end)
 		previous_executor_end(query);
 	else

@@ -5,8 +5,8 @@
  * tcp_user_timeout ends a session whose peer takes nothing for so long: the kernel does not tell one that is gone from one
  * that answers, but has no room, for its client has fetched some rows of a cursor and thinks about them, or because other
  * parts of the plan take longer.  The timeout is for locks that others wait for.  Rows of a read go without it, until
- * the next statement says that they have been taken; what a read holds makes nobody wait, and a peer
- * that is gone is found by keepalives once they are sent, or by the kernel's retransmissions in a quarter of an hour.
+ * the next statement says that they have been taken, or there were so few that they fill no buffer; what a read holds
+ * makes nobody wait, and a peer that is gone is found by the kernel's retransmissions in a quarter of an hour.
  */
 #include "postgres.h"
 
@@ -16,13 +16,29 @@
 
 #include "slow_reader.h"
 
+/* Rows that the peer's kernel takes. */
+#define FEW_ROWS 10
+
+static bool is_patient = false;
+
+static void
+set_patient(bool wanted)
+{
+	if (MyProcPort == NULL || wanted == is_patient)
+		return;
+	(void) pq_settcpusertimeout(wanted ? 0 : tcp_user_timeout, MyProcPort);
+	is_patient = wanted;
+}
+
 void
 slow_reader_expect(bool reads)
 {
-	static bool is_expected = false;
+	set_patient(reads);
+}
 
-	if (MyProcPort == NULL || reads == is_expected)
-		return;
-	(void) pq_settcpusertimeout(reads ? 0 : tcp_user_timeout, MyProcPort);
-	is_expected = reads;
+void
+slow_reader_sent(uint64 rows)
+{
+	if (rows <= FEW_ROWS)
+		set_patient(false);
 }

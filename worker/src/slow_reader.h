@@ -8,4 +8,7 @@
 /* Before each statement of the coordinator's: does it only read? */
 extern void slow_reader_expect(bool reads);
 
+/* At its end: so many rows were sent. */
+extern void slow_reader_sent(uint64 rows);
+
 #endif
