@@ -573,17 +573,31 @@ lower_distinct(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte, Att
 	return result;
 }
 
+/* The relation that the entry is of; NULL: not yet one.  Not all who ask set VariableStatData.rel. */
+static RelOptInfo *
+find_relation(const PlannerInfo *root, const RangeTblEntry *rte)
+{
+	for (int i = 1; i < root->simple_rel_array_size; i++)
+	{
+		if (root->simple_rte_array[i] == rte)
+			return root->simple_rel_array[i];
+	}
+	return NULL;
+}
+
 /* get_relation_stats_hook */
 static bool
 find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, VariableStatData *data)
 {
-	RelOptInfo *rel = data->rel;
+	RelOptInfo *rel;
 	Var *column;
 
 	if (previous_hook && previous_hook(root, rte, attribute, data))
 		return true;
-	if (rte->rtekind != RTE_RELATION || rel == NULL || attribute <= 0 ||
-		rel->reloptkind != RELOPT_BASEREL || !root->ec_merging_done || !rel->has_eclass_joins ||
+	if (rte->rtekind != RTE_RELATION || attribute <= 0 || !root->ec_merging_done)
+		return false;
+	rel = find_relation(root, rte);
+	if (rel == NULL || rel->reloptkind != RELOPT_BASEREL || !rel->has_eclass_joins ||
 		!is_grouped(root, rel, attribute))
 		return false;
 	column = makeVar(rel->relid, attribute, get_atttype(rte->relid, attribute), -1, InvalidOid, 0);

@@ -132,3 +132,18 @@ def test_as_many_groups_as_come(pair: Pair, table: str, groups: str, condition: 
     assert rows / 3 <= pair.plan(distinct, "COSTS ON")["Plan Rows"] <= rows * 3, pair.explain(
         distinct, "COSTS ON"
     )
+
+
+def test_other_indexes(pair: Pair) -> None:
+    """BRIN asks for statistics, too, of what it does not say."""
+    pair.execute(
+        "CREATE TABLE brin (id integer, at integer); CREATE INDEX ON brin USING brin (at); CREATE INDEX ON brin USING gin ((ARRAY[at]))"
+    )
+    pair.execute(
+        "INSERT INTO brin SELECT i, i / 10 FROM generate_series(1, 20000) AS i; ANALYZE brin"
+    )
+    pair.same(
+        "SELECT b.at, count(*) FROM brin AS b JOIN days AS d ON d.id = 2400000 + b.id WHERE b.at BETWEEN 5 AND 9 GROUP BY b.at"
+    )
+    pair.same("SELECT at, count(*) FROM brin WHERE at = 7 GROUP BY at")
+    pair.execute("DROP TABLE brin")

@@ -75,7 +75,7 @@
 #define CACHE_BYTES (2 * 1024 * 1024)
 #define MAKE_GROUP_COST (4 * cpu_operator_cost)
 #define FIND_GROUP_COST (0.5 * cpu_operator_cost)
-#define FIND_VALUE_COST (2 * cpu_operator_cost)
+#define FIND_VALUE_COST (0.5 * cpu_operator_cost)
 
 /* A hash of a value, by which rows are put aside or shared out. */
 #define HASH_VALUE_COST (0.1 * cpu_operator_cost)
