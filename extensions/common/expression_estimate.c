@@ -37,15 +37,15 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/date.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 #include "utils/typcache.h"
+
+#include "value_number.h"
 
 /* Rows of which the expression is computed.  Groups are told from rows up to some half of its square. */
 #define SAMPLE_ROWS 400
@@ -242,60 +242,6 @@ put(Sample *sample, Datum value, double rows)
 	sample->rows[sample->count++] = Max((int) rint(rows), 1);
 }
 
-/* A number for the value, if values between two are more of them. */
-static bool
-get_number(Oid type, Datum value, double *number)
-{
-	switch (type)
-	{
-		case INT2OID:
-			*number = DatumGetInt16(value);
-			return true;
-		case INT4OID:
-			*number = DatumGetInt32(value);
-			return true;
-		case INT8OID:
-			*number = (double) DatumGetInt64(value);
-			return true;
-		case FLOAT4OID:
-			*number = DatumGetFloat4(value);
-			return isfinite(*number);
-		case FLOAT8OID:
-			*number = DatumGetFloat8(value);
-			return isfinite(*number);
-		case DATEOID:
-			*number = DatumGetDateADT(value);
-			return !DATE_NOT_FINITE(DatumGetDateADT(value));
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			*number = (double) DatumGetTimestamp(value);
-			return !TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value));
-		default:
-			return false;
-	}
-}
-
-/* The other way round; the number is between two that get_number() gave. */
-static Datum
-make_value(Oid type, double number)
-{
-	switch (type)
-	{
-		case INT2OID:
-			return Int16GetDatum((int16) floor(number));
-		case INT4OID:
-		case DATEOID:
-			return Int32GetDatum((int32) floor(number));
-		case FLOAT4OID:
-			return Float4GetDatum((float4) number);
-		case FLOAT8OID:
-			return Float8GetDatum(number);
-		default:
-			/* the largest bigint is less than the double that is nearest to it */
-			return Int64GetDatum(number >= 0x1p63 ? PG_INT64_MAX : (int64) floor(number));
-	}
-}
-
 /* A value of the histogram: one between two bounds, at random. */
 static Datum
 draw_value(const AttStatsSlot *histogram, pg_prng_state *state)
@@ -305,10 +251,10 @@ draw_value(const AttStatsSlot *histogram, pg_prng_state *state)
 	double low;
 	double high;
 
-	if (!get_number(histogram->valuetype, histogram->values[bin], &low) ||
-		!get_number(histogram->valuetype, histogram->values[bin + 1], &high))
+	if (!value_number_get(histogram->valuetype, histogram->values[bin], &low) ||
+		!value_number_get(histogram->valuetype, histogram->values[bin + 1], &high))
 		return histogram->values[bin];
-	return make_value(histogram->valuetype, low + (high - low) * (place - bin));
+	return value_number_make(histogram->valuetype, low + (high - low) * (place - bin));
 }
 
 /*
@@ -333,7 +279,7 @@ draw_sample(Sample *sample, const AttStatsSlot *common, const AttStatsSlot *hist
 	if (bounds < 2 && !sample->is_complete)
 		return false;
 	has_between = bounds > 0 &&
-				  get_number(histogram->valuetype, histogram->values[bounds / 2], &number);
+				  value_number_get(histogram->valuetype, histogram->values[bounds / 2], &number);
 	if (bounds > 0 && !has_between)
 		rows = bounds / Max(rest, 1.0 / bounds);
 	others = has_between ? (int) ceil(Max(rest, 0) * rows) : bounds;

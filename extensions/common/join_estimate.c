@@ -24,6 +24,15 @@
 #include "decorrelate.h"
 #include "key_range_estimate.h"
 
+RelOptInfo *
+join_estimate_find_relation(const PlannerInfo *root, const RangeTblEntry *rte)
+{
+	for (int i = 1; i < root->simple_rel_array_size; i++)
+		if (root->simple_rte_array[i] == rte)
+			return root->simple_rel_array[i];
+	return NULL;
+}
+
 static bool
 is_unique_for_joins(const IndexOptInfo *index)
 {

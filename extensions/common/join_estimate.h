@@ -17,6 +17,12 @@
 extern void
 join_estimate_relation(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, bool has_keys);
 
+/*
+ * The relation of an entry; NULL: not yet one.  For get_relation_stats_hook: the VariableStatData that it is handed is not set
+ * at all when it comes from brincostestimate().
+ */
+extern RelOptInfo *join_estimate_find_relation(const PlannerInfo *root, const RangeTblEntry *rte);
+
 /* The class that holds a column of the relation equal to something; NULL: none. */
 extern EquivalenceClass *
 join_estimate_find_class(const PlannerInfo *root, const RelOptInfo *rel, AttrNumber attribute);

@@ -37,14 +37,13 @@
 #include "parser/parsetree.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/date.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 #include "utils/typcache.h"
 
 #include "join_estimate.h"
+#include "value_number.h"
 
 /* Columns with so much correlation follow the order of the rows. */
 #define LEAST_CORRELATION 0.98
@@ -63,54 +62,13 @@ static get_relation_stats_hook_type previous_hook = NULL;
 
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
-/* Is the column a number or a moment, and what is the value then? */
-static bool
-read_number(Oid type, Datum value, double *number)
-{
-	switch (type)
-	{
-		case INT2OID:
-			*number = DatumGetInt16(value);
-			return true;
-		case INT4OID:
-			*number = DatumGetInt32(value);
-			return true;
-		case INT8OID:
-			*number = (double) DatumGetInt64(value);
-			return true;
-		case DATEOID:
-			*number = DatumGetDateADT(value);
-			return true;
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			*number = (double) DatumGetTimestamp(value);
-			return true;
-		default:
-			return false;
-	}
-}
-
-static Datum
-make_number(Oid type, double number)
-{
-	switch (type)
-	{
-		case INT2OID:
-			return Int16GetDatum((int16) number);
-		case INT4OID:
-		case DATEOID:
-			return Int32GetDatum((int32) number);
-		default:
-			return Int64GetDatum((int64) number);
-	}
-}
-
+/* Is it a type of whole numbers or moments? */
 static bool
 has_numbers(Oid type)
 {
 	double number;
 
-	return read_number(type, (Datum) 0, &number);
+	return type != FLOAT4OID && type != FLOAT8OID && value_number_get(type, (Datum) 0, &number);
 }
 
 /* The column's statistics, not as this hook gives them; false without any.  To be released. */
@@ -179,8 +137,8 @@ find_keys(PlannerInfo *root, const Var *key, const Part *part, double *low, doub
 			double left;
 			double right;
 
-			(void) read_number(key->vartype, slot.values[bin], &left);
-			(void) read_number(key->vartype, slot.values[bin + 1], &right);
+			(void) value_number_get(key->vartype, slot.values[bin], &left);
+			(void) value_number_get(key->vartype, slot.values[bin + 1], &right);
 			ends[i] = left + (right - left) * (place - bin);
 		}
 		*low = ends[0];
@@ -396,9 +354,9 @@ estimate_partner(PlannerInfo *root, RelOptInfo *dimension, const Var *key,
 		return;
 	ReleaseVariableStats(found);
 	share = find_share(root, partner, family, BTLessEqualStrategyNumber, type,
-					   make_number(type, ceil(high))) -
+					   value_number_make(type, ceil(high))) -
 			find_share(root, partner, family, BTLessStrategyNumber, type,
-					   make_number(type, floor(low)));
+					   value_number_make(type, floor(low)));
 	set_selectivity(root, ec, dimension, other, Max(share, LEAST_SHARE) * rest / dimension->rows);
 	forget_key(root, partner->varno, dimension->relid, key->varattno);
 }
@@ -573,18 +531,6 @@ lower_distinct(PlannerInfo *root, RelOptInfo *rel, const RangeTblEntry *rte, Att
 	return result;
 }
 
-/* The relation that the entry is of; NULL: not yet one.  Not all who ask set VariableStatData.rel. */
-static RelOptInfo *
-find_relation(const PlannerInfo *root, const RangeTblEntry *rte)
-{
-	for (int i = 1; i < root->simple_rel_array_size; i++)
-	{
-		if (root->simple_rte_array[i] == rte)
-			return root->simple_rel_array[i];
-	}
-	return NULL;
-}
-
 /* get_relation_stats_hook */
 static bool
 find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, VariableStatData *data)
@@ -596,7 +542,7 @@ find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, Var
 		return true;
 	if (rte->rtekind != RTE_RELATION || attribute <= 0 || !root->ec_merging_done)
 		return false;
-	rel = find_relation(root, rte);
+	rel = join_estimate_find_relation(root, rte);
 	if (rel == NULL || rel->reloptkind != RELOPT_BASEREL || !rel->has_eclass_joins ||
 		!is_grouped(root, rel, attribute))
 		return false;

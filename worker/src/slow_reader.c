@@ -19,26 +19,20 @@
 /* Rows that the peer's kernel takes. */
 #define FEW_ROWS 10
 
-static bool is_patient = false;
-
-static void
-set_patient(bool wanted)
-{
-	if (MyProcPort == NULL || wanted == is_patient)
-		return;
-	(void) pq_settcpusertimeout(wanted ? 0 : tcp_user_timeout, MyProcPort);
-	is_patient = wanted;
-}
-
 void
 slow_reader_expect(bool reads)
 {
-	set_patient(reads);
+	static bool is_patient = false;
+
+	if (MyProcPort == NULL || reads == is_patient)
+		return;
+	(void) pq_settcpusertimeout(reads ? 0 : tcp_user_timeout, MyProcPort);
+	is_patient = reads;
 }
 
 void
 slow_reader_sent(uint64 rows)
 {
 	if (rows <= FEW_ROWS)
-		set_patient(false);
+		slow_reader_expect(false);
 }

@@ -122,6 +122,21 @@ find_inner(Level *level, Node *node)
 			make_ands_implicit((Expr *) canonicalize_qual((Expr *) copyObject(quals), false)));
 }
 
+static bool
+groups_by_column(const Level *level, int varno, AttrNumber attribute)
+{
+	ListCell *cell;
+
+	foreach(cell, level->grouped)
+	{
+		const Var *grouped = lfirst(cell);
+
+		if (IsA(grouped, Var) && grouped->varno == varno && grouped->varattno == attribute)
+			return true;
+	}
+	return false;
+}
+
 /* Are the groups whole on the workers, who have all of their columns there? */
 static bool
 groups_by_distribution_key(const Level *level)
@@ -133,22 +148,15 @@ groups_by_distribution_key(const Level *level)
 	foreach(cell, level->query->rtable)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, cell);
-		Var key = {.xpr.type = T_Var};
+		const DistributedTable *table;
 
 		if (!planner_is_distributed(rte))
 			continue;
-		if (colocation != NULL && metadata_table(rte->relid)->colocation != colocation)
+		table = metadata_table(rte->relid);
+		if (colocation != NULL && table->colocation != colocation)
 			return false;
-		colocation = metadata_table(rte->relid)->colocation;
-		key.varno = foreach_current_index(cell) + 1;
-		key.varattno = metadata_table(rte->relid)->key_attribute;
-		for (int i = 0; i < list_length(level->grouped); i++)
-		{
-			Var *grouped = list_nth(level->grouped, i);
-
-			found |= IsA(grouped, Var) && grouped->varno == key.varno &&
-					 grouped->varattno == key.varattno;
-		}
+		colocation = table->colocation;
+		found |= groups_by_column(level, foreach_current_index(cell) + 1, table->key_attribute);
 	}
 	return found;
 }

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
-from extensions.columnar.test.test_vector_groups import fill_with
+from extensions.columnar.test.test_vector_groups import fill_every
 from extensions.columnar.test.test_vector_topn import COLUMNS, DEFINITION, ORDERS, SERIAL, fill
 from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
@@ -70,16 +71,8 @@ def tables(sides: Twins) -> Iterator[Twins]:
 
 
 def first_rows(condition: str, window: str, shown: str = "*", table: str = "t") -> str:
-    function, comparison = (
-        condition.split(" OVER w ")
-        if condition[0] in "rd"
-        else condition.split(" ", 2)[2].split(" OVER w")
-    )
-    place = (
-        f"place {comparison}"
-        if condition[0] in "rd"
-        else " ".join(condition.split()[:2]) + " place"
-    )
+    function = re.search(r"\w+\(\)", condition)[0]
+    place = condition.replace(f"{function} OVER w", "place")
     return (
         f"SELECT {shown} FROM (SELECT *, {function} OVER w AS place FROM {table} WINDOW w AS ({window})) AS s"
         f" WHERE {place}"
@@ -272,7 +265,7 @@ def test_again(tables: Twins) -> None:
     tables.same(
         "SELECT s.few, q.id, q.place FROM small AS s, LATERAL ("
         + first_rows("row_number() OVER w <= 2", "PARTITION BY few ORDER BY up DESC")
-        + " AND q0.few = s.few) AS q".replace("q0.", ""),
+        + " AND few = s.few) AS q",
         ordered=False,
     )
     tables.same(
@@ -346,12 +339,7 @@ def test_other_equality(tables: Twins) -> None:
 @pytest.mark.parametrize("nulls", [0, 3])
 @pytest.mark.parametrize("type_", EVERY_TYPE)
 def test_every_type(tables: Twins, type_, nulls: int) -> None:
-    tables.execute("DROP TABLE IF EXISTS every; ALTER TABLE t RENAME TO kept")
-    try:
-        fill_with(tables, type_, 2500, nulls)
-        tables.execute("ALTER TABLE t RENAME TO every")
-    finally:
-        tables.execute("ALTER TABLE kept RENAME TO t")
+    fill_every(tables, type_, 2500, nulls)
     if tables.heap.run("SELECT v FROM every ORDER BY v").sqlstate is not None:
         return
     for query in (

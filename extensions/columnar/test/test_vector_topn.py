@@ -13,7 +13,7 @@ import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
-from extensions.columnar.test.test_vector_groups import fill_with
+from extensions.columnar.test.test_vector_groups import fill_every
 from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
@@ -118,12 +118,7 @@ def keys_are_right(twins: Twins, table: str, key: str, order: str, limit: int, o
 @pytest.mark.parametrize("nulls", [0, 30])
 @pytest.mark.parametrize("type_", [t for t in EVERY_TYPE if t.ordered], ids=lambda t: t.name)
 def test_every_type(tables: Twins, type_, nulls: int) -> None:
-    tables.execute("DROP TABLE IF EXISTS every; ALTER TABLE t RENAME TO kept")
-    try:
-        fill_with(tables, type_, 3000, nulls)
-        tables.execute("ALTER TABLE t RENAME TO every")
-    finally:
-        tables.execute("ALTER TABLE kept RENAME TO t")
+    fill_every(tables, type_, 3000, nulls)
     if tables.heap.run("SELECT v FROM every ORDER BY v LIMIT 1").sqlstate is not None:
         tables.same("SELECT v FROM every ORDER BY v LIMIT 1")
         return

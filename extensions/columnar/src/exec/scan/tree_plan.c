@@ -48,6 +48,7 @@
 
 #include "exec/scan/partition_tree.h"
 #include "exec/scan/planned_relation.h"
+#include "join_estimate.h"
 #include "store/options/settings.h"
 #include "store/table/table_am.h"
 
@@ -335,19 +336,6 @@ look_up_statistics(const PlannedTree *tree, Oid relation, AttrNumber attribute)
 }
 
 /*
- * The relation of an entry.  Core has it in simple_rel_array; the VariableStatData that
- * it hands to the hook is not set at all when it comes from brincostestimate().
- */
-static RelOptInfo *
-find_relation(const PlannerInfo *root, const RangeTblEntry *rte)
-{
-	for (int i = 1; i < root->simple_rel_array_size; i++)
-		if (root->simple_rte_array[i] == rte)
-			return root->simple_rel_array[i];
-	return NULL;
-}
-
-/*
  * get_relation_stats_hook: of the tree, whose entry looks like a table's at first.
  * `data` is only written: nothing is promised of what is in it.
  */
@@ -362,7 +350,7 @@ find_statistics(PlannerInfo *root, RangeTblEntry *rte, AttrNumber attribute, Var
 	/* the entry's own relkind was changed, the catalog's was not */
 	if (rte->rtekind != RTE_RELATION || get_rel_relkind(rte->relid) != RELKIND_PARTITIONED_TABLE)
 		return false;
-	rel = find_relation(root, rte);
+	rel = join_estimate_find_relation(root, rte);
 	tree = rel ? tree_plan_find(rel) : NULL;
 	if (tree == NULL)
 		return false;

@@ -170,33 +170,29 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 /* ---- input -------------------------------------------------------------------------------------- */
 
-/* Leaves the rows of the input out that cannot be among the first of their partition; false if none is left. */
-static bool
-choose_rows(ColumnarSortState *state, VectorInput *input)
-{
-	Vector **keys = palloc(sizeof(Vector *) * state->nkeys);
-
-	for (int i = 0; i < state->nkeys; i++)
-		keys[i] = vector_expression_evaluate(state->expressions[i], input);
-	input->nselected = sort_first_filter(state->first, keys, input->selection, input->nselected,
-										 state->selection);
-	input->selection = state->selection;
-	return input->nselected > 0;
-}
-
-/* Adds the batch to the store. */
+/* Adds the batch to the store, but for rows that cannot be among the first of their partition, if no others are wanted. */
 static void
 store_batch(ColumnarSortState *state, VectorInput *input)
 {
+	Vector **keys = palloc(sizeof(Vector *) * state->nkeys);
 	Vector *vectors = palloc(sizeof(Vector) * Max(state->ncolumns, 1));
 	Vector **columns = palloc0(sizeof(Vector *) * Max(state->ncolumns, 1));
 
-	if (state->first != NULL && !choose_rows(state, input))
-		return;
 	for (int i = 0; i < state->nkeys; i++)
-		if (state->key_columns[i] >= state->noutputs)
-			columns[state->key_columns[i]] = vector_expression_evaluate(state->expressions[i],
-																		input);
+	{
+		if (state->first == NULL && state->key_columns[i] < state->noutputs)
+			continue;
+		keys[i] = vector_expression_evaluate(state->expressions[i], input);
+		columns[state->key_columns[i]] = keys[i];
+	}
+	if (state->first != NULL)
+	{
+		input->nselected = sort_first_filter(state->first, keys, input->selection, input->nselected,
+											 state->selection);
+		input->selection = state->selection;
+		if (input->nselected == 0)
+			return;
+	}
 	for (int i = 0; i < state->noutputs; i++)
 	{
 		columns[i] = &vectors[i];

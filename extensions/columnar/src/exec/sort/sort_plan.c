@@ -85,6 +85,7 @@ typedef struct SortPathOfBatches
 	CustomPath custom; /* first member */
 	const SortKeys *keys;
 	SortBound bound;
+	double wanted;	  /* rows, if they are bounded */
 	List *columns;	  /* that the node reads: Vars, or expressions that the aggregation returns */
 	List *attributes; /* of the BatchPath */
 	bool aggregated;
@@ -225,7 +226,7 @@ set_cost(SortPathOfBatches *sort, PlannerInfo *root, const BatchPath *batch)
 	if (sort->bound.rows > 0)
 	{
 		cost += rows * BOUND_COST * list_length(sort->keys->expressions);
-		rows = Max(estimate_bounded(root, sort->keys, &sort->bound, rows), 2);
+		rows = Max(sort->wanted, 2);
 		kept = Min(kept, rows * (1 + log(kept / rows)));
 	}
 	cost += estimate_columns(sort->columns, kept);
@@ -354,8 +355,9 @@ make_path(PlannerInfo *root, RelOptInfo *input, const BatchPath *batch, const So
 	sort->keys = keys;
 	sort->columns = columns;
 	sort->attributes = batch->attributes;
-	if (bound != NULL &&
-		estimate_bounded(root, keys, bound, batch->rows) <= batch->rows * BOUNDED_SHARE)
+	if (bound != NULL)
+		sort->wanted = estimate_bounded(root, keys, bound, batch->rows);
+	if (bound != NULL && sort->wanted <= batch->rows * BOUNDED_SHARE)
 	{
 		sort->bound = *bound;
 		sort->backward = is_bound_met_backward(root, input, batch, keys, bound);
