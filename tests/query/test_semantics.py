@@ -382,3 +382,65 @@ def test_what_cannot_be_analysed_now_is_analysed_later(make_cluster) -> None:
     for _ in wait_until("t is analysed", 60):
         if node.query("SELECT reltuples FROM pg_class WHERE relname = 't'") == [(4000,)]:
             break
+
+
+@pytest.fixture
+def analysing(make_cluster) -> tuple[Cluster, psycopg.Connection]:
+    """A table that autovacuum wants analysed, not vacuumed, when 1000 rows have changed; a user's session."""
+    cluster = make_cluster(workers=1)
+    node = cluster.coordinator
+    node.settings |= {"autovacuum_naptime": "1s", "autovacuum_analyze_threshold": "1000"}
+    node.restart()
+    node.execute(
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer)"
+        " WITH (autovacuum_vacuum_threshold = 1000000, autovacuum_vacuum_insert_threshold = -1);"
+        "SELECT strata.create_distributed_table('t', 'id')"
+    )
+    return cluster, node.connect()
+
+
+def test_an_analysis_that_waits_for_a_user_makes_no_deadlock(analysing) -> None:
+    """It waits for who has changed the table's row of pg_class, and he for the table."""
+    cluster, user = analysing
+    node, worker = cluster.coordinator, cluster.workers[0]
+    node.execute("ALTER SYSTEM SET deadlock_timeout = '4s'")
+    node.execute("SELECT pg_reload_conf()")
+    begin = node.log_size()
+    with worker.connect() as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE")
+        node.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 4000) AS g")
+        for _ in wait_until("autovacuum is done, and the analysis has failed", 60):
+            if "in the background" in node.log_text(begin):
+                break
+        user.execute("BEGIN")
+        user.execute("GRANT SELECT ON t TO PUBLIC")
+    for _ in wait_until("the analysis waits for the user", 60):
+        if node.query(
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE backend_type LIKE 'strata%' AND wait_event = 'transactionid'"
+        ):
+            break
+    user.execute("ALTER TABLE t ADD COLUMN w integer")
+    user.execute("COMMIT")
+    for _ in wait_until("t is analysed", 60):
+        if node.query("SELECT reltuples FROM pg_class WHERE relname = 't'") == [(4000,)]:
+            break
+
+
+def test_a_user_does_not_wait_for_an_analysis(analysing) -> None:
+    cluster, user = analysing
+    node = cluster.coordinator
+    begin = node.log_size()
+    body = "CREATE OR REPLACE FUNCTION slow(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
+    node.execute(f"{body} $$BEGIN RETURN $1; END$$; CREATE INDEX ON t (slow(v))")
+    node.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 900) AS g")
+    node.execute(f"{body} $$BEGIN PERFORM pg_sleep(0.1); RETURN $1; END$$")
+    node.execute("UPDATE t SET v = v WHERE id < 200")
+    for _ in wait_until("the analysis runs", 60):
+        if cluster.workers[0].query(
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%ANALYZE%'"
+        ):
+            break
+    user.execute("ALTER TABLE t ADD COLUMN w integer")
+    assert "in the background" in node.log_text(begin)

@@ -5,7 +5,9 @@
  * Of distributed tables autovacuum decides, by its settings and those of the table, from the changes that this server has counted.  Its own
  * ANALYZE of a shell reads nothing and changes nothing (analyze_sample.c): it must not keep one of autovacuum's few processes
  * waiting for workers, or hold up those that cancel it.  It leaves a request in shared memory instead, for service
- * "periods", which runs the ANALYZE that a user would run.  Core does that as the table's owner, restricted.
+ * "periods", which runs the ANALYZE that a user would run.  Core does that as the table's owner, restricted.  It gives way to whoever waits for
+ * its locks for deadlock_timeout, as autovacuum does, and waits shorter than that itself, which autovacuum does not: a transaction of
+ * GRANT and ALTER TABLE would be told of a deadlock.
  *
  * A request stays until it is done: while somebody holds a lock that conflicts, or a worker is away, it is tried
  * again after RETRY_MS.  After a crash, and when there are too many, the next changes make a new one.
@@ -22,8 +24,10 @@
 #include "miscadmin.h"
 #include "postmaster/autovacuum.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -140,6 +144,28 @@ list_requests(Oid *relations)
 
 /* ---------------------------------------------------------------- the task */
 
+/* Whether somebody who waits for our locks cancels what we do (ProcSleep). */
+static void
+give_way(bool to_all)
+{
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	if (to_all)
+		MyProc->statusFlags |= PROC_IS_AUTOVACUUM;
+	else
+		MyProc->statusFlags &= ~PROC_IS_AUTOVACUUM;
+	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+	LWLockRelease(ProcArrayLock);
+	if (!to_all)
+		QueryCancelPending = false; /* it came when we were done */
+}
+
+static void
+wait_briefly(void)
+{
+	(void) set_config_option("lock_timeout", psprintf("%dms", Max(DeadlockTimeout / 2, 1)),
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
 /* A table, or with a worker the copy that it has.  False if it has to be tried again. */
 static bool
 analyze_table(Oid relation, int worker)
@@ -159,6 +185,7 @@ analyze_table(Oid relation, int worker)
 										 "");
 		return true;
 	}
+	wait_briefly();
 	sql = psprintf("ANALYZE %s", relation_name_qualified(relation));
 	SPI_connect();
 	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
@@ -189,6 +216,7 @@ run_request(Oid relation, int worker)
 
 	CHECK_FOR_INTERRUPTS();
 	service_transaction_next();
+	give_way(true);
 	PG_TRY();
 	{
 		success = analyze_table(relation, worker);
@@ -200,6 +228,7 @@ run_request(Oid relation, int worker)
 		success = false;
 	}
 	PG_END_TRY();
+	give_way(false);
 	return success;
 }
 
