@@ -308,17 +308,9 @@ static uint32
 narrow_to_keys(void *owner, Vector *values, uint16 *selection, uint32 n)
 {
 	ColumnarJoinState *state = owner;
-	uint32 found[BLOCK_ROWS];
-	uint32 kept = 0;
+	uint32 rows[BLOCK_ROWS];
 
-	if (vector_join_table_find(state->table, &values, selection, n, found) == n)
-		return n;
-	for (uint32 i = 0; i < n; i++)
-	{
-		selection[kept] = selection[i];
-		kept += found[i] != VECTOR_NO_ROW;
-	}
-	return kept;
+	return vector_join_table_list(state->table, &values, selection, n, selection, rows);
 }
 
 /* Is a key a column of the probe side, so that nodes below can be told about it? */

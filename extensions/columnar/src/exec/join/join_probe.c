@@ -14,6 +14,8 @@
  */
 #include "exec/join/join_internal.h"
 
+#include "exec/join/vector_join_index.h"
+
 /* ---- the result --------------------------------------------------------------------------------- */
 
 static void
@@ -108,71 +110,11 @@ mark_build_row(ColumnarJoinState *state, uint32 row)
 	state->marks[row >> 6] |= UINT64CONST(1) << (row & 63);
 }
 
-/* So many rows are looked at together, a bit for each. */
-#define MATCH_STEP 64
-
-/* Up to so many rows of a step are listed bit by bit; more of them by a look at each row. */
-#define MATCH_FEW 16
-
-/* Bits of the rows that have a partner among the MATCH_STEP from here on. */
-static pg_attribute_always_inline uint64
-matched_bits(const uint32 *restrict found)
-{
-	uint8 matches[MATCH_STEP];
-	uint64 bits = 0;
-
-	for (int i = 0; i < MATCH_STEP; i++)
-		matches[i] = found[i] != VECTOR_NO_ROW;
-	for (int i = 0; i < MATCH_STEP; i += 8)
-	{
-		uint64 eight;
-
-		/* the product has the lowest bits of the eight bytes side by side at its top */
-		memcpy(&eight, matches + i, sizeof(eight));
-		bits |= (eight * UINT64CONST(0x0102040810204080)) >> 56 << i;
-	}
-	return bits;
-}
-
-/* Lists the rows of the probe batch with a partner (its row beside them). */
-VECTOR_KERNEL static uint32
-list_matched_rows(const uint16 *restrict selection, const uint32 *restrict found, uint32 nselected,
-				  uint16 *restrict positions, uint32 *restrict rows)
-{
-	uint32 n = 0;
-	uint32 i = 0;
-
-	while (i < nselected)
-	{
-		uint32 end = Min(i + MATCH_STEP, nselected);
-		uint64 bits = end == i + MATCH_STEP ? matched_bits(found + i) : PG_UINT64_MAX;
-
-		if (__builtin_popcountll(bits) <= MATCH_FEW)
-		{
-			for (; bits != 0; bits &= bits - 1)
-			{
-				uint32 row = i + (uint32) __builtin_ctzll(bits);
-
-				positions[n] = selection[row];
-				rows[n++] = found[row];
-			}
-			i = end;
-		}
-		for (; i < end; i++)
-		{
-			positions[n] = selection[i];
-			rows[n] = found[i];
-			n += found[i] != VECTOR_NO_ROW;
-		}
-	}
-	return n;
-}
-
 static uint32
 list_matched(ColumnarJoinState *state)
 {
-	return list_matched_rows(state->input.selection, state->found, state->input.nselected,
-							 state->positions, state->rows);
+	return join_list_found(state->found, state->input.selection, state->input.nselected,
+						   state->positions, state->rows);
 }
 
 static uint32
@@ -216,12 +158,35 @@ check_conditions(ColumnarJoinState *state)
 	}
 }
 
+/* Do those probe rows come out that have a partner, and no other? */
+static bool
+emits_matched_only(const ColumnarJoinState *state)
+{
+	return state->kind == JOIN_KIND_INNER || state->kind == JOIN_KIND_BUILD_OUTER ||
+		   state->kind == JOIN_KIND_PROBE_SEMI;
+}
+
+/* The n probe rows in positions[] are all of the batch that have a partner, each its only one. */
+static bool
+emit_matched(ColumnarJoinState *state, uint32 n)
+{
+	if (join_emits_build_rows(state))
+	{
+		for (uint32 i = 0; i < n; i++)
+			mark_build_row(state, state->rows[i]);
+	}
+	begin_batch(state, JOIN_LAYOUT_PROBE, n);
+	return finish_batch(state);
+}
+
 /* Each row of the probe batch has its only partner in found[], or none; is there a batch to hand up? */
 static bool
 emit_single(ColumnarJoinState *state)
 {
 	uint32 n = 0;
 
+	if (emits_matched_only(state))
+		return emit_matched(state, list_matched(state));
 	if (join_emits_build_rows(state))
 	{
 		for (uint32 i = 0; i < state->input.nselected; i++)
@@ -230,11 +195,6 @@ emit_single(ColumnarJoinState *state)
 	}
 	switch (state->kind)
 	{
-		case JOIN_KIND_INNER:
-		case JOIN_KIND_BUILD_OUTER:
-		case JOIN_KIND_PROBE_SEMI:
-			n = list_matched(state);
-			break;
 		case JOIN_KIND_PROBE_OUTER:
 		case JOIN_KIND_FULL:
 			n = list_all(state);
@@ -242,8 +202,7 @@ emit_single(ColumnarJoinState *state)
 		case JOIN_KIND_PROBE_ANTI:
 			n = list_unmatched(state);
 			break;
-		case JOIN_KIND_BUILD_SEMI:
-		case JOIN_KIND_BUILD_ANTI:
+		default: /* only build rows come out */
 			break;
 	}
 	begin_batch(state, JOIN_LAYOUT_PROBE, n);
@@ -359,26 +318,43 @@ mark_found(ColumnarJoinState *state)
 	}
 }
 
+/* Looks up the batch's keys; how many of them have a partner. */
+static uint32
+find_partners(ColumnarJoinState *state)
+{
+	return vector_join_table_find(state->table, state->probe.key_values, state->input.selection,
+								  state->input.nselected, state->found);
+}
+
+static uint32
+list_partners(ColumnarJoinState *state)
+{
+	return vector_join_table_list(state->table, state->probe.key_values, state->input.selection,
+								  state->input.nselected, state->positions, state->rows);
+}
+
 bool
 join_probe_batch(ColumnarJoinState *state)
 {
 	MemoryContext caller = MemoryContextSwitchTo(
 		state->source.custom.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
-	uint32 nfound = vector_join_table_find(state->table, state->probe.key_values,
-										   state->input.selection, state->input.nselected,
-										   state->found);
+	bool single = vector_join_table_is_unique(state->table) || needs_one_partner(state);
+	bool listed = single && state->conditions == NULL && emits_matched_only(state);
+	uint32 nfound = listed ? list_partners(state) : find_partners(state);
 
 	MemoryContextSwitchTo(caller);
 	state->rate.asked += state->input.nselected;
 	state->rate.passed += join_emits_unmatched_probe_rows(state) ? state->input.nselected : nfound;
 
+	if (listed)
+		return emit_matched(state, nfound);
 	if (state->conditions == NULL &&
 		(state->kind == JOIN_KIND_BUILD_SEMI || state->kind == JOIN_KIND_BUILD_ANTI))
 	{
 		mark_found(state);
 		return false;
 	}
-	if (vector_join_table_is_unique(state->table) || needs_one_partner(state))
+	if (single)
 	{
 		if (state->conditions != NULL)
 			check_conditions(state);

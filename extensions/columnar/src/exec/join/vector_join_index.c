@@ -39,8 +39,6 @@
 
 #define BUCKET_BYTES 64
 
-#define RANK_CODES 32
-
 /* ---- plan ---------------------------------------------------------------------------------- */
 
 JoinIndexPlan
@@ -201,13 +199,10 @@ find_ranks(const JoinRank *restrict ranks, const uint64 *restrict codes, uint32 
 {
 	for (uint32 i = 0; i < n; i++)
 	{
-		JoinRank rank = ranks[codes[i] / RANK_CODES];
-		uint32 shift = codes[i] % RANK_CODES;
-		uint32 before = rank.bits & (((uint32) 1 << shift) - 1);
-		uint32 number = rank.before + (uint32) __builtin_popcount(before);
+		uint32 bits = ranks[codes[i] / RANK_CODES].bits;
 
 		/* no branch: whether the code is there cannot be predicted */
-		numbers[i] = number & -((rank.bits >> shift) & 1);
+		numbers[i] = join_rank_entry(ranks, codes[i]) & -(bits >> codes[i] % RANK_CODES & 1);
 	}
 }
 

@@ -27,7 +27,9 @@ typedef struct JoinIndexPlan
 	Size bytes;		 /* about; not including next[] */
 } JoinIndexPlan;
 
-/* 32 codes of a ranked index. */
+#define RANK_CODES 32
+
+/* RANK_CODES codes of a ranked index. */
 typedef struct JoinRank
 {
 	uint32 bits;   /* those that are there */
@@ -68,6 +70,16 @@ typedef struct JoinIndex
 	uint32 *next; /* by row: the next with the same keys; made with the first that has one */
 } JoinIndex;
 
+/* The entry of a code that is there. */
+static pg_attribute_always_inline uint32
+join_rank_entry(const JoinRank *ranks, uint64 code)
+{
+	const JoinRank *rank = &ranks[code / RANK_CODES];
+	uint32 before = rank->bits & (((uint32) 1 << code % RANK_CODES) - 1);
+
+	return rank->before + (uint32) __builtin_popcount(before);
+}
+
 /* Do two rows with the same code have the same keys? */
 typedef bool (*JoinRowsEqual)(const void *owner, uint32 row, uint32 other);
 
@@ -96,6 +108,17 @@ extern void join_index_add(JoinIndex *index, const uint64 *codes, uint32 n, uint
 
 /* The first rows with n codes, or VECTOR_NO_ROW. Returns how many were found. */
 extern uint32 join_index_find(const JoinIndex *index, const uint64 *codes, uint32 n, uint32 *rows);
+
+/*
+ * Lists those of the n codes that are found: what stands in selection[] beside them, and their rows.  Returns how
+ * many.  positions may be selection.
+ */
+extern uint32 join_index_list(const JoinIndex *index, const uint64 *codes, const uint16 *selection,
+							  uint32 n, uint16 *positions, uint32 *rows);
+
+/* The same of rows that were found already, VECTOR_NO_ROW among them. */
+extern uint32 join_list_found(const uint32 *found, const uint16 *selection, uint32 n,
+							  uint16 *positions, uint32 *rows);
 
 /*
  * Where different keys may have the same code: the first row of the next of them.  bucket and slot

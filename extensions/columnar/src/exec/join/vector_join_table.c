@@ -504,6 +504,12 @@ find_rows(VectorJoinTable *table, Vector *const *vectors, const uint16 *selectio
 
 /* ---- dictionary codes ---------------------------------------------------------------------- */
 
+static inline bool
+has_codes(const VectorJoinTable *table, Vector *const *keys)
+{
+	return table->nkeys == 1 && keys[0]->form == VECTOR_CODES;
+}
+
 /* Makes room for the rows of the dictionary's entries, none of them known. */
 static void
 begin_dictionary(VectorJoinTable *table, const Dictionary *dictionary)
@@ -631,9 +637,29 @@ vector_join_table_find(VectorJoinTable *table, Vector *const *keys, const uint16
 		memset(rows, 0xFF, sizeof(uint32) * nselected); /* VECTOR_NO_ROW */
 		return 0;
 	}
-	if (table->nkeys == 1 && keys[0]->form == VECTOR_CODES)
+	if (has_codes(table, keys))
 		return find_codes(table, keys, selection, nselected, rows);
 	return find_rows(table, keys, selection, nselected, rows);
+}
+
+uint32
+vector_join_table_list(VectorJoinTable *table, Vector *const *keys, const uint16 *selection,
+					   uint32 nselected, uint16 *positions, uint32 *rows)
+{
+	uint32 found[GROUP_ROWS];
+
+	Assert(table->finished && nselected <= GROUP_ROWS);
+	if (nselected == 0 || table->nusable == 0)
+		return 0;
+	if (!table->hashed && !has_codes(table, keys))
+	{
+		load_keys(table, keys, selection, nselected);
+		make_codes(table, nselected);
+		return join_index_list(&table->index, table->codes, selection, nselected, positions, rows);
+	}
+	if (vector_join_table_find(table, keys, selection, nselected, found) == 0)
+		return 0;
+	return join_list_found(found, selection, nselected, positions, rows);
 }
 
 /* ---- what the table tells of itself -------------------------------------------------------- */

@@ -104,35 +104,60 @@ get_bits(const unsigned char *from, const unsigned char *end, uint64 bit, int wi
 	return value & (~UINT64CONST(0) >> (64 - width));
 }
 
-/* How many of the values can be read as 8 bytes from their first bit's on, none of which is after the last. */
-static uint32
-count_readable(uint32 nvalues, int width)
-{
-	uint64 size = bitpack_size(nvalues, width);
+/* Values of more bits may reach into a ninth byte. */
+#define EIGHTS_WIDTH_MAX 57
 
-	if (width > 57 || size < sizeof(uint64))
-		return 0;
-	return Min(nvalues, ((size - sizeof(uint64) + 1) * 8 + width - 1) / width);
+/*
+ * Unpacks nvalues, a multiple of 8: eight have `width` bytes together, so all eights begin at the same bits.  Reads
+ * up to 8 bytes after the last.
+ */
+FORMAT_VECTORISED static void
+unpack_eights(const unsigned char *restrict from, uint32 nvalues, int width, uint64 base,
+			  uint64 *restrict values)
+{
+	const uint64 mask = ~UINT64CONST(0) >> (64 - width);
+	uint32 bytes[8];
+	uint64 shifts[8];
+
+	for (int i = 0; i < 8; i++)
+	{
+		bytes[i] = i * width / 8;
+		shifts[i] = i * width % 8;
+	}
+	for (uint32 done = 0; done < nvalues; done += 8, from += width)
+	{
+		uint64 words[8];
+
+		for (int i = 0; i < 8; i++)
+			memcpy(&words[i], from + bytes[i], sizeof(uint64));
+		for (int i = 0; i < 8; i++)
+			values[done + i] = (words[i] >> shifts[i] & mask) + base;
+	}
 }
 
 static void
 unpack_short(const char *from, uint32 nvalues, int width, uint64 base, uint64 *values)
 {
 	const unsigned char *bytes = (const unsigned char *) from;
-	const unsigned char *end = bytes + bitpack_size(nvalues, width);
-	const uint64 mask = ~UINT64CONST(0) >> (64 - width);
-	uint32 readable = count_readable(nvalues, width);
-	uint64 bit = 0;
+	uint64 size = bitpack_size(nvalues, width);
+	unsigned char rest[2 * (EIGHTS_WIDTH_MAX + 8)] = {0};
+	uint64 rest_values[80];
+	uint32 neights; /* with 8 bytes behind each of them */
+	uint32 done;
 
-	for (uint32 i = 0; i < readable; i++, bit += width)
+	if (width > EIGHTS_WIDTH_MAX)
 	{
-		uint64 value;
-
-		memcpy(&value, bytes + bit / 8, sizeof(value));
-		values[i] = (value >> bit % 8 & mask) + base;
+		for (uint32 i = 0; i < nvalues; i++)
+			values[i] = get_bits(bytes, bytes + size, (uint64) i * width, width) + base;
+		return;
 	}
-	for (uint32 i = readable; i < nvalues; i++, bit += width)
-		values[i] = get_bits(bytes, end, bit, width) + base;
+	neights = size < 8 ? 0 : (size - 8) / width;
+	done = neights * 8;
+	unpack_eights(bytes, done, width, base, values);
+	/* the last of them, up to 72, from a copy that has room behind */
+	memcpy(rest, bytes + (Size) neights * width, size - (Size) neights * width);
+	unpack_eights(rest, TYPEALIGN(8, nvalues - done), width, base, rest_values);
+	memcpy(values + done, rest_values, sizeof(uint64) * (nvalues - done));
 }
 
 static void

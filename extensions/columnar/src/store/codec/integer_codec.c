@@ -371,24 +371,23 @@ decode_pfor(ByteCursor *cursor, uint32 nvalues, int64 base, int64 *values)
 /* Room for this many values more than a run has lets it be written without asking. */
 #define RLE_STEP 8
 
-static void
-decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
+/*
+ * Writes runs, of which lengths - 1 are given, until one does not fit or all are written; returns how many values
+ * there are then, nvalues + 1 in the first case.
+ */
+FORMAT_VECTORISED static uint32
+expand_runs(const int64 *restrict run_values, const int64 *restrict run_lengths, uint32 nruns,
+			uint32 nvalues, int64 *restrict values)
 {
-	int64 run_values[BLOCK_ROWS];
-	int64 run_lengths[BLOCK_ROWS];
-	uint32 nruns = read_count(cursor, nvalues, "runs");
 	uint32 filled = 0;
 
-	decode_nested(cursor, nruns, run_values);
-	decode_nested(cursor, nruns, run_lengths);
 	for (uint32 run = 0; run < nruns; run++)
 	{
 		int64 value = run_values[run];
 		uint64 more = run_lengths[run];
 
-		/* lengths - 1 are stored, so that there is room for one more than that */
 		if (more >= nvalues - filled)
-			format_damaged("runs of more than %u integers", nvalues);
+			return nvalues + 1;
 		if (more < RLE_STEP && filled + RLE_STEP <= nvalues)
 		{
 			/* most runs are short, and their lengths hard to foretell; of an index gcc makes a loop */
@@ -402,6 +401,22 @@ decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
 			for (uint32 end = filled + more; filled <= end; filled++)
 				values[filled] = value;
 	}
+	return filled;
+}
+
+static void
+decode_rle(ByteCursor *cursor, uint32 nvalues, int64 *values)
+{
+	int64 run_values[BLOCK_ROWS];
+	int64 run_lengths[BLOCK_ROWS];
+	uint32 nruns = read_count(cursor, nvalues, "runs");
+	uint32 filled;
+
+	decode_nested(cursor, nruns, run_values);
+	decode_nested(cursor, nruns, run_lengths);
+	filled = expand_runs(run_values, run_lengths, nruns, nvalues, values);
+	if (filled > nvalues)
+		format_damaged("runs of more than %u integers", nvalues);
 	if (filled != nvalues)
 		format_damaged("runs of %u integers where there are %u", filled, nvalues);
 }
