@@ -675,6 +675,7 @@ def test_a_worker_is_added_by_its_second_host_when_the_first_is_powered_off(
         node.stop("immediate")
 
 
+@pytest.mark.parametrize("noticed", [False, True])
 @pytest.mark.parametrize(
     ("begin", "asked", "commits"),
     [
@@ -686,17 +687,24 @@ def test_a_worker_is_added_by_its_second_host_when_the_first_is_powered_off(
     ],
 )
 def test_a_commit_needs_no_worker_that_was_only_read(
-    cluster: Cluster, begin: str, asked: str, commits: bool
+    cluster: Cluster, begin: str, asked: str, commits: bool, noticed: bool
 ) -> None:
+    """Also when the transaction has met the loss, in a savepoint that it has rolled back."""
     lost, other = cluster.workers
+    asked = asked.format(key_on(lost))
     with cluster.coordinator.connect() as session:
         session.execute(begin)
-        session.execute(asked.format(key_on(lost)))
+        session.execute(asked)
         if "SERIALIZABLE" not in begin:
             session.execute(f"UPDATE t SET v = v + 1 WHERE id = {key_on(other)}")
         before = other.value("SELECT sum(v) FROM t")
         lost.stop("immediate")
         wait_for_status(cluster, lost.name, "down")
+        if noticed:
+            session.execute("SAVEPOINT s")
+            with pytest.raises(psycopg.Error, match='"worker1"'):
+                session.execute(asked)
+            session.execute("ROLLBACK TO s")
         if commits:
             session.execute("COMMIT")
             assert other.value("SELECT sum(v) FROM t") == before + 1

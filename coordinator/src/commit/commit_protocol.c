@@ -161,7 +161,7 @@ check_participant(WorkerConnection *conn)
 	if (PQstatus(conn->pg) != CONNECTION_OK)
 	{
 		/* of what was only read nothing is lost; but SERIALIZABLE would not know who read what */
-		if (is_reader(conn) && !conn->transaction.failed && !IsolationIsSerializable())
+		if (is_reader(conn) && !IsolationIsSerializable())
 		{
 			connection_drop(conn);
 			return;
