@@ -22,6 +22,8 @@
  */
 #include "exec/batch/batch_offer.h"
 
+#include "exec/batch/batch_projection.h"
+
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -166,7 +168,6 @@ begin_offer(BatchSource *source)
 	MemoryContext caller = MemoryContextSwitchTo(estate->es_query_cxt);
 	List *targets = node->ss.ps.plan->targetlist;
 	BatchOffer *offer = palloc0(sizeof(BatchOffer));
-	VectorScope scope = {0};
 	ListCell *cell;
 
 	offer->base.take = take_rows;
@@ -178,22 +179,13 @@ begin_offer(BatchSource *source)
 	offer->slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(&node->ss.ps),
 										 &columnar_slot_ops);
 	offer->ncolumns = list_length(targets);
-	offer->expressions = palloc(sizeof(VectorExpression *) * Max(offer->ncolumns, 1));
+	offer->expressions = batch_projection_compile(source, offer->context);
 	offer->columns = palloc0(sizeof(Vector *) * Max(offer->ncolumns, 1));
 
-	batch_source_init_scope(&scope, node, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor,
-							offer->context);
-	if (((Scan *) node->ss.ps.plan)->scanrelid > 0)
-		scope.varno = ((Scan *) node->ss.ps.plan)->scanrelid;
 	foreach(cell, targets)
-	{
-		const TargetEntry *target = lfirst_node(TargetEntry, cell);
-		VectorExpression *expression = vector_expression_compile(target->expr, &scope);
-
-		offer->expressions[foreach_current_index(cell)] = expression;
-		if (is_computed(target, expression))
+		if (is_computed(lfirst_node(TargetEntry, cell),
+						offer->expressions[foreach_current_index(cell)]))
 			offer->at_once = FIRST_COMPUTED_ROWS;
-	}
 
 	columnar_slot_set_offer(offer->slot, &offer->base);
 	source->offer = offer;

@@ -5,7 +5,7 @@
  * Children are nodes of their own in EXPLAIN, though nobody asks them for rows: their time and
  * the rows of their batches are counted here.
  */
-#include "exec/batch/batch_source.h"
+#include "exec/batch/batch_projection.h"
 
 #include "executor/executor.h"
 #include "executor/instrument.h"
@@ -122,16 +122,57 @@ batch_source_init_scope(VectorScope *scope, CustomScanState *node, TupleDesc col
 	ExecStoreAllNullTuple(scope->slot);
 }
 
+/* The node's own column that an entry of its target list is; 0: it is computed. */
+static AttrNumber
+find_own_column(const CustomScan *plan, int entry)
+{
+	const TargetEntry *target = list_nth(plan->scan.plan.targetlist, entry - 1);
+	const Var *var = (const Var *) target->expr;
+	int varno = plan->scan.scanrelid > 0 ? (int) plan->scan.scanrelid : INDEX_VAR;
+
+	return IsA(var, Var) && var->varno == varno && var->varattno > 0 ? var->varattno : 0;
+}
+
+/* Columns of the child are entries of its target list: its own columns, if all of them are that. */
+static void
+init_entries(BatchChild *child, int ncolumns)
+{
+	bool computed = false;
+
+	child->projected = palloc0(sizeof(AttrNumber) * Max(ncolumns, 1));
+	for (int i = 0; i < ncolumns; i++)
+	{
+		if (child->attributes[i] == 0)
+			continue;
+		child->attributes[i] = -child->attributes[i];
+		child->projected[i] = child->rows ? child->attributes[i]
+										  : find_own_column((const CustomScan *) child->plan->plan,
+															child->attributes[i]);
+		computed |= child->projected[i] == 0;
+	}
+	if (computed)
+		child->projection = batch_projection_create((BatchSource *) child->plan);
+	else
+		memcpy(child->attributes, child->projected, sizeof(AttrNumber) * ncolumns);
+}
+
 static void
 init_child(BatchChild *child, PlanState *plan, const List *columns)
 {
+	bool entries = false;
 	ListCell *cell;
 
 	child->plan = plan;
 	child->attributes = palloc(sizeof(AttrNumber) * Max(list_length(columns), 1));
-	foreach(cell, columns)
-		child->attributes[foreach_current_index(cell)] = (AttrNumber) lfirst_int(cell);
+	child->projected = child->attributes;
 	child->rows = batch_source_is_one(plan) ? NULL : batch_rows_create(plan);
+	foreach(cell, columns)
+	{
+		child->attributes[foreach_current_index(cell)] = (AttrNumber) lfirst_int(cell);
+		entries |= lfirst_int(cell) < 0;
+	}
+	if (entries)
+		init_entries(child, list_length(columns));
 }
 
 void
@@ -157,10 +198,10 @@ batch_reader_init(BatchReader *reader, CustomScanState *node, int first, const L
 	}
 }
 
-static VectorBatch *
-read_source(PlanState *plan)
+VectorBatch *
+batch_source_read(BatchSource *source)
 {
-	BatchSource *source = (BatchSource *) plan;
+	PlanState *plan = &source->custom.ss.ps;
 	VectorBatch *batch;
 
 	if (plan->chgParam != NULL)
@@ -171,6 +212,16 @@ read_source(PlanState *plan)
 	if (plan->instrument)
 		InstrStopNode(plan->instrument, batch ? batch->nselected : 0);
 	return batch;
+}
+
+static VectorBatch *
+read_child(BatchChild *child)
+{
+	if (child->rows != NULL)
+		return batch_rows_next(child->rows);
+	if (child->projection != NULL)
+		return batch_projection_next(child->projection);
+	return batch_source_read((BatchSource *) child->plan);
 }
 
 /* The child as a node that has batches; NULL if it has none. */
@@ -188,8 +239,8 @@ batch_reader_limit(const BatchReader *reader, AttrNumber column, const BatchLimi
 		const BatchChild *child = &reader->children[i];
 		BatchSource *source = get_source(child);
 
-		if (source != NULL && source->limit != NULL)
-			source->limit(source, child->attributes[column - 1], limit);
+		if (source != NULL && source->limit != NULL && child->projected[column - 1] > 0)
+			source->limit(source, child->projected[column - 1], limit);
 	}
 }
 
@@ -202,8 +253,8 @@ batch_reader_filter(const BatchReader *reader, AttrNumber column, KeyFilter *fil
 		const BatchChild *child = &reader->children[i];
 		BatchSource *source = get_source(child);
 
-		if (source != NULL && source->filter != NULL)
-			source->filter(source, child->attributes[column - 1], filter, next);
+		if (source != NULL && source->filter != NULL && child->projected[column - 1] > 0)
+			source->filter(source, child->projected[column - 1], filter, next);
 	}
 }
 
@@ -223,7 +274,7 @@ batch_reader_set_taker(BatchReader *reader, BatchTaker taker, void *owner)
 		BatchChild *child = &reader->children[i];
 		BatchSource *source = get_source(child);
 
-		if (source == NULL || source->offer_groups == NULL)
+		if (source == NULL || source->offer_groups == NULL || child->projection != NULL)
 			continue;
 		child->taker = taker;
 		child->owner = owner;
@@ -251,7 +302,7 @@ batch_reader_next(BatchReader *reader, VectorInput *input)
 	{
 		int number = reader->backward ? reader->nchildren - 1 - reader->current : reader->current;
 		BatchChild *child = &reader->children[number];
-		VectorBatch *batch = child->rows ? batch_rows_next(child->rows) : read_source(child->plan);
+		VectorBatch *batch = read_child(child);
 
 		if (batch == NULL)
 			continue;
@@ -278,6 +329,8 @@ batch_reader_rescan(BatchReader *reader, CustomScanState *node)
 		ExecReScan(child);
 		if (reader->children[i].rows != NULL)
 			batch_rows_rescan(reader->children[i].rows);
+		if (reader->children[i].projection != NULL)
+			batch_projection_rescan(reader->children[i].projection);
 	}
 }
 

@@ -2,8 +2,9 @@
  * batch_source.h
  *		Between the nodes that work on batches: who has them, and who reads them.
  *
- *		batch_source.c	reading the batches of one child, or of several in turn
- *		batch_rows.c	batches of the rows of any plan
+ *		batch_source.c		reading the batches of one child, or of several in turn
+ *		batch_rows.c		batches of the rows of any plan
+ *		batch_projection.c	batches of what a node's target list computes
  */
 #ifndef COLUMNAR_BATCH_SOURCE_H
 #define COLUMNAR_BATCH_SOURCE_H
@@ -72,6 +73,9 @@ batch_source_is_one(const PlanState *plan)
 	return batch_source_plan_role(plan->plan) == BATCH_ROLE_SOURCE;
 }
 
+/* The node's next batch, in the place of ExecProcNode(). */
+extern VectorBatch *batch_source_read(BatchSource *source);
+
 /*
  * The columns that expressions name: distinct Vars, in the order of their first appearance.
  * Planner and executor have the same list of the same expressions.
@@ -106,13 +110,17 @@ extern void batch_rows_rescan(BatchRows *rows);
  */
 typedef bool (*BatchTaker)(void *owner, const AttrNumber *attributes, RowGroupReader *group);
 
+struct BatchProjection;
+
 /* A child that is read. */
 typedef struct BatchChild
 {
 	PlanState *plan;
-	AttrNumber *attributes; /* its column, by column - 1 of the reader */
-	BatchRows *rows;		/* it has no batches of its own; else NULL */
-	BatchTaker taker;		/* or NULL */
+	AttrNumber *attributes;				/* its column, by column - 1 of the reader */
+	BatchRows *rows;					/* it has no batches of its own; else NULL */
+	struct BatchProjection *projection; /* columns are those of its target list; else NULL */
+	AttrNumber *projected;				/* which of its own columns they are, 0: none */
+	BatchTaker taker;					/* or NULL */
 	void *owner;
 } BatchChild;
 
@@ -129,7 +137,7 @@ typedef struct BatchReader
 /*
  * Initialises plans first .. first + list_length(columns) - 1 of the node's custom_plans, and adds
  * them to its custom_ps.  columns: for each of them a list of integers, its column by
- * column - 1 of the node.
+ * column - 1 of the node; negative: the entry of that number of its target list.
  */
 extern void batch_reader_init(BatchReader *reader, CustomScanState *node, int first,
 							  const List *columns, int eflags);

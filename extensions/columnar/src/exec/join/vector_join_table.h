@@ -35,9 +35,9 @@ extern uint32 vector_join_table_find(VectorJoinTable *table, Vector *const *keys
  * Lists those of selection[] that are found, and their first rows.  Returns how many.  positions may be
  * selection.
  */
-extern uint32 vector_join_table_list(VectorJoinTable *table, Vector *const *keys,
-									 const uint16 *selection, uint32 nselected, uint16 *positions,
-									 uint32 *rows);
+extern uint32
+vector_join_table_list(VectorJoinTable *table, Vector *const *keys, const uint16 *selection,
+					   uint32 nselected, uint16 *positions, uint32 *rows);
 
 /* Has no two rows the same keys? */
 extern bool vector_join_table_is_unique(const VectorJoinTable *table);

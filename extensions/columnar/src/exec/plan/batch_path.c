@@ -2,234 +2,19 @@
  * batch_path.c
  *		For the planner: what a node that works on batches can read.
  *
- * A table's path is made when somebody asks for it, as ColumnarScans that decode batches are
- * not among the paths that core knows; a join's is offered by join_plan.c as joins are found.
- *
- * Both are remembered: joins, because the cheapest one that returns batches need not be among the
- * paths that add_path() keeps; tables, because a table takes part in many joins.
+ * A table's path is made when somebody asks for it (batch_table.c); a join's is offered by join_plan.c
+ * as joins are found, and remembered, because the cheapest one that returns batches need not be among the
+ * paths that add_path() keeps.
  */
 #include "exec/plan/batch_path.h"
 
-#include "access/sysattr.h"
-#include "access/table.h"
-#include "catalog/pg_class.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/pathnode.h"
-#include "optimizer/paths.h"
 #include "parser/parsetree.h"
-#include "utils/memutils.h"
 
 #include "exec/batch/batch_source.h"
-#include "exec/scan/custom_scan.h"
+#include "exec/plan/batch_table.h"
 #include "exec/scan/planned_relation.h"
-#include "store/table/table_am.h"
-#include "exec/scan/tree_plan.h"
-
-/* Copying a row into a batch. */
-#define COLLECT_COST (0.25 * cpu_tuple_cost)
-
-/* ---- tables ------------------------------------------------------------------------------------- */
-
-/* One columnar table of a tree. */
-typedef struct TableLeaf
-{
-	RelOptInfo *rel;
-	Bitmapset *columns; /* attribute numbers that are asked for */
-	List *attributes;	/* by attribute - 1 of the top; NIL: it is the top */
-} TableLeaf;
-
-/* Attribute numbers of a relation in expressions. */
-static Bitmapset *
-collect_attributes(List *expressions, Index varno)
-{
-	Bitmapset *offsets = NULL;
-	Bitmapset *attributes = NULL;
-	int offset = -1;
-
-	pull_varattnos((Node *) expressions, varno, &offsets);
-	while ((offset = bms_next_member(offsets, offset)) >= 0)
-	{
-		AttrNumber attribute = offset + FirstLowInvalidHeapAttributeNumber;
-
-		if (attribute > 0)
-			attributes = bms_add_member(attributes, attribute);
-	}
-	bms_free(offsets);
-	return attributes;
-}
-
-/* Translates attribute numbers of a parent into those of its child; false if one is no plain column there. */
-static bool
-translate_leaf(TableLeaf *leaf, const AppendRelInfo *member, const Bitmapset *wanted,
-			   const List *of_parent)
-{
-	int attribute = -1;
-	int natts = of_parent ? list_length(of_parent) : list_length(member->translated_vars);
-
-	for (int i = 0; i < natts; i++)
-	{
-		int above = of_parent ? list_nth_int(of_parent, i) : i + 1;
-		Var *var = above > 0 ? list_nth(member->translated_vars, above - 1) : NULL;
-
-		leaf->attributes = lappend_int(leaf->attributes, var && IsA(var, Var) ? var->varattno : 0);
-	}
-	while ((attribute = bms_next_member(wanted, attribute)) >= 0)
-	{
-		int own = list_nth_int(leaf->attributes, attribute - 1);
-
-		if (own <= 0)
-			return false;
-		leaf->columns = bms_add_member(leaf->columns, own);
-	}
-	return true;
-}
-
-/* Do the relation's conditions run in a ColumnarScan alone? */
-static bool
-is_possible_leaf(PlannerInfo *root, RelOptInfo *rel)
-{
-	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
-	Relation relation;
-	bool result;
-	ListCell *cell;
-
-	if (rel->rtekind != RTE_RELATION || rte->tablesample != NULL || rel->lateral_relids != NULL ||
-		(rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW &&
-		 tree_plan_find(rel) == NULL))
-		return false;
-	/* a condition without columns becomes a node above the scan */
-	foreach(cell, rel->baserestrictinfo)
-		if (lfirst_node(RestrictInfo, cell)->pseudoconstant)
-			return false;
-	if (tree_plan_find(rel) != NULL)
-		return true;
-	relation = table_open(rte->relid, NoLock);
-	result = columnar_is_table(relation);
-	table_close(relation, NoLock);
-	return result;
-}
-
-/* Adds the tables below a parent; false if one of them is not for us. */
-static bool
-add_leaves(PlannerInfo *root, RelOptInfo *parent, const Bitmapset *wanted, List *of_parent,
-		   List **leaves)
-{
-	ListCell *cell;
-
-	foreach(cell, root->append_rel_list)
-	{
-		AppendRelInfo *member = lfirst_node(AppendRelInfo, cell);
-		RelOptInfo *child;
-		TableLeaf *leaf;
-
-		if (member->parent_relid != parent->relid)
-			continue;
-		child = root->simple_rel_array[member->child_relid];
-		if (child == NULL || IS_DUMMY_REL(child))
-			continue;
-		leaf = palloc0(sizeof(TableLeaf));
-		leaf->rel = child;
-		if (!translate_leaf(leaf, member, wanted, of_parent))
-			return false;
-		if (planner_rt_fetch(child->relid, root)->inh)
-		{
-			if (!add_leaves(root, child, wanted, leaf->attributes, leaves))
-				return false;
-			continue;
-		}
-		if (!is_possible_leaf(root, child))
-			return false;
-		*leaves = lappend(*leaves, leaf);
-	}
-	return true;
-}
-
-/* The tables of a relation; NIL if it is not for us. */
-static List *
-collect_leaves(PlannerInfo *root, RelOptInfo *rel, Bitmapset *wanted)
-{
-	TableLeaf *leaf;
-	List *leaves = NIL;
-
-	if (planner_rt_fetch(rel->relid, root)->inh && tree_plan_find(rel) == NULL)
-		return add_leaves(root, rel, wanted, NIL, &leaves) ? leaves : NIL;
-	if (!is_possible_leaf(root, rel))
-		return NIL;
-	leaf = palloc0(sizeof(TableLeaf));
-	leaf->rel = rel;
-	leaf->columns = wanted;
-	return list_make1(leaf);
-}
-
-static int
-choose_workers(RelOptInfo *rel, const List *leaves)
-{
-	double pages = 0;
-	ListCell *cell;
-
-	if (!rel->consider_parallel)
-		return 0;
-	foreach(cell, leaves)
-		pages += ((TableLeaf *) lfirst(cell))->rel->pages;
-	return compute_parallel_worker(rel, pages, -1, max_parallel_workers_per_gather);
-}
-
-/* A relation of the range table; NULL if it is not for us. */
-static BatchPath *
-make_of_table(PlannerInfo *root, RelOptInfo *rel, Bitmapset *columns, bool partial)
-{
-	BatchPath *batch = palloc0(sizeof(BatchPath));
-	List *leaves = collect_leaves(root, rel, columns);
-	ListCell *cell;
-
-	if (leaves == NIL)
-		return NULL;
-	if (partial && (batch->workers = choose_workers(rel, leaves)) <= 0)
-		return NULL;
-	foreach(cell, leaves)
-	{
-		TableLeaf *leaf = lfirst(cell);
-		CustomPath *scan = custom_scan_make_batch_path(root, leaf->rel, leaf->columns,
-													   batch->workers);
-
-		if (scan == NULL)
-			return NULL;
-		batch->paths = lappend(batch->paths, scan);
-		batch->attributes = lappend(
-			batch->attributes, leaf->attributes ? lcons_int(rel->relid, leaf->attributes) : NIL);
-		batch->rows += scan->path.rows;
-		batch->disabled_nodes += compat_disabled_nodes(&scan->path);
-		batch->total_cost += scan->path.total_cost;
-	}
-	batch->startup_cost = ((Path *) linitial(batch->paths))->startup_cost;
-	return batch;
-}
-
-static BatchPath *
-find_table(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool partial)
-{
-	PlannedRelation *planned;
-	MemoryContext caller;
-	Bitmapset *columns;
-
-	if (rel->rtekind != RTE_RELATION || rel->lateral_relids != NULL || IS_DUMMY_REL(rel))
-		return NULL;
-	planned = planned_relation_get(rel);
-	columns = collect_attributes(expressions, rel->relid);
-	if (planned->is_read[partial] && bms_equal(columns, planned->columns[partial]))
-		return planned->tables[partial];
-
-	/* GEQO's memory goes away before the table's RelOptInfo does */
-	caller = MemoryContextSwitchTo(GetMemoryChunkContext(rel));
-	planned->columns[partial] = bms_copy(columns);
-	planned->tables[partial] = make_of_table(root, rel, planned->columns[partial], partial);
-	planned->is_read[partial] = true;
-	MemoryContextSwitchTo(caller);
-	return planned->tables[partial];
-}
 
 /* ---- joins -------------------------------------------------------------------------------------- */
 
@@ -274,7 +59,7 @@ batch_path_of_collected(Path *path)
 	BatchPath *batch = read_rows_of(path);
 
 	batch->workers = 0;
-	batch->total_cost += batch->rows * COLLECT_COST;
+	batch->total_cost += batch->rows * BATCH_COLLECT_COST;
 	return batch;
 }
 
@@ -318,10 +103,11 @@ batch_path_find(PlannerInfo *root, RelOptInfo *rel, List *expressions, bool part
 {
 	CustomPath *join;
 
-	if (IS_SIMPLE_REL(rel) && rel->rtekind == RTE_SUBQUERY)
+	if (IS_SIMPLE_REL(rel) && rel->rtekind == RTE_SUBQUERY &&
+		!planner_rt_fetch(rel->relid, root)->inh)
 		return IS_DUMMY_REL(rel) ? NULL : find_aggregation(rel, expressions, partial);
 	if (IS_SIMPLE_REL(rel))
-		return find_table(root, rel, expressions, partial);
+		return batch_table_find(root, rel, expressions, partial);
 	if (!IS_JOIN_REL(rel) || IS_DUMMY_REL(rel))
 		return NULL;
 	join = batch_path_offered(rel, partial);
@@ -410,14 +196,14 @@ find_column(const Var *var, const List *attributes, const Plan *plan)
 {
 	const CustomScan *scan = (const CustomScan *) plan;
 
+	if (attributes != NIL)
+		return var->varno == linitial_int(attributes) ? list_nth_int(attributes, var->varattno) : 0;
 	if (!has_batches(plan))
 		return find_entry(plan->targetlist, var);
 	/* a join or sort, of which these are the columns; or a table's scan */
 	if (scan->scan.scanrelid == 0)
 		return find_entry(scan->custom_scan_tlist, var);
-	if (attributes == NIL)
-		return var->varno == scan->scan.scanrelid ? var->varattno : 0;
-	return var->varno == linitial_int(attributes) ? list_nth_int(attributes, var->varattno) : 0;
+	return var->varno == scan->scan.scanrelid ? var->varattno : 0;
 }
 
 List *
@@ -432,7 +218,8 @@ batch_path_map_columns(const List *columns, const List *attributes, List *plans)
 	{
 		List *numbers = NIL;
 
-		lfirst(plan) = keep_rows(lfirst(plan));
+		if (lfirst(of_plan) == NIL)
+			lfirst(plan) = keep_rows(lfirst(plan));
 		foreach(column, columns)
 			numbers = lappend_int(
 				numbers,

@@ -2,8 +2,8 @@
  * batch_path.h
  *		For the planner: what a node that works on batches can read.
  *
- * A columnar table, a partition tree of columnar tables (a child for each), or a join that
- * is a ColumnarJoin.
+ * A columnar table, a partition tree of columnar tables or a UNION ALL (a child for each), or a join
+ * that is a ColumnarJoin.
  */
 #ifndef COLUMNAR_BATCH_PATH_H
 #define COLUMNAR_BATCH_PATH_H
@@ -12,12 +12,16 @@
 
 #include "nodes/pathnodes.h"
 
+/* Copying a row into a batch. */
+#define BATCH_COLLECT_COST (0.25 * cpu_tuple_cost)
+
 typedef struct BatchPath
 {
 	List *paths; /* children: CustomPath; or, where rows are taken too, one Path of any kind */
 	/*
-	 * For each child NIL; or, of a member of a tree, integers: the range table index of the tree's
-	 * top, then the member's attribute by attribute - 1 of the top, 0 if it has none.
+	 * For each child NIL; or, of a member of a tree or UNION ALL, integers: the range table index of its
+	 * top, then the member's attribute by attribute - 1 of the top, 0 if it has none; negative: the entry
+	 * of that number of the member's target list.
 	 */
 	List *attributes;
 	int workers;		/* each process of a parallel query reads its share; 0: reads all */
