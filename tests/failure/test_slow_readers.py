@@ -25,7 +25,8 @@ def cluster(cluster: Cluster) -> Iterator[Cluster]:
             f"INSERT INTO slow SELECT i, md5(i::text) || md5((i + 1)::text) FROM generate_series(1, {ROWS}) AS i"
         )
     yield cluster
-    cluster.coordinator.execute("DROP TABLE slow")
+    with cluster.coordinator.connect() as connection:
+        connection.execute("DROP TABLE slow")
 
 
 @pytest.mark.parametrize("read", ["SELECT * FROM slow", "SELECT * FROM slow ORDER BY filler"])

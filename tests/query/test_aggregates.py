@@ -308,3 +308,22 @@ def test_aggregates_whose_names_look_alike_are_not_taken_for_each_other(pair: Pa
 def test_groups_of_what_has_one_value(pair: Pair, query: str) -> None:
     """Such a column is no reason to group, but without rows there is no group."""
     pair.same(query)
+
+
+def test_groups_by_columns_that_tell_of_each_other_are_made_on_the_workers(pair: Pair) -> None:
+    """Core expects as many groups as there are rows, for it multiplies."""
+    pair.execute("CREATE TABLE told (id integer, a integer, b integer, c integer)")
+    pair.distribute("told", "id")
+    pair.execute(
+        "INSERT INTO told SELECT g, g % 100, g % 100 + 7, g % 100 / 2 FROM generate_series(1, 20000) AS g"
+    )
+    pair.execute("ANALYZE told")
+    for query in (
+        "SELECT a, b, c, count(*), sum(id) FROM told GROUP BY a, b, c",
+        "SELECT a, b, c, count(DISTINCT id % 9) FROM told GROUP BY a, b, c",
+        "SELECT a, b, c, sum(id) FROM told GROUP BY GROUPING SETS ((a, b, c), (b, c), ())",
+    ):
+        pair.same(query)
+        plan = pair.ours.execute(f"EXPLAIN (VERBOSE) {query}").fetchall()
+        assert any("GROUP BY" in line for (line,) in plan), plan
+    pair.execute("DROP TABLE told")

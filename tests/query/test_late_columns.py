@@ -248,14 +248,13 @@ def test_keys_that_come_and_go(pair: Pair) -> None:
     pair.execute("INSERT INTO tag SELECT t, 'tag ' || t, 'two' FROM generate_series(5, 9) AS t")
     with pair.transaction("ROLLBACK", "BEGIN ISOLATION LEVEL REPEATABLE READ"):
         pair.same(query)
-        before = pair.ours.execute(query).fetchall()
         with pair.cluster.coordinator.connect() as other:
             other.execute(f"SET search_path = {pair.schema}")
             other.execute("DELETE FROM tag WHERE other = 'two'")
             other.execute("CREATE UNIQUE INDEX ON tag (t)")
-        # core's own joins believe such a key
-        if pair.kind != "local":
-            assert sorted(pair.ours.execute(query).fetchall()) == sorted(before)
+        # rows are not compared: core's own joins may believe such a key
+        assert not fetches(pair, query)
+    assert fetches(pair, query) or pair.kind == "local"
     pair.execute("DROP TABLE tag")
 
 

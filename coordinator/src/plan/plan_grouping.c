@@ -16,6 +16,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "catalog/pg_aggregate.h"
@@ -336,6 +338,26 @@ undistinct_target(PathTarget *target, AggSplit split)
 	return result;
 }
 
+/*
+ * How many groups partial aggregation is expected to leave.  Core multiplies the distinct values of all columns: that
+ * many there are if no column tells anything of another.  The column with the most has as many alone.  We take
+ * the geometric mean, for to believe too many is worse than too few: raw rows come here then, to be grouped by
+ * one process, where workers would have sent a part of them.
+ */
+static double
+expect_groups(PlannerInfo *root, List *columns, double rows)
+{
+	double most = estimate_num_groups(root, columns, rows, NULL, NULL);
+	double fewest = 1;
+	ListCell *lc;
+
+	if (list_length(columns) < 2)
+		return most;
+	foreach(lc, columns)
+		fewest = Max(fewest, estimate_num_groups(root, list_make1(lfirst(lc)), rows, NULL, NULL));
+	return sqrt(Min(fewest, most) * most);
+}
+
 /* Which columns of the partial target are counts of distinct values? */
 static List *
 find_once_columns(PathTarget *target)
@@ -401,9 +423,9 @@ make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
 	if (distinct->value != NULL)
 	{
 		target = group_by_value(path, target, distinct);
-		groups = estimate_num_groups(
+		groups = expect_groups(
 			root, get_sortgrouplist_exprs(path->group_clause, upper_stage_target(target)),
-			input->rows, NULL, NULL);
+			input->rows);
 	}
 	path->target = upper_stage_target(target);
 	if (!upper_stage_is_shippable(path, path->target) || path->outer_params != NULL ||
@@ -446,17 +468,16 @@ add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, PathTa
 	add_path(output_rel, path);
 }
 
-/* How many groups do all columns of all grouping sets make? */
+/* How many groups are all columns of all grouping sets expected to make? */
 static double
 estimate_finest_groups(PlannerInfo *root, DistPath *input)
 {
 	if (root->parse->groupClause == NIL)
 		return 1;
-	return estimate_num_groups(
-		root,
-		grouping_sets_input(
-			root, get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist)),
-		input->rows, NULL, NULL);
+	return expect_groups(root,
+						 grouping_sets_input(root, get_sortgrouplist_exprs(root->parse->groupClause,
+																		   root->processed_tlist)),
+						 input->rows);
 }
 
 /* GROUPING() of a sub-select has one of its own: the final step would not know it among the columns of the workers. */
@@ -495,11 +516,10 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 		return false;
 
 	target = make_partial_target(root, grouping_target, having);
-	if (root->parse->groupingSets != NIL)
-		groups = estimate_finest_groups(root, input);
-	path = make_partial_path(root, input, target, &distinct, groups);
+	path = make_partial_path(root, input, target, &distinct, estimate_finest_groups(root, input));
 	if (path == NULL)
 		return false;
+	groups = Min(groups, path->rows);
 	target = undistinct_target(make_pathtarget_from_tlist(path->target), AGGSPLIT_INITIAL_SERIAL);
 	target = set_pathtarget_cost_width(root, target);
 	gather = gather_path_create(root, output_rel, path, target, NIL, NIL,
