@@ -205,6 +205,9 @@ choose_clause(const Sides *sides, List *clauses, Choice *best)
 										  sides->source_path->rows, NULL, NULL);
 		if (choice.keys > MOST_KEYS && !is_forced())
 			continue;
+		/* at best, if no two of the filtered rows have the same value; that is known sooner */
+		if (choice.keys / sides->filtered->rows >= best->share)
+			continue;
 		choice.share = choice.keys / estimate_num_groups(sides->root, list_make1(choice.filtered),
 														 sides->filtered->rows, NULL, NULL);
 		if (choice.share < best->share)
