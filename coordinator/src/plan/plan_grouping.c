@@ -358,6 +358,18 @@ expect_groups(PlannerInfo *root, List *columns, double rows)
 	return sqrt(Min(fewest, most) * most);
 }
 
+/* How many groups are all columns of all grouping sets expected to make? */
+static double
+estimate_finest_groups(PlannerInfo *root, DistPath *input)
+{
+	if (root->parse->groupClause == NIL)
+		return 1;
+	return expect_groups(root,
+						 grouping_sets_input(root, get_sortgrouplist_exprs(root->parse->groupClause,
+																		   root->processed_tlist)),
+						 input->rows);
+}
+
 /* Which columns of the partial target are counts of distinct values? */
 static List *
 find_once_columns(PathTarget *target)
@@ -411,9 +423,10 @@ group_by_value(DistPath *path, PathTarget *target, const DistinctAggregates *dis
 /* What the workers are to group: a path whose target is set; NULL where that cannot be. */
 static DistPath *
 make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
-				  const DistinctAggregates *distinct, double groups)
+				  const DistinctAggregates *distinct)
 {
 	DistPath *path = dist_path_copy(input);
+	double groups;
 	int workers = locus_worker_count(&input->locus);
 
 	dist_path_forget_order(path);
@@ -427,6 +440,8 @@ make_partial_path(PlannerInfo *root, DistPath *input, PathTarget *target,
 			root, get_sortgrouplist_exprs(path->group_clause, upper_stage_target(target)),
 			input->rows);
 	}
+	else
+		groups = estimate_finest_groups(root, input);
 	path->target = upper_stage_target(target);
 	if (!upper_stage_is_shippable(path, path->target) || path->outer_params != NULL ||
 		!shippable_order(path->sort_clause, path->target))
@@ -468,18 +483,6 @@ add_finalize_path(PlannerInfo *root, RelOptInfo *output_rel, Path *input, PathTa
 	add_path(output_rel, path);
 }
 
-/* How many groups are all columns of all grouping sets expected to make? */
-static double
-estimate_finest_groups(PlannerInfo *root, DistPath *input)
-{
-	if (root->parse->groupClause == NIL)
-		return 1;
-	return expect_groups(root,
-						 grouping_sets_input(root, get_sortgrouplist_exprs(root->parse->groupClause,
-																		   root->processed_tlist)),
-						 input->rows);
-}
-
 /* GROUPING() of a sub-select has one of its own: the final step would not know it among the columns of the workers. */
 static bool
 asks_for_sub_select(Node *node, void *context)
@@ -516,7 +519,7 @@ push_partial_grouping(PlannerInfo *root, RelOptInfo *output_rel, DistPath *input
 		return false;
 
 	target = make_partial_target(root, grouping_target, having);
-	path = make_partial_path(root, input, target, &distinct, estimate_finest_groups(root, input));
+	path = make_partial_path(root, input, target, &distinct);
 	if (path == NULL)
 		return false;
 	groups = Min(groups, path->rows);

@@ -13,4 +13,7 @@ extern void service_transaction_begin(void);
 /* Commit what the task has done so far. */
 extern void service_transaction_next(void);
 
+/* Wait for no lock longer than this, in milliseconds, until the task commits. */
+extern void service_transaction_limit_waits(int timeout);
+
 #endif

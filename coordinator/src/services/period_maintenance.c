@@ -113,20 +113,13 @@ list_tables(void)
 
 /* ---------------------------------------------------------------- steps, each a transaction */
 
-static void
-limit_lock_waits(void)
-{
-	(void) set_config_option("lock_timeout", psprintf("%dms", LOCK_TIMEOUT_MS), PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 /* Lock the table; NULL if it is gone, or has no periods any more. */
 static const DistributedTable *
 lock_table(Oid relation, LOCKMODE mode)
 {
 	const DistributedTable *table;
 
-	limit_lock_waits();
+	service_transaction_limit_waits(LOCK_TIMEOUT_MS);
 	LockRelationOid(relation, mode);
 	table = metadata_table(relation);
 	return metadata_has_periods(table) ? table : NULL;

@@ -27,7 +27,6 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -159,13 +158,6 @@ give_way(bool to_all)
 		QueryCancelPending = false; /* it came when we were done */
 }
 
-static void
-wait_briefly(void)
-{
-	(void) set_config_option("lock_timeout", psprintf("%dms", Max(DeadlockTimeout / 2, 1)),
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 /* A table, or with a worker the copy that it has.  False if it has to be tried again. */
 static bool
 analyze_table(Oid relation, int worker)
@@ -185,7 +177,7 @@ analyze_table(Oid relation, int worker)
 										 "");
 		return true;
 	}
-	wait_briefly();
+	service_transaction_limit_waits(Max(DeadlockTimeout / 2, 1));
 	sql = psprintf("ANALYZE %s", relation_name_qualified(relation));
 	SPI_connect();
 	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)

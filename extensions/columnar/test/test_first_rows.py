@@ -12,7 +12,14 @@ import pytest
 
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.test_vector_groups import fill_every
-from extensions.columnar.test.test_vector_topn import COLUMNS, DEFINITION, ORDERS, SERIAL, fill
+from extensions.columnar.test.test_vector_topn import (
+    COLUMNS,
+    DEFINITION,
+    ORDERS,
+    SERIAL,
+    fill,
+    fill_parts,
+)
 from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
@@ -54,11 +61,7 @@ def sides(node: Node) -> Iterator[Twins]:
             "CREATE TABLE small (few smallint, name text)",
             "INSERT INTO small SELECT i, 'name ' || i % 3 FROM generate_series(0, 4) AS i",
             "ANALYZE small",
-            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (2000)",
-            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (2000) TO (9000)",
-            *fill("parts", 4000),
+            *fill_parts(4000, 0, 2000, 9000),
         )
         yield made
 

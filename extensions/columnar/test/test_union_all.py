@@ -12,7 +12,7 @@ import pytest
 
 from extensions.columnar.test.every_type import SETUP
 from extensions.columnar.test.test_vector_groups import TYPES, fill_with
-from extensions.columnar.test.test_vector_topn import DEFINITION, SERIAL, fill
+from extensions.columnar.test.test_vector_topn import DEFINITION, SERIAL, fill, fill_parts
 from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
@@ -101,11 +101,7 @@ def sides(node: Node) -> Iterator[Twins]:
             *fill("s", 700),
             f"CREATE TABLE nothing (id integer, {DEFINITION})",
             "CREATE TABLE heaped USING heap AS SELECT * FROM s",
-            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (2000)",
-            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (2000) TO (9000)",
-            *fill("parts", 4000),
+            *fill_parts(4000, 0, 2000, 9000),
             "ANALYZE heaped; ANALYZE nothing",
         )
         yield made
@@ -118,9 +114,7 @@ def tables(sides: Twins) -> Iterator[Twins]:
     sides.execute(
         "RESET ALL",
         SERIAL,
-        *(
-            f"SET search_path = {sides.name}_{{am}}, public; SET default_table_access_method = {{am}}",
-        ),
+        "SET search_path = {schema}, public; SET default_table_access_method = {am}",
     )
 
 

@@ -13,7 +13,14 @@ import pytest
 from extensions.columnar.test.every_type import EVERY_TYPE, SETUP
 from extensions.columnar.test.random_story import PARALLEL
 from extensions.columnar.test.test_vector_groups import fill_every
-from extensions.columnar.test.test_vector_topn import COLUMNS, DEFINITION, ORDERS, SERIAL, fill
+from extensions.columnar.test.test_vector_topn import (
+    COLUMNS,
+    DEFINITION,
+    ORDERS,
+    SERIAL,
+    fill,
+    fill_parts,
+)
 from extensions.columnar.test.twins import Twins, open_twins
 from tests.cluster import Node
 
@@ -31,11 +38,7 @@ def sides(node: Node) -> Iterator[Twins]:
             f"CREATE TABLE t (id integer, {DEFINITION})",
             *fill("t", 6500),
             "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 4500 AND 4600",
-            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (2000)",
-            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (2000) TO (20000)",
-            *fill("parts", 3000),
+            *fill_parts(3000, 0, 2000, 20000),
             "CREATE TABLE small (id integer, few smallint, word text)",
             "INSERT INTO small SELECT i, i % 5, 'word ' || i FROM generate_series(1, 300) AS i",
             "ANALYZE small",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -58,6 +59,22 @@ def fill(table: str, rows: int) -> list[str]:
     ]
 
 
+def fill_parts(rows: int, *bounds: int) -> list[str]:
+    """parts: a tree whose second member has its columns in another order, and had one more."""
+    members = [
+        f"CREATE TABLE parts_{i} PARTITION OF parts FOR VALUES FROM ({low}) TO ({high})"
+        if i != 2
+        else f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone;"
+        f"ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM ({low}) TO ({high})"
+        for i, (low, high) in enumerate(pairwise(bounds), 1)
+    ]
+    return [
+        f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
+        *members,
+        *fill("parts", rows),
+    ]
+
+
 @pytest.fixture(scope="module")
 def sides(node: Node) -> Iterator[Twins]:
     """t: 20 row groups, some rows deleted; s: a small table; parts: a tree with a reordered member."""
@@ -71,12 +88,7 @@ def sides(node: Node) -> Iterator[Twins]:
             "DELETE FROM t WHERE id % 10 = 3 OR id BETWEEN 38500 AND 38600",
             f"CREATE TABLE s (id integer, {DEFINITION})",
             *fill("s", 700),
-            f"CREATE TABLE parts (id integer, {DEFINITION}) PARTITION BY RANGE (up)",
-            "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4000)",
-            f"CREATE TABLE parts_2 (gone text, {DEFINITION}, id integer); ALTER TABLE parts_2 DROP COLUMN gone",
-            "ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (4000) TO (8000)",
-            "CREATE TABLE parts_3 PARTITION OF parts FOR VALUES FROM (8000) TO (20000)",
-            *fill("parts", 12000),
+            *fill_parts(12000, 0, 4000, 8000, 20000),
         )
         yield made
 

@@ -12,7 +12,6 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 
-#include "exec/batch/batch_source.h"
 #include "exec/plan/batch_table.h"
 #include "exec/scan/planned_relation.h"
 
@@ -63,14 +62,13 @@ batch_path_of_collected(Path *path)
 	return batch;
 }
 
-/* Does the path aggregate by batches, with nothing above that computes? */
-static bool
-is_aggregation(const Path *path)
+BatchRole
+batch_path_role(const Path *path)
 {
 	while (IsA(path, SubqueryScanPath) || IsA(path, ProjectionPath))
 		path = IsA(path, SubqueryScanPath) ? ((const SubqueryScanPath *) path)->subpath
 										   : ((const ProjectionPath *) path)->subpath;
-	return batch_source_path_role(path) == BATCH_ROLE_AGGREGATION;
+	return batch_source_path_role(path);
 }
 
 /*
@@ -86,7 +84,7 @@ find_aggregation(RelOptInfo *rel, List *expressions, bool partial)
 
 	if (partial)
 		path = rel->partial_pathlist ? linitial(rel->partial_pathlist) : NULL;
-	if (path == NULL || path->param_info != NULL || !is_aggregation(path))
+	if (path == NULL || path->param_info != NULL || batch_path_role(path) != BATCH_ROLE_AGGREGATION)
 		return NULL;
 	foreach(cell,
 			pull_var_clause((Node *) expressions, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |

@@ -12,6 +12,8 @@
 
 #include "nodes/pathnodes.h"
 
+#include "exec/batch/batch_source.h"
+
 /* Copying a row into a batch. */
 #define BATCH_COLLECT_COST (0.25 * cpu_tuple_cost)
 
@@ -59,5 +61,8 @@ extern BatchPath *batch_path_of_collected(Path *path);
  * children's, made of its paths.  A plan in the list is replaced if it needs a Result above.
  */
 extern List *batch_path_map_columns(const List *columns, const List *attributes, List *plans);
+
+/* Of the path's node, below what core does to name and order its columns. */
+extern BatchRole batch_path_role(const Path *path);
 
 #endif

@@ -26,7 +26,6 @@
 #include "parser/parsetree.h"
 #include "utils/memutils.h"
 
-#include "exec/batch/batch_source.h"
 #include "exec/scan/custom_scan.h"
 #include "exec/scan/planned_relation.h"
 #include "exec/scan/tree_plan.h"
@@ -352,16 +351,6 @@ read_table(PlannerInfo *root, const TableLeaf *leaf, int workers)
 	return (Path *) scan;
 }
 
-/* Has the path's node batches, of which those above need make no rows? */
-static bool
-has_batches(const Path *path)
-{
-	while (IsA(path, SubqueryScanPath) || IsA(path, ProjectionPath))
-		path = IsA(path, SubqueryScanPath) ? ((const SubqueryScanPath *) path)->subpath
-										   : ((const ProjectionPath *) path)->subpath;
-	return batch_source_path_role(path) == BATCH_ROLE_SOURCE;
-}
-
 /*
  * With all columns of the sub-select core has nothing to do for its SubqueryScan, and leaves it away: what reads
  * it reads the sub-select's own plan.
@@ -416,7 +405,7 @@ make_of_table(PlannerInfo *root, RelOptInfo *rel, Bitmapset *columns, bool parti
 		batch->rows += path->rows;
 		batch->disabled_nodes += compat_disabled_nodes(path);
 		batch->total_cost += path->total_cost;
-		if (has_batches(path))
+		if (batch_path_role(path) == BATCH_ROLE_SOURCE)
 			any_batches = true;
 		else
 			batch->total_cost += path->rows * BATCH_COLLECT_COST;
